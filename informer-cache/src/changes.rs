@@ -1,4 +1,5 @@
-//! SHELL. Changes, from a write to the subscribers and observers of the store: built once, and coalesced per key for each subscription.
+//! SHELL. The path of a change from a write to the subscribers and observers of the store. Each change is built once, and coalesced per key for each
+//! subscription.
 
 pub(crate) mod buffer;
 mod change;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::Version;
 
-/// The error returned by the parser for a string that is not a key of the form `namespace/name` or `name`.
+/// The error returned for a string that is not a key of the form `namespace/name` or `name`.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ impl fmt::Display for ParseNamespacedNameError {
 
 impl Error for ParseNamespacedNameError {}
 
-/// The error returned by the parser for a string that is not a version. A version is a decimal number below 2⁶⁴.
+/// The error returned when a string cannot be parsed as a [`Version`]. A version is a decimal number below 2⁶⁴.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseVersionError {
     text: String,
@@ -73,7 +73,7 @@ impl fmt::Display for ParseVersionError {
 
 impl Error for ParseVersionError {}
 
-/// An index function failed to compute the values of an object.
+/// The error of an index function that failed to compute the values of an object.
 ///
 /// # Examples
 /// ```
@@ -172,7 +172,7 @@ pub struct DuplicateIndex {
 }
 
 impl DuplicateIndex {
-    /// Returns the name of both indexes.
+    /// Returns the name that the two indexes share.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
@@ -207,12 +207,12 @@ impl Error for DuplicateIndex {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitForError {
-    /// A completed relist took the store back to this version, because the source's history restarted (it was restored from a backup, for example). The awaited
-    /// version may never be reached in the new history.
+    /// A completed relist lowered the store's version to this one, for example because the source was restored from a backup. The store may never
+    /// reach the awaited version.
     Rewound(Version),
     /// The store was closed before it reached the version.
     Closed,
-    /// The time limit of the wait has passed. Only for waits with a limit.
+    /// The time limit of the wait has passed. Only a wait with a time limit returns this error.
     TimedOut,
 }
 
@@ -230,7 +230,7 @@ impl fmt::Display for WaitForError {
 
 impl Error for WaitForError {}
 
-/// The error returned by a wait when its time limit has passed. No change was taken from the subscription.
+/// The error returned when a subscription delivers no change within the time limit of the call. The subscription loses no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
@@ -242,7 +242,8 @@ impl fmt::Display for TimedOut {
 
 impl Error for TimedOut {}
 
-/// The awaited event will not happen: the writer, informer or store that would have caused it is gone.
+/// The error returned by a wait for an event that can no longer happen, because the writer, informer or subscription that would have caused the event
+/// was closed or dropped.
 ///
 /// # Examples
 /// ```

@@ -17,15 +17,15 @@ pub use labels::LabelIndex;
 pub use ordered::OrderedIndex;
 pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequirement};
 
-/// A typed handle of an index. A query of an index finds objects by a value other than their key.
+/// A typed handle of an index. An index finds objects by a value other than their key.
 ///
 /// The same handle is passed to the store's builder and to its queries. A store identifies an index by its name and the type of its values, so another handle
 /// with the same name and type finds the same index.
 ///
-/// The function returns the values of an object. It runs **once per object version**, outside every lock, before the store changes, and the store
-/// keeps the values. It must be pure. A panic in the function is an error of that object, as if the index were [`fallible`](Self::fallible). An
-/// object may have several values. An object without a value is not in the index. A value that the function returns twice for an object counts once.
-/// A tuple of several values makes a compound index.
+/// The index function returns the values of an object. It runs **once per object version**, outside the locks of the store, before the store changes,
+/// and the store keeps the values. The function must be pure. A panic in the function becomes an error of that object, as if the index were
+/// [`fallible`](Self::fallible). An object may have several values. An object without a value is not in the index. A value that the function returns
+/// twice for an object counts once. A tuple of several values makes a compound index.
 ///
 /// # Examples
 /// ```
@@ -75,7 +75,7 @@ impl<V, IK> Index<V, IK> {
         Self { name, function: Function::Many(values), unique: false }
     }
 
-    /// Creates an index whose function may fail. On an error the object is stored and left out of this index, and
+    /// Creates an index whose function may fail. If the function returns an error, the object is stored but left out of this index, and
     /// [`Snapshot::index_errors`](crate::Snapshot::index_errors) returns the error.
     #[must_use]
     pub const fn fallible(name: &'static str, values: fn(&V) -> Result<Vec<IK>, IndexError>) -> Self {
@@ -96,7 +96,8 @@ impl<V, IK> Index<V, IK> {
         self.name
     }
 
-    /// Returns the same index with another function, which may capture configuration. Pass the result to the store's builder, and query by this handle.
+    /// Returns the same index with another function, which may capture configuration. Pass the result to the store's builder, and use the original
+    /// handle for queries.
     ///
     /// # Examples
     /// ```
@@ -161,7 +162,7 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
     }
 }
 
-/// Every kind of index: [`Index`], [`CapturingIndex`], [`OrderedIndex`], [`LabelIndex`]. Sealed.
+/// The trait of every kind of index: [`Index`], [`CapturingIndex`], [`OrderedIndex`] and [`LabelIndex`]. The trait is sealed.
 ///
 /// # Examples
 /// A function that takes an index of any kind:

@@ -10,9 +10,10 @@ pub use self::version::Version;
 
 /// The functions by which a store reads the key and the version of an object, and compares two objects by identity and content.
 ///
-/// All are plain functions, called outside every lock. They must be pure: two calls for the same object return the same result.
+/// All of them are plain functions, and are called outside the locks of the store. (A [`SharedWriter`](crate::SharedWriter) calls some of them under
+/// its own lock.) They must be pure: two calls with the same arguments return the same result.
 ///
-/// Without [`with_identity`](Self::with_identity), two objects under one key always count as the same object at two points in time.
+/// Without [`with_identity`](Self::with_identity), two objects under one key always count as states of the same object.
 ///
 /// # Examples
 /// ```
@@ -42,21 +43,22 @@ impl<K, V> Schema<K, V> {
         Self { key, version, same: |_, _| true, equal: |_, _| true }
     }
 
-    /// Sets the function that returns whether two objects under one key are the same object at two points in time. It returns `false` if one was
-    /// deleted and the other created under the same key. In Kubernetes: whether the `uid` is equal.
+    /// Sets the function that returns whether two objects under one key are states of the same object. It must return `false` if one of them was
+    /// deleted and the other created under the same key. For Kubernetes, the function compares the `uid`s.
     #[must_use]
     pub const fn with_identity(mut self, same: fn(&V, &V) -> bool) -> Self {
         self.same = same;
         self
     }
 
-    /// Sets the function that returns whether two objects with the same key and version have the same content. Without it they count as equal.
+    /// Sets the function that returns whether two objects with the same key and version have the same content. Without this function, their content
+    /// counts as equal.
     ///
-    /// A source may return other content without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts it to
-    /// another version of its schema, on each read. A watch does not deliver such a change, but a list does: every relist (after an expired version,
-    /// for example) calls the function for each object whose listed version equals the stored one, and updates the object if the function returns
-    /// `false`. So the function adds up to one comparison per object to a relist, and none to an event. Its arguments are objects as they are stored,
-    /// [transformed](crate::StoreBuilder::transform).
+    /// A source may return different content for the same version. For example, a Kubernetes API server applies the current defaults of a custom
+    /// resource, and converts the resource to the requested version of its schema, on each read. A watch does not deliver such a change, but a list
+    /// does. Every relist (after an expired version, for example) calls the function for each object whose listed version equals the stored one, and
+    /// updates the object if the function returns `false`. So the function adds at most one comparison per object to a relist, and none to an event.
+    /// Its arguments are the objects after the [transformation](crate::StoreBuilder::transform).
     ///
     /// # Examples
     /// ```
@@ -92,7 +94,7 @@ impl<K, V> Schema<K, V> {
         (self.version)(object)
     }
 
-    /// Returns whether two objects under one key are the same object at two points in time.
+    /// Returns whether two objects under one key are states of the same object.
     #[must_use]
     pub fn same_identity(&self, a: &V, b: &V) -> bool {
         (self.same)(a, b)

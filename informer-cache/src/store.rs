@@ -46,10 +46,10 @@ pub use self::wait_for_key::WaitForKey;
 pub use self::write_outcome::WriteOutcome;
 pub use self::writer::Writer;
 
-/// The newest known objects of one kind, indexed, for readers. A handle: clones share the store.
+/// A cache of the newest known objects of one kind, with indexes. `Store` is a handle for readers: clones share the cache.
 ///
 /// A [`Writer`] writes the store. A read waits for at most one lookup or commit of another thread, and a read from a [snapshot](Self::snapshot) never
-/// waits. A [subscription](Self::subscribe) receives a write after readers can see it.
+/// waits. A [subscription](Self::subscribe) receives a write only after readers can read it.
 ///
 /// Objects are shared and must not change by interior mutability, because an index keeps the values that its function returned when the object was
 /// written. `Hash`, `Eq` and `Ord` of keys and index values run under locks of the store, and must not call the store.

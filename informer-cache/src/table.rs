@@ -1,19 +1,19 @@
-//! PURE. The objects, all indexes and the version: one persistent value, changed in two steps.
+//! PURE. The state of a store: the objects, all indexes and the version. A table is a persistent data structure that a write changes in two steps.
 //!
 //! Every object has a **row**, a small number of its own. A vector holds the records by row; a hash index maps keys to rows;
 //! each index holds, for every value, the rows that have it, and for every row, its values. So a state of an object is stored in one
 //! place, however many indexes there are, and an update with the same index values changes only that place.
 //!
 //! **Plan, then commit.** Planning compares keys and index values. These comparisons are user code and may panic, so planning changes nothing.
-//! Committing runs no user code and cannot fail halfway. (The caller still holds the values that the commit replaces, or receives them, so the commit
-//! does not drop them either.)
+//! Committing runs no user code and cannot fail halfway. (The commit does not drop the values that it replaces either: the caller holds them already,
+//! or receives them.)
 //!
 //! # Invariants
 //! 1. Keys are distinct; a row is found by the hash and key of its record.
 //! 2. There is a column for every index of the index set, and each obeys its own invariants for exactly the existing rows.
 //! 3. All structures obey their invariants.
 //!
-//! Hence every index is a function of the stored objects, whatever happened before.
+//! Hence every index depends only on the stored objects, not on the earlier writes.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -37,11 +37,11 @@ pub(crate) mod seed;
 pub(crate) use column::{Column, RowNumbers, Rows};
 pub(crate) use plan::Plan;
 
-/// The whole state of a store at one version; cloned in O(indexes), or in O(1) behind an `Arc`.
+/// The whole state of a store at one version; a clone costs O(indexes + objects / 2048), or O(1) behind an `Arc`.
 pub(crate) struct Table<K, V> {
     pub(crate) index_set: Arc<IndexSet<V>>,
     pub(crate) version: Version,
-    /// The number of changes of keys since the empty table.
+    /// The number of key writes that were committed since the store was built.
     pub(crate) revision: u64,
     pub(crate) rows: Slab<Record<K, V>>,
     keys: Hashes,
@@ -49,7 +49,7 @@ pub(crate) struct Table<K, V> {
     pub(crate) columns: Vec<Arc<Column>>,
 }
 
-/// The write of one key: computed from a table that does not change meanwhile, and committed to the same table.
+/// The write of one key. It is computed from a table, and committed to the same table, which does not change in between.
 pub(crate) struct KeyWrite<K, V> {
     pub(crate) kind: ChangeKind,
     /// The row of the stored object, if there is one.
@@ -60,7 +60,7 @@ pub(crate) struct KeyWrite<K, V> {
     pub(crate) values: AllValues,
 }
 
-/// Values that a commit removed from the table, possibly their last references. To be dropped where no lock is held.
+/// Index values and errors that a commit removed from the table. They may be the last references, so they must be dropped where no lock is held.
 #[derive(Default)]
 pub(crate) struct Garbage {
     pub(crate) values: Vec<Arc<AnyValue>>,
@@ -95,10 +95,10 @@ impl<K, V> Table<K, V> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Loads into the cache of the CPU what a write of this row reads next: the object and, in each index, its first group.
+    /// Loads the memory that a write of this row reads next into the CPU cache: the object and, in each index, its first group.
     ///
-    /// These loads do not depend on each other, so their cache misses overlap. Without the early loads they would not overlap: the index functions
-    /// run one after the other, and most clone an `Arc`, before which the CPU waits for all earlier loads.
+    /// These loads do not depend on each other, so their cache misses overlap. Without these early loads, the misses would not overlap: the index
+    /// functions run one after the other, and most of them clone an `Arc`, before which the CPU waits for all earlier loads.
     pub(crate) fn prefetch(&self, row: u32) {
         if let Some(record) = self.rows.get(row) {
             prefetch(&record.object);
@@ -106,7 +106,7 @@ impl<K, V> Table<K, V> {
         self.columns.iter().for_each(|column| column.prefetch(row));
     }
 
-    /// Plans the changes of a write to this very table. Changes nothing; compares index values.
+    /// Plans the changes of a write to exactly this table. Changes nothing; compares index values.
     pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan)
     where
         V: 'static,
@@ -122,7 +122,7 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Commits a plan made for this very table. Returns the object that was stored under the key before.
+    /// Commits a plan that was made for exactly this table. Returns the object that was stored under the key before.
     pub(crate) fn commit(
         &mut self,
         write: &KeyWrite<K, V>,
@@ -153,7 +153,8 @@ impl<K, V> Table<K, V> {
         old
     }
 
-    /// Returns the values in the indexes of an object that is stored in a row, or in a new one. Runs the user's functions, and compares index values.
+    /// Returns the index values of an object that is to be stored in a row, or in a new row if `row` is `None`. Runs the user's functions, and
+    /// compares index values.
     pub(crate) fn values(&self, row: Option<u32>, object: &V, seed: &Seed) -> AllValues
     where
         V: 'static,
@@ -172,7 +173,8 @@ impl<K, V> Table<K, V> {
         all
     }
 
-    /// Converts values of another index set to those of this table. For an index that is in both sets, the function is not called again.
+    /// Converts the index values of an object from another index set to the index set of this table. The function of an index that is in both sets is
+    /// not called again.
     pub(crate) fn renew(
         &self,
         (before, mut new): (&IndexSet<V>, AllValues),
@@ -191,7 +193,7 @@ impl<K, V> Table<K, V> {
         values.collect()
     }
 
-    /// Returns the memory of the table besides columns and objects, in bytes.
+    /// Returns the memory of the table without columns and objects, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.rows.len() * Record::<K, V>::NAME;
         size_of::<Self>() + self.rows.bytes() + self.keys.bytes() + names

@@ -3,29 +3,30 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `pending` | the changes that the subscriber has not received yet |
-//! | `waker` | the waker of a waiting subscriber; the call that wakes the subscriber takes it |
-//! | `version` | the store's version up to which every change has been merged |
-//! | `revision` | the revision of the table up to which every change has been merged, or, if no later change has been merged, the revision of the subscriber's snapshot |
-//! | `awaits_merge` | the subscriber waits for the end of the merge in progress, whether that merge makes a change pending or not |
-//! | `until` | the ticket below which every change is part of the initial state; `None` until the store has had its first list |
-//! | `idle` | the subscriber's last request found no pending change |
-//! | `signal_pending` | the `initial_processed` signal has no outcome yet; the code that clears this field also sets the outcome: under this lock or, if a request of the subscriber clears the field, after unlocking |
-//! | `ended` | no more changes will come; the subscriber still receives the pending ones |
-//! | `detached` | the subscriber was dropped; changes are ignored |
-//! | `lost` | set when the capacity was exceeded, to the changes that were pending at that moment; the subscriber drops them. While it is set, new changes are ignored; a restart of the subscriber clears it |
+//! | `waker` | the waker of a waiting subscriber; the call that wakes the subscriber removes the waker |
+//! | `version` | the store's version after the last write whose changes have all been merged |
+//! | `revision` | the table revision up to which every change is merged, or contained in the subscriber's snapshot |
+//! | `awaits_merge` | whether the end of the merge in progress wakes the subscriber, even if that merge makes no change pending |
+//! | `until` | changes with a ticket below this one belong to the initial state; `None` until the first list is merged |
+//! | `idle` | whether the subscriber's last request found no pending change |
+//! | `signal_pending` | whether the `initial_processed` signal needs an outcome; the code that clears this field sets the outcome |
+//! | `ended` | whether the subscription has ended: no more changes are merged, but the pending ones are still delivered |
+//! | `detached` | whether the subscriber was dropped; later changes are ignored |
+//! | `lost` | the changes that were pending when the capacity was exceeded, or `None` if it was not |
 //!
-//! Two fields never change and need no lock: `selection`, the filter of the buffer, and `most`, the maximum number of pending keys.
+//! While `lost` is set, new changes are ignored; a restart of the subscriber clears `lost` and drops the changes in it. Two fields never change and
+//! need no lock: `selection`, the filter of the buffer, and `most`, the maximum number of pending keys.
 //!
 //! There is one writer, so no entry is added between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge). An entry may be
-//! removed meanwhile: the subscriber takes it out or restarts.
+//! removed between these calls: the subscriber may take the entry, or restart.
 //!
 //! # Invariants
-//! 1. `until` is set once the whole first list has been merged, or at registration if the store has had its first list by then. It is never unset.
-//! 2. A subscriber has caught up when it has received its snapshot, `until` is set, and no ticket below `until` is pending or being delivered. It
-//!    stays caught up until it restarts, because tickets ascend ([`Pending`], invariants 2 and 3).
+//! 1. `until` is set when the whole first list has been merged, or at registration if the store already has its first list. It is never unset.
+//! 2. A subscriber is caught up when it has received its snapshot, `until` is set, and no ticket below `until` is pending or being delivered. The
+//!    subscriber stays caught up until it restarts, because tickets ascend ([`Pending`], invariants 2 and 3).
 //! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If the first list makes no change pending for an idle
-//!    subscriber, the writer sets it instead. The signal fails if the subscriber is dropped before the signal is set, or if the store is closed
-//!    without a list.
+//!    subscriber, the writer sets the signal instead. The signal fails if the subscriber is dropped before the signal is set, or if the subscription
+//!    ends before the first list is merged.
 //! 4. At most `most` keys are pending whenever the lock is free. While `lost` is set, no key is pending.
 //! 5. Changes that the subscriber's snapshot contains are not merged: `revision` starts at the revision of the snapshot, and changes up to `revision`
 //!    are skipped.
@@ -68,8 +69,8 @@ struct BufferState<K, V> {
 }
 
 impl<K, V> BufferState<K, V> {
-    /// Called when the subscriber asks for the next change, which means that it has processed every change it received. Returns whether this
-    /// completes the initial state.
+    /// Records that the subscriber asks for the next change, and so has processed every change it received. Returns whether this request completes
+    /// the initial state.
     fn record_request(&mut self) -> bool {
         self.idle = self.pending.is_empty();
         self.take_initial_complete()
@@ -117,14 +118,15 @@ pub(crate) enum Popped<K, V> {
     Change(Ticket, Merged<K, V>),
     /// No change is pending; every change up to this version has been taken.
     Empty(Version),
-    /// Capacity was exceeded.
+    /// The capacity was exceeded.
     Overflowed,
-    /// No change is pending, and none will come.
+    /// No change is pending, and none will come; every change up to this version has been taken.
     Ended(Version),
 }
 
 impl<K, V> SubscriptionBuffer<K, V> {
-    /// Creates the buffer of a subscriber whose snapshot is this table. `listed` is true if the store has had its first list.
+    /// Creates the buffer of a subscriber whose snapshot is `table`. `listed` is true if the store has had its first list, and `ended` if the
+    /// subscription receives no later changes.
     pub(crate) fn new(
         table: &Table<K, V>,
         listed: bool,
@@ -161,8 +163,9 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.selection.as_ref()
     }
 
-    /// Resets the buffer to the state of [`new`](Self::new). Returns the pending changes, which the caller drops after unlocking. The caller ensures
-    /// that no write commits during this call. A merge may be in progress; the rest of it skips this buffer.
+    /// Resets the buffer to the state in which [`new`](Self::new) creates one. Returns the changes that were pending; the caller drops them after it
+    /// has released its locks. The caller ensures that no write commits during this call. A merge may be in progress; its remaining chunks skip this
+    /// buffer.
     pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.take_all();
@@ -172,7 +175,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         (pending, state.lost.take())
     }
 
-    /// Returns whether capacity was exceeded.
+    /// Returns whether the capacity was exceeded.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.state.lock().lost.is_some()
     }
@@ -182,8 +185,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         &self.initial_processed
     }
 
-    /// Appends to `found`, for each of these keys, the ticket of its pending entry. Appends `None` if there is no entry, or if the key is `None`.
-    /// Compares keys, and does not change the buffer.
+    /// Appends one element to `found` for each name: the ticket of the key's pending entry, or `None` if there is no such entry or the name is
+    /// `None`. Compares keys, and does not change the buffer.
     pub(crate) fn find<'a>(
         &self,
         names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,
@@ -202,8 +205,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Returns whether the subscriber has received the whole table of a revision, or `None` if changes after that revision have been merged, too. If a merge is
-    /// in progress, the end of the merge wakes the subscriber.
+    /// Returns whether the subscriber has received every change up to `revision`. Returns `None` if it has received later changes, too. If some
+    /// changes up to `revision` are not merged yet, the end of their merge wakes the subscriber.
     pub(crate) fn settled(&self, revision: u64) -> Option<Settled<()>> {
         let mut state = self.state.lock();
         match state.revision.cmp(&revision) {
@@ -217,10 +220,10 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Merges changes into the entries that [`find`](Self::find) found, and wakes the subscriber. Runs no user code. The caller keeps the changes alive;
-    /// after releasing every lock it wakes `wakers` and drops `dropped`.
+    /// Merges changes into the entries that [`find`](Self::find) found, and moves the subscriber's waker to `wakers`. Runs no user code. The caller
+    /// keeps the changes alive. After it has released every lock, the caller wakes `wakers` and drops `dropped`.
     ///
-    /// A write may take several calls; `last` marks the one that completes it. Returns whether the subscriber still exists.
+    /// A write may take several calls; `last` is true for the last one. Returns whether the subscriber still exists.
     pub(crate) fn merge(
         &self,
         changes: impl IntoIterator<Item = (Change<K, V>, Option<Ticket>)>,
@@ -236,7 +239,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
             if state.detached {
                 return false;
             }
-            // Invariant 5. Between two chunks the subscriber may restart, or the subscription may end because its index is removed.
+            // Invariant 5: changes up to `state.revision` are skipped. Between two chunks, the subscriber may restart, or the subscription may end
+            // because its index is removed.
             if state.lost.is_some() || state.ended || state.revision >= revision {
                 break state;
             }
@@ -267,7 +271,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         if std::mem::take(&mut state.awaits_merge) {
             wakers.extend(state.waker.take());
         }
-        // A subscription whose index was removed has ended, and receives nothing of the list.
+        // A subscription whose index was removed has ended, and receives no change of the list.
         if first_list && !state.ended {
             // Set only after the last chunk, because a subscriber may have received every pending change while only a part of the list is merged.
             state.until = Some(state.pending.next());
@@ -280,7 +284,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         true
     }
 
-    /// Takes the oldest pending change. A call means that the subscriber has processed every change it received before.
+    /// Takes the oldest pending change. The caller must have processed every change it received before.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
@@ -298,12 +302,13 @@ impl<K, V> SubscriptionBuffer<K, V> {
         popped
     }
 
-    /// Like [`pop`](Self::pop), but if no change is pending, stores `waker` and wakes it once a change is pending. Returns the waker it replaces.
+    /// Like [`pop`](Self::pop), but if no change is pending, stores `waker`, which is woken once a change is pending. Also returns a waker for the
+    /// caller to drop: the replaced one, or `waker` itself if it was not stored.
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
         let (version, ended) = (state.version, state.ended);
-        // In one critical section: a change merged between the check and the registration would wake no task.
+        // Checks and registers in one critical section. Otherwise, a change that is merged between the two would wake no task.
         let popped = match state.pending.pop() {
             Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
             None if state.lost.is_some() => (Popped::Overflowed, Some(waker)),
@@ -329,8 +334,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.state.lock().pending.find(hash, eq).is_some()
     }
 
-    /// Returns whether every change of the initial state has been taken and delivered. `undelivered` is the ticket of a change that was taken and is
-    /// not delivered yet. O(1).
+    /// Returns whether every change of the initial state has been taken and delivered. `undelivered` is the ticket of a change that was taken but not
+    /// delivered yet, if there is one. O(1).
     pub(crate) fn is_initial_delivered(&self, undelivered: Option<Ticket>) -> bool {
         let state = self.state.lock();
         let oldest = undelivered.unwrap_or_else(|| state.pending.oldest());

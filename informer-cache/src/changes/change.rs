@@ -63,22 +63,23 @@ pub enum ChangeKind {
     /// The object was added and belongs to the initial state. The initial state is the snapshot that the subscription or observer starts with or, if
     /// that snapshot was taken before the store's first list, the first list.
     Initial,
-    /// The key was unknown to this subscriber.
+    /// The object was added: this subscriber had no object under the key.
     Added,
-    /// The object has a newer state. A resync delivers the same state again.
+    /// The object has a newer state. A resync also uses this kind, to deliver the same state again.
     Updated,
-    /// Another object took the place of this one under the same key: the schema's [identity](crate::Schema::with_identity) of the two differs.
+    /// A different object took the place of the former one under the same key: by the schema's [identity](crate::Schema::with_identity), the two are
+    /// not the same object.
     Replaced,
     /// The object was deleted, and the source delivered the deletion with the last state.
     Deleted,
-    /// The object was deleted, and the source did not deliver the deletion; for example, a relist did not contain the object any more. The last known
+    /// The object was deleted, and the source did not deliver the deletion; for example, a relist no longer contained the object. The last known
     /// state may be older than the state that was deleted.
     #[doc(alias = "DeletedFinalStateUnknown")]
     Missed,
 }
 
 impl ChangeKind {
-    /// Returns whether the key was unknown before: `Initial` or `Added`.
+    /// Returns whether the object was added: `Initial` or `Added`.
     #[must_use]
     pub const fn is_addition(self) -> bool {
         matches!(self, Self::Initial | Self::Added)
@@ -117,7 +118,8 @@ impl<K, V> Change<K, V> {
         self.parts.kind
     }
 
-    /// Returns the state before the change: for an update, the state that this subscriber received last; for a replacement or a deletion, the last known state.
+    /// Returns the state before the change, or `None` for an addition. For an update, this is the state that the subscriber received last. For a
+    /// replacement or a deletion, it is the last known state of the object that no longer exists.
     #[must_use]
     pub fn old(&self) -> Option<&Arc<V>> {
         match self.parts.kind {
@@ -134,7 +136,7 @@ impl<K, V> Change<K, V> {
         (!self.parts.kind.is_deletion()).then_some(&self.parts.after)
     }
 
-    /// Returns the newest state: the object after the change, or the last known state of a deleted object.
+    /// Returns the newest known state: the object after the change, or the last known state of a deleted object.
     #[must_use]
     pub fn object(&self) -> &Arc<V> {
         &self.parts.after
@@ -155,12 +157,12 @@ impl<K, V> Change<K, V> {
         &self.parts.name
     }
 
-    /// Creates another change to the object under the same key.
+    /// Creates a different change to the object under the same key.
     pub(crate) fn with(&self, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
         Self::of(self.parts.name.clone(), kind, before, after)
     }
 
-    /// Sets the kind and the new state. If the change is shared, replaces it by a copy first. Returns the previous new state.
+    /// Sets the kind and the new state. If the change is shared, first replaces it with a copy of its own. Returns the state that `after` replaces.
     ///
     /// Frees only allocations of the change itself, as long as the caller keeps the returned state alive.
     pub(crate) fn set_state(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {
@@ -177,7 +179,7 @@ impl<K, V> Change<K, V> {
 /// Constructors for unit tests of code that receives changes. A store creates its own changes.
 #[cfg(feature = "testing")]
 impl<K, V> Change<K, V> {
-    /// Creates an addition, [initial](ChangeKind::Initial) or not.
+    /// Creates an addition; `initial` is whether the change is [initial](ChangeKind::Initial).
     ///
     /// # Examples
     /// ```
@@ -210,13 +212,13 @@ impl<K, V> Change<K, V> {
         Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Updated, Some(old), new)
     }
 
-    /// Creates a replacement of an object, whose last known state is `last`, by another object.
+    /// Creates a replacement: the object `new` takes the place of an object whose last known state is `last`.
     #[must_use]
     pub fn replaced(key: K, last: Arc<V>, new: Arc<V>) -> Self {
         Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Replaced, Some(last), new)
     }
 
-    /// Creates a deletion of an object, whose last known state is `last`. If `missed` is true, the source did not deliver the deletion itself.
+    /// Creates a deletion of an object whose last known state is `last`. If `missed` is true, the source did not deliver the deletion itself.
     #[must_use]
     pub fn deleted(key: K, last: Arc<V>, missed: bool) -> Self {
         let kind = if missed { ChangeKind::Missed } else { ChangeKind::Deleted };

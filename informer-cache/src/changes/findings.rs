@@ -1,4 +1,5 @@
-//! SHELL. The effects of a write on each subscription. They are found before the write commits, and merged with the pending changes after the commit.
+//! SHELL. The effect of a write on each subscription: the selected changes and the pending entries of their keys. Both are determined before the
+//! write commits, and the changes are merged into these entries after the commit.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,24 +11,24 @@ use crate::changes::selection::Crossing;
 use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
-/// The effects of a write on each subscription, found before the write commits. Empty if every subscription covers all objects and the write adds no
-/// object. Keys are compared only to find the pending entry of an addition. For any other change, the pending entry has the same name (the same
-/// `Arc<Name>`) as the change.
+/// The effect of a write on each subscription, determined before the write commits. Empty if every subscription covers all objects and the write adds
+/// no object. Keys are compared only to find the pending entry of an addition. Any other pending entry is found by its name, because it has the same
+/// `Arc<Name>` as the change.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Option<Finding>>);
 
 /// The effect of a write on one subscription.
 #[derive(Default)]
 struct Finding {
-    /// The positions of the selected writes, and the crossing of each; `None` if the subscription covers all objects.
+    /// The positions of the writes that concern the subscription, each with its [`Crossing`]; `None` if the subscription covers all objects.
     crossings: Option<Vec<(usize, Crossing)>>,
-    /// The ticket of the pending entry of each of these changes, or `None`.
+    /// For each of these changes, the ticket of the pending entry that was found for its key, if any.
     tickets: Vec<Option<Ticket>>,
 }
 
 impl Findings {
-    /// Finds the effect of a part of the writes to this table on the subscription at position `at`, and the tickets of their pending entries. The
-    /// parts are passed in order. Compares keys and index values; changes no pending entry.
+    /// Finds the effect of `writes[part]` on the subscription at position `at`, and the tickets of the pending entries. `table` is the state before
+    /// the writes. The caller passes the parts in ascending order. Compares keys and index values; changes no pending entry.
     pub(crate) fn find<K: Eq, V>(
         &mut self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),
@@ -65,8 +66,8 @@ impl Findings {
         self.0.get(at).is_none_or(Option::is_none)
     }
 
-    /// Rearranges the findings for another list of subscriptions. A new subscription that covers all objects has no pending change, so it needs no
-    /// findings.
+    /// Reorders the findings from the positions in the list `before` to those in the list `now`. A new subscription to all objects gets an empty
+    /// finding, because it has no pending change.
     pub(crate) fn rearrange<K, V>(
         &mut self,
         before: &SubscriptionBuffers<K, V>,
@@ -89,8 +90,8 @@ impl Findings {
         crossings.map_or(changes, Vec::len)
     }
 
-    /// Merges a part of the changes into the pending changes of the subscription at position `at`. `last` marks the last part. Returns whether the
-    /// subscriber still exists.
+    /// Merges a part of the changes into the pending changes of the subscription at position `at`. `last` is true for the last part. Returns whether
+    /// the subscriber still exists.
     pub(crate) fn merge<K, V>(
         &self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),

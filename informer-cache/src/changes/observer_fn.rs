@@ -8,7 +8,7 @@
 //! | `ended` | itself; set when the [`ObserverFn`] is dropped: from then on no list contains the function, and no thread calls it |
 //! | `NOTIFY_DEPTH` | a thread-local: the nesting depth of observer calls on this thread |
 //!
-//! A function is called, and dropped, without a lock. A panic is caught and counted; the writer continues with the next call.
+//! A function is called and dropped while the thread holds no lock. A panic is caught and counted; the writer continues with the next call.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ thread_local! {
     static NOTIFY_DEPTH: Cell<usize> = Cell::new(0);
 }
 
-/// Marks the current thread as calling observers until dropped.
+/// Marks the current thread as one that calls observers, until the guard is dropped.
 pub(crate) struct NotifyGuard;
 
 impl NotifyGuard {

@@ -13,14 +13,15 @@
 //! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
 //! `=`: no effect. A blank cell cannot occur, because the store delivers changes of one key in order, and a resync begins only when nothing is
-//! pending. `o` is the state that the subscriber holds, `n` the newest state, `p` the state that `n` replaced, `l` the last state of a deleted
-//! object. An end is the deletion or the replacement of an object, with the object's last state. `e` holds two ends under this key: the first, which
-//! is the end of `o`, and the latest before the newest state. The subscriber never receives an object that was added and deleted in between.
+//! pending. `o` is the state that the subscriber holds, `a` the new state in the pending change, `n` the newest state, `p` the state that `n`
+//! replaced, and `l` the last state of a deleted object. An end is the deletion or the replacement of an object, with the object's last state. `e`
+//! holds up to two ends under this key: the first, which is the end of `o`, and the latest one before the newest state. The subscriber never receives
+//! an object that was added and deleted between two deliveries.
 //!
 //! A pending change with ends is undecided, because `n` may be a newer state of the object that the subscriber holds.
-//! [`Pending::deliver`](Merged::deliver) compares the identities, outside every lock. If `o` and `n` are the same object, the subscriber receives
-//! Updated(o, n), else Replaced(e, n), with the latest end that is a state of `o`. In the same way Deleted(o; e; l) is delivered with `l` if `l` is a
-//! state of `o`, else with the first end.
+//! [`Pending::deliver`](Merged::deliver) compares the identities, outside every lock. If `o` and `n` are states of the same object, the subscriber
+//! receives Updated(o, n). Otherwise it receives Replaced(e, n), with the latest end if that is a state of the same object as `o`, or else with the
+//! first end. Likewise, Deleted(o; e; l) is delivered with `l` if `l` is a state of the same object as `o`, or else with the first end.
 //!
 //! A pending addition stays initial if it was initial. An object that is added in place of one that the subscriber held is delivered as `Replaced`,
 //! never as initial.
@@ -29,13 +30,13 @@
 //! 1. A key has at most one entry.
 //! 2. `order` holds the ticket of every entry exactly once, and its first ticket belongs to an entry. It may also hold tickets of removed entries, but not more
 //!    than the number of entries or [`SPARE`], whichever is larger. Tickets ascend in the order in which keys became pending, and a merge keeps the ticket.
-//! 3. Let `t` be [`next`](Pending::next) at some moment. Once [`oldest`](Pending::oldest) is not below `t`, every entry that was pending at that moment has
-//!    been taken, or was cancelled by a deletion. (By 2, and because no ticket is used twice.)
+//! 3. Let `t` be [`next`](Pending::next) at some moment. Once [`oldest`](Pending::oldest) is not below `t`, every entry that was pending at that
+//!    moment has been taken, or was cancelled by a deletion. This follows from invariant 2, because no ticket is used twice.
 //!
 //! 4. An entry and the latest change of its key share the name, an `Arc<Name>`. So a new change and the entry of its key have different names only if
 //!    the change is an addition, and the latest change before it a deletion.
 //!
-//! Hence keys are delivered in FIFO order even if one of them changes all the time, and memory is O(keys). An entry that comes from a single write
+//! Hence keys are delivered in FIFO order even if one of them changes continuously, and memory is O(keys). An entry that comes from a single write
 //! shares its change with every other subscriber and the writer.
 
 use std::collections::VecDeque;
@@ -74,7 +75,7 @@ pub(crate) struct Merged<K, V> {
     ends: Option<Box<Ends<V>>>,
 }
 
-/// States that no subscriber will receive. The caller drops them after releasing the lock.
+/// States that a merge removed from a pending change, so the subscriber will not receive them. The caller drops them after it has released the lock.
 pub(crate) struct Dropped<K, V> {
     change: Option<Change<K, V>>,
     state: Option<Arc<V>>,
@@ -93,13 +94,13 @@ impl<K, V> Default for Dropped<K, V> {
     }
 }
 
-/// The ends of objects under one key.
+/// The first and the latest end under one key; see the [module](self).
 struct Ends<V> {
     first: End<V>,
     latest: Option<End<V>>,
 }
 
-/// The last known state of a deleted object, and whether it was deleted or replaced.
+/// The last known state of an object that was deleted or replaced, and the kind of its deletion. A replaced object has the kind `Missed`.
 struct End<V> {
     object: Arc<V>,
     kind: ChangeKind,
@@ -110,7 +111,7 @@ impl<K, V> Pending<K, V> {
         Self { entries: HashTable::new(), order: VecDeque::new(), next: 0 }
     }
 
-    /// Removes all pending changes and returns them. Tickets continue, so that an earlier ticket finds no entry.
+    /// Removes all pending changes and returns them. The ticket numbers continue, so an earlier ticket never finds a later entry.
     pub(crate) fn take_all(&mut self) -> Self {
         let mut anew = Self::new();
         anew.next = self.next;
@@ -143,8 +144,8 @@ impl<K, V> Pending<K, V> {
     }
 
     /// Merges a change into the entry of its key: the entry with the same name or, for an addition, the entry with the ticket `found`. If the
-    /// subscriber has taken that entry meanwhile, the change becomes a new entry. Returns the states that no subscriber will receive. The caller
-    /// drops them without a lock, and keeps the change alive until then.
+    /// subscriber has taken that entry meanwhile, the change becomes a new entry. Returns the states that the subscriber will no longer receive. The
+    /// caller drops them while it holds no lock, and keeps the change alive until then.
     pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Dropped<K, V> {
         let name = change.name();
         let hash = name.hash;
@@ -168,13 +169,13 @@ impl<K, V> Pending<K, V> {
         known.get_mut().merged.merge(&change)
     }
 
-    /// Takes out the oldest entry.
+    /// Removes and returns the oldest entry.
     pub(crate) fn pop(&mut self) -> Option<(Ticket, Merged<K, V>)> {
         let (ticket, _) = *self.order.front()?;
         self.take(ticket).map(|merged| (ticket, merged))
     }
 
-    /// Takes out one entry.
+    /// Removes and returns the entry with this ticket.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Merged<K, V>> {
         let at = self.order.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
         let (_, hash) = self.order[at];
@@ -254,7 +255,8 @@ impl<K, V> From<Change<K, V>> for Merged<K, V> {
 }
 
 impl<K, V> Merged<K, V> {
-    /// Returns the pending change for an object that the subscriber was about to receive for the first time, or `None` if the object is deleted.
+    /// Converts the pending change of an object to an initial one, for a subscriber that has not received the object yet. Returns `None` if the
+    /// object is deleted.
     pub(crate) fn to_initial(&self) -> Option<Self> {
         let change = &self.change;
         let initial = || change.with(ChangeKind::Initial, None, change.object().clone()).into();
@@ -294,7 +296,8 @@ impl<K, V> Merged<K, V> {
         };
         let state = latest.and_then(|end| self.ended(end));
         if !Arc::ptr_eq(self.change.name(), incoming.name()) {
-            // Invariant 4: the names may differ. The former one is returned with its change, because it may hold the last reference to the key.
+            // Invariant 4: the names may differ. The former name is returned with its change, because the name may hold the last reference to the
+            // key.
             let change = incoming.with(kind, self.change.held().cloned(), incoming.object().clone());
             return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
         }
@@ -303,8 +306,8 @@ impl<K, V> Merged<K, V> {
         Dropped { change: None, state }
     }
 
-    /// Makes the replacement undecided, although the writer has compared the identities, because the object that the subscriber holds may be added
-    /// again.
+    /// Makes the replacement undecided by storing its first end. The writer has compared the identities, but the object that the subscriber holds may
+    /// be added again.
     fn make_undecided(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };
@@ -312,7 +315,7 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// Adds the end of an object under the key. Returns the object of the previous latest end, which is no longer needed.
+    /// Adds an end. Returns the object of the latest end that it replaces, which is no longer needed.
     fn ended(&mut self, end: End<V>) -> Option<Arc<V>> {
         match &mut self.ends {
             Some(ends) => ends.latest.replace(end).map(|end| end.object),
@@ -331,8 +334,8 @@ impl<K, V> Merged<K, V> {
     /// | passes now | Updated, Replaced | Added |
     /// | does not pass, or is deleted | Deleted | nothing |
     ///
-    /// This is exact, because the state before is the one that the subscriber received last: the subscriber holds the object if, and only if, that state
-    /// passes.
+    /// This rule is exact, because the state before the change is the last one to which the filter was applied: the subscriber holds the object if,
+    /// and only if, that state passes.
     pub(crate) fn deliver(&self, schema: &Schema<K, V>, filter: Option<&Filter<V>>) -> Option<Change<K, V>> {
         let change = &self.change;
         let (held, after) = (change.held(), change.object());
@@ -377,8 +380,9 @@ impl<K, V> Merged<K, V> {
     }
 }
 
-/// Decides which objects a subscriber receives.
+/// A function that returns whether a subscriber receives an object.
 pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
 
-/// The number of tickets of removed entries that `order` may hold (invariant 2). An empty table with more than twice this capacity is freed.
+/// The number of tickets of removed entries that `order` may hold even if there are fewer entries (invariant 2). An empty table with more than twice
+/// this capacity is freed.
 const SPARE: usize = 256;

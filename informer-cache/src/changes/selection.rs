@@ -5,8 +5,8 @@
 //! | is selected | the change as it is | Deleted |
 //! | is not selected, or does not exist | Added | nothing |
 //!
-//! These changes alone give a subscriber exactly the selected objects. Only keys of objects that are selected, or that the subscriber holds, are
-//! pending.
+//! With these changes alone, a subscriber holds exactly the selected objects. Only keys of objects that are selected, or that the subscriber holds,
+//! are pending.
 //!
 //! The decision compares keys and index values, so it is made before the write commits. The index function is not run again, because the table holds
 //! the values of the old object, and the write holds the values of the new one.
@@ -28,7 +28,7 @@ pub(crate) enum Selection<K, V> {
 }
 
 impl<K, V> Selection<K, V> {
-    /// Returns whether the selection can be evaluated: its index, if it has one, is in the index set.
+    /// Returns whether the selection can be evaluated: it needs no index, or its index is in the index set.
     pub(crate) fn is_valid(&self, index_set: &IndexSet<V>) -> bool {
         match self {
             Self::Key { .. } => true,
@@ -56,7 +56,8 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// Returns the positions of the writes to this table that concern the subscriber, with the crossing of each. Compares keys or index values.
+    /// Returns the positions of the writes that concern the subscriber, each with its crossing. `table` is the state before the writes. Compares keys
+    /// or index values.
     pub(crate) fn crossings(&self, writes: &[KeyWrite<K, V>], table: &Table<K, V>) -> Vec<(usize, Crossing)>
     where
         K: Eq,
@@ -94,7 +95,7 @@ impl<K, V> Selection<K, V> {
 /// Whether a change moves an object into the selection of a subscriber or out of it.
 #[derive(Clone, Copy)]
 pub(crate) enum Crossing {
-    /// The object is selected before and after: the change is delivered unchanged.
+    /// The object is selected in every state of the change (before, after, or both), so the change is delivered unchanged.
     Within,
     /// The object becomes selected.
     Enters,

@@ -112,7 +112,7 @@ fn is_same<'a, IK: Eq + 'static>(mut old: impl Iterator<Item = &'a Arc<AnyValue>
     is_complete && count > 0 && count == values.len() && values.iter().all(take)
 }
 
-/// Up to this many values are compared one by one.
+/// The maximum number of values that `is_same` compares one by one.
 const FEW: usize = 16;
 
 /// Sorts by hash and removes duplicates.

@@ -1,4 +1,4 @@
-//! PURE. The index of labels: pairs of a key and a value. An object has any number of labels, at most one for each key.
+//! PURE. The index of labels. A label is a pair of a key and a value; an object has any number of labels, but at most one for each key.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,10 +8,10 @@ use super::{AnyIndex, sealed};
 use crate::Selector;
 use crate::table::definition::Definition;
 
-/// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
+/// A handle of an index of labels. [`Snapshot::select`](crate::Snapshot::select) queries the index with a [`Selector`].
 ///
-/// The function calls its second argument with each label of an object, as `each(key, value)`. It must follow the same rules as the function of an
-/// [`Index`](crate::Index). If a key is passed twice, the last value counts.
+/// The index function calls its second argument with each label of an object, as `each(key, value)`. The function must follow the same rules as the
+/// function of an [`Index`](crate::Index). If the function passes a key twice, the last value counts.
 ///
 /// # Examples
 /// ```
@@ -58,7 +58,7 @@ impl<V> LabelIndex<V> {
         self.name
     }
 
-    /// Returns whether a selector accepts the labels of an object. O(labels).
+    /// Returns whether a selector accepts the labels of an object. O((labels + requirements) × labels).
     pub(crate) fn select(&self, object: &V, selector: &Selector) -> bool {
         let labels = self.labels(object, std::iter::empty);
         selector.matches(|key| labels.iter().find(|label| *label.key == *key).map(|label| &*label.value))
@@ -94,7 +94,7 @@ impl Label {
         *self.key == *key && *self.value == *value
     }
 
-    /// Compares the position of the label with that of all labels with the key `key`.
+    /// Returns whether this label is ordered before (`Less`), among (`Equal`) or after (`Greater`) the labels with the key `key`.
     pub(crate) fn compare_key(&self, key: &str) -> Ordering {
         (*self.key).cmp(key)
     }

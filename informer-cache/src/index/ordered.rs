@@ -10,12 +10,12 @@ use crate::table::definition::Definition;
 
 /// An [`Index`] with ordered values, which also answers queries by range and by prefix.
 ///
-/// When the first object gets a value, or the last one loses it, the index makes one comparison for each level of a tree; otherwise it makes none. A
+/// The order of the values costs O(log values) comparisons when the first object gets a value or the last object loses it, and none otherwise. A
 /// compound value that is ordered by its parts, such as (namespace, name), can also be queried by its first part:
 /// [`Snapshot::range_by`](crate::Snapshot::range_by).
 ///
-/// With an inconsistent `Ord`, the order of the values is wrong, or a write panics without changing the store: a sort may panic if it detects the
-/// inconsistency.
+/// If `Ord` is inconsistent, the values may be in a wrong order, or a write may panic without changing the store, because a sort may panic when it
+/// detects the inconsistency.
 ///
 /// In all other respects an `OrderedIndex` works like an [`Index`], to which it derefs.
 ///

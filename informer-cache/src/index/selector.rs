@@ -1,7 +1,7 @@
 //! PURE. A query by labels: a conjunction of requirements, with the semantics and the text form of Kubernetes.
 //!
 //! # Invariants
-//! 1. Requirements are sorted and distinct, and so are the values of each: selectors with the same requirements are equal.
+//! 1. Requirements are sorted and distinct, and so are the values of each requirement. So selectors with the same requirements are equal.
 //! 2. No list of values is empty. An `in` without values makes the selector [`Selector::nothing`]. A `notin` without values adds no requirement.
 //! 3. A selector that matches nothing still matches nothing after a requirement is added.
 
@@ -19,7 +19,7 @@ mod tests;
 pub use error::ParseSelectorError;
 pub use requirement::{SelectorOperator, SelectorRequirement};
 
-/// A label selector: requirements on the labels of an object, all of which have to hold, as in Kubernetes.
+/// A label selector: requirements on the labels of an object, all of which must hold, as in Kubernetes.
 ///
 /// | method | text | matches an object |
 /// |---|---|---|
@@ -31,13 +31,13 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// | [`does_not_exist`](Self::does_not_exist) | `!k` | without the key |
 /// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | with the key and a value that is a whole number above, or below, the bound |
 ///
-/// Keys and values are compared byte by byte. Several requirements on one key do not replace each other: all have to hold.
+/// Keys and values are compared byte by byte. Several requirements on one key do not replace each other: all of them must hold.
 ///
-/// The parser accepts a string if, and only if, the parser of Kubernetes accepts it. The one exception is a NUL byte, which ends the string there and
-/// is an error here. Keys are `name` or `prefix/name`. Values have at most 63 letters, digits, `-`, `_` and `.`, or are empty; a missing value is the
-/// empty value, also between two commas. A selector prints in its shortest form, sorted by key, and parsing that text returns an equal selector. Some
-/// selectors have no such text (keys and values that are not Kubernetes labels, negative bounds, and [`nothing`](Self::nothing)); they print a text
-/// that the parser rejects, never the text of another selector.
+/// The parser accepts a string if, and only if, the parser of Kubernetes accepts it. The one exception is a NUL byte: it ends the string for the
+/// parser of Kubernetes, and is an error for this parser. Keys are `name` or `prefix/name`. Values have at most 63 letters, digits, `-`, `_` and `.`,
+/// or are empty; a missing value is the empty value, even between two commas. A selector prints in its shortest form, sorted by key, and parsing that
+/// text returns an equal selector. Some selectors have no text that the parser accepts: those with keys or values that are not Kubernetes labels,
+/// those with negative bounds, and [`nothing`](Self::nothing). They print a text that the parser rejects, never the text of a different selector.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// The requirements, all of which have to hold. `None` is `nothing`, to which no requirement can be added.
+    /// The requirements, all of which must hold. `None` stands for `nothing`, which ignores added requirements.
     requirements: Option<Vec<SelectorRequirement>>,
 }
 
@@ -124,13 +124,13 @@ impl Selector {
         self.with(key, SelectorOperator::DoesNotExist)
     }
 
-    /// Requires the label `key` with a value that is a decimal number of 64 bits, greater than `number`.
+    /// Requires the label `key` with a value that is a decimal 64-bit integer greater than `number`.
     #[must_use]
     pub fn greater_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
         self.with(key, SelectorOperator::GreaterThan(number))
     }
 
-    /// Requires the label `key` with a value that is a decimal number of 64 bits, less than `number`.
+    /// Requires the label `key` with a value that is a decimal 64-bit integer less than `number`.
     #[must_use]
     pub fn less_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
         self.with(key, SelectorOperator::LessThan(number))
@@ -195,7 +195,7 @@ impl Selector {
         requirements.is_some_and(|all| all.iter().all(|one| one.operator.holds(label(&one.key))))
     }
 
-    /// Returns the requirements, all of which have to hold, sorted by key; `None` for [`nothing`](Self::nothing).
+    /// Returns the requirements, all of which must hold, sorted by key; `None` for [`nothing`](Self::nothing).
     ///
     /// # Examples
     /// ```

@@ -33,7 +33,7 @@ use crate::ParseNamespacedNameError;
 #[derive(Clone)]
 pub struct NamespacedName {
     text: Arc<str>,
-    /// The position of the name in the text: 0, or just after the one slash. Derived from the text, so never compared.
+    /// The position of the name in the text: 0, or just after the one slash. Derived from the text, so comparisons ignore it.
     name_at: usize,
 }
 
@@ -65,7 +65,7 @@ impl NamespacedName {
         self.name_at.checked_sub(1).map(|slash| &self.text[..slash])
     }
 
-    /// Returns the name within its namespace.
+    /// Returns the name of the object, without the namespace.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.text[self.name_at..]

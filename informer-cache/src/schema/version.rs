@@ -7,8 +7,8 @@ use crate::ParseVersionError;
 
 /// A position in the history of one source: larger is later.
 ///
-/// [`Version::ZERO`] means *none*: an object without a version is never older than another one, so it always
-/// replaces the stored object. Versions of different sources are not comparable.
+/// [`Version::ZERO`] means *none*: an object without a version is never older than the stored object, so it always replaces the stored object.
+/// Versions of different sources are not comparable.
 ///
 /// # Examples
 /// ```
@@ -24,7 +24,7 @@ use crate::ParseVersionError;
 pub struct Version(u64);
 
 impl Version {
-    /// No version: before every version of a source.
+    /// No version. It is less than every version of a source.
     pub const ZERO: Self = Self(0);
 
     /// Creates the version with this number.
@@ -66,7 +66,7 @@ impl FromStr for Version {
     type Err = ParseVersionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // `u64::from_str` would accept a leading plus.
+        // Checked because `u64::from_str` accepts a leading plus.
         let decimal = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
             _ if text.is_empty() => Ok(Self::ZERO),

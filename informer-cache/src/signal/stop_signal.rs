@@ -2,11 +2,11 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `requested` | set once, never unset |
-//! | `listener` | the waker of the run future's last pending poll; `None` once a shutdown was requested |
+//! | `requested` | whether a shutdown was requested or the run future has ended; set once, never unset |
+//! | `listener` | the waker of the run future's last pending poll; `None` once `requested` is set |
 //!
-//! One lock guards both: a listener is stored only while `requested` is unset, so a later request wakes it. Wakers are cloned, woken and dropped
-//! outside the lock.
+//! One lock guards both fields, because a listener is stored only while `requested` is unset. So a later request wakes every stored listener. Wakers
+//! are cloned, woken and dropped outside the lock.
 
 use std::task::{Context, Waker};
 
@@ -35,7 +35,7 @@ impl StopSignal {
         }
     }
 
-    /// Drops the waker of the run future, which has ended.
+    /// Called when the run future has ended. Drops its waker, and sets `requested`, so that no waker is stored again.
     pub(crate) fn exited(&self) {
         let mut state = self.state.lock();
         state.requested = true;
@@ -49,7 +49,7 @@ impl StopSignal {
         self.state.lock().requested
     }
 
-    /// Returns whether a shutdown is requested; if not, stores the waker of the task, which `request` wakes.
+    /// Returns whether a shutdown is requested. If not, stores the waker of the task; [`request`](Self::request) wakes the task.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         let state = self.state.lock();
         let listens = state.listener.as_ref().is_some_and(|listener| listener.will_wake(cx.waker()));
@@ -59,7 +59,7 @@ impl StopSignal {
         drop(state);
         let listener = cx.waker().clone();
         let mut state = self.state.lock();
-        // The request may have come between the two locks; in that case no later request would wake the stored waker.
+        // The request may have come between the two critical sections; in that case, nothing would wake a waker that is stored now.
         let requested = state.requested;
         let unused = if requested { Some(listener) } else { state.listener.replace(listener) };
         drop(state);

@@ -5,8 +5,8 @@
 //! | `outcome` | `Ok` if the event has happened, `Err` if it never will; set once, never changed |
 //! | `waiting` | a waker per pending wait; empty once there is an outcome |
 //!
-//! One lock guards both: a waker is stored only while there is no outcome, so a later outcome wakes it. **Every** waiter is woken, not only the last
-//! one that polled. Wakers are cloned, woken and dropped outside the lock.
+//! One lock guards both fields, because a waker is stored only while there is no outcome. So a later outcome wakes every stored waker. **Every**
+//! waiter is woken, not only the last one that polled. Wakers are cloned, woken and dropped outside the lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use flyball_sync::locks::Mutex;
 use crate::Stopped;
 use crate::signal::wakers::Wakers;
 
-/// A signal that is set once.
+/// A signal that is set at most once, or fails.
 #[derive(Default)]
 pub(crate) struct Synced {
     state: Mutex<State>,
@@ -41,7 +41,7 @@ impl Synced {
         wakers.wake();
     }
 
-    /// Sets the outcome, unless one is set. Moves the wakers of the waiters to `wakers`, for a caller that holds locks.
+    /// Sets the outcome, unless one is set. Moves the wakers of the waiters to `wakers`; the caller wakes them after it has released its locks.
     pub(crate) fn end(&self, outcome: Result<(), Stopped>, wakers: &mut Wakers) {
         let mut state = self.state.lock();
         if state.outcome.is_none() {
@@ -70,7 +70,7 @@ impl fmt::Debug for Synced {
     }
 }
 
-/// A wait for a signal, which it borrows or shares; made by [`Synced::wait`]. Dropping it only stops waiting.
+/// A future that waits for a signal, which it borrows or shares; made by [`Synced::wait`]. Dropping the future only ends the wait.
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Wait<S: Deref<Target = Synced>> {
     synced: S,

@@ -9,7 +9,7 @@ use flyball_sync::panics::caught;
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// Wakes all of them, even if some panic. Never panics: the caller is often a writer, and a panic in a waiter's waker must not reach it.
+    /// Wakes all wakers, even if some of them panic. Never panics, because a waker's panic must not reach the caller, which is often a writer.
     pub(crate) fn wake(self) {
         for waker in self.0 {
             // The panic hook has already reported the panic.

@@ -67,11 +67,11 @@ where
         self
     }
 
-    /// Sets a function that changes every object before it is stored, for example to remove fields that no reader needs. It runs once for each object passed
-    /// to the store, also for the last state of a deleted object, outside every lock.
+    /// Sets a function that changes every object before it is stored, for example to remove fields that no reader needs. It runs once for each object
+    /// passed to the store, including the last state of a deleted object, outside the locks of the store.
     ///
-    /// The store reads key and version before it calls the function, so the function may remove them. Index functions and the schema's identity
-    /// function receive the result. The function must be pure, and may capture configuration.
+    /// The store reads the key and the version of an object before it calls the function, so the function may remove them. Index functions and the
+    /// schema's identity function receive the result. The function must be pure, and may capture configuration.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(transform));
         self

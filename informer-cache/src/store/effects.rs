@@ -1,8 +1,7 @@
-//! SHELL. The work of a single-key write that runs after the store's locks are released, and the delivery of changes to subscribers and observers:
-//! pending entries are found before the commit, changes are merged after it, and observers are called while no lock is held.
+//! SHELL. The work of a write that runs after the store's locks are released, and the delivery of changes to subscribers and observers.
 //!
-//! The step numbers are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). Each function takes the locks of the subscriptions one after the
-//! other.
+//! The step numbers are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). [`fan_out`] takes the locks of the subscriptions one
+//! after the other.
 
 use std::sync::Arc;
 
@@ -20,14 +19,15 @@ use crate::table::{Garbage, KeyWrite};
 pub(crate) struct Effects<K, V> {
     pub(crate) wakers: Wakers,
     pub(crate) garbage: Garbage,
-    /// States that no subscriber will receive.
+    /// States that merges removed from pending changes.
     pub(crate) dropped: Vec<Dropped<K, V>>,
     /// Whether the write found a buffer whose subscriber has been dropped.
     pub(crate) detached: bool,
     pub(crate) change: Option<Change<K, V>>,
     pub(crate) write: Option<KeyWrite<K, V>>,
     pub(crate) observer_fns: Option<ObserverFns<K, V>>,
-    /// These fields may hold last references: to a subscription's buffer, to the replaced object, to a stale object, and to a key that is stored already.
+    /// This field and the next three may hold the last reference to a subscription's buffer, the replaced object, a stale object, or a key that is
+    /// stored already.
     pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
     pub(crate) old: Option<Arc<V>>,
     pub(crate) stale: Option<Record<K, V>>,
@@ -66,7 +66,7 @@ impl<K, V> Effects<K, V> {
     }
 }
 
-/// Performs step 4 for all subscriptions, with the findings for exactly these subscriptions.
+/// Performs step 4 for all subscriptions. `findings` must be those for exactly these subscriptions.
 pub(crate) fn fan_out<K, V>(
     buffers: &SubscriptionBuffers<K, V>,
     changes: &[Change<K, V>],

@@ -1,8 +1,8 @@
 //! SHELL. Indexes that are added and removed while the store runs.
 //!
-//! A new index is built beside the store, from a table that the builder holds, and then updated with the later writes; the parts that two tables
-//! share are skipped. The last update runs under the writer's `turn`, and then the index is installed in the published table. Until then no reader
-//! can see the index.
+//! A new index is built outside the store, from a table that [`IndexBuild`] holds, and is then updated with the later writes. An update skips the
+//! nodes that the earlier and the later table share. The last update runs under the writer's `turn` (see [`SharedWriter`](crate::SharedWriter)), and
+//! then the index is installed in the published table. Before that, readers cannot use the index.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
     /// Installs the column in the store. The column must be up to date with the published table.
     pub(super) fn install(&mut self, core: &mut WriterCore<K, V>) -> Result<(), DuplicateIndex> {
         is_new(&core.table(), &self.index)?;
-        // Releases the builder's reference to the published table, so that the table is not retained as if a snapshot held it. The reference is to
-        // another table only if another index was added or removed meanwhile.
+        // Releases this build's reference to the published table, so that the table is not registered as if a snapshot held it. The reference is to
+        // an older table if only the version or other indexes have changed since the last update.
         let held = self.table.take().filter(|held| !Arc::ptr_eq(held, &core.table()));
         self.passed.extend(held);
         let inner = core.inner();
@@ -94,7 +94,7 @@ fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), Duplic
 pub(super) type Removed<V> = (Arc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {
-    /// Removes the index of this name and type of values, and ends the subscriptions to a value in it.
+    /// Removes the index with the name and the value type of `index`, and ends the subscriptions to its values.
     pub(super) fn remove_index(
         &mut self,
         index: &Definition<V>,

@@ -6,22 +6,22 @@
 //! | a reader slot's | a second reference to the table, for one thread ([`ReaderSlots`](crate::store::reader_slots::ReaderSlots)) | for one lookup |
 //! | a buffer's | the pending changes of its subscriber | for one step, or a small chunk of a relist |
 //!
-//! Order: `published` before a reader slot, and before a buffer if a subscriber restarts. (`synced`, the outcome of each wait and the list of
-//! `held` tables have locks of their own, the last in order.)
+//! Lock order: `published` before a reader slot, and before a buffer if a subscriber restarts. (`synced`, the outcome of each wait and the list of
+//! `held` tables have locks of their own, which come last.)
 //!
-//! There is one writer, so the results of its lookups still hold when it commits, and changes are fanned out in the order in which they were
+//! There is one writer, so the results of its lookups are still valid when it commits, and changes are fanned out in the order in which they were
 //! published. A write has five steps, in this order:
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
 //!    index values with those of the current table. Nothing has changed yet.
-//! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys. Keys are compared here, too.
-//! 3. **Commit**, under `published`: no user code. (A write of many keys builds its table outside the lock, and `published` is held for a swap.)
+//! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys. This step compares keys, too.
+//! 3. **Commit**, under `published`: no user code. (A write of many keys builds its table outside the lock, and holds `published` only for a swap.)
 //! 4. **Fan out**, one buffer's lock after the other: no user code. This comes after step 3, so that a subscriber that receives a change finds it
 //!    in the store.
 //! 5. **Notify and clean up**, no lock: call the observers, wake tasks, drop the replaced objects.
 //!
-//! Subscribers are added and dropped meanwhile. If the list of buffers has changed between steps 2 and 3, step 2 is repeated. A subscriber that
-//! restarts after step 3 has this write in its snapshot, so step 4 skips its buffer: each buffer stores the revision of the table up to which its
-//! subscriber has every change.
+//! Subscribers may be added and dropped during a write. If the list of buffers has changed between steps 2 and 3, step 2 is repeated. A subscriber
+//! that restarts after step 3 has this write in its snapshot, so step 4 skips its buffer: each buffer stores the revision of the table up to which
+//! its subscriber has every change.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -61,12 +61,12 @@ impl<K, V> StoreInner<K, V> {
         Snapshot { table: self.table(), reader: self.reader }
     }
 
-    /// Returns the published table, if all its changes have been merged into a buffer and taken by the subscriber.
+    /// Returns the published table, if all its changes have been merged into this buffer and taken by the subscriber.
     pub(crate) fn settled(&self, buffer: &SubscriptionBuffer<K, V>) -> Settled<Arc<Table<K, V>>> {
         loop {
             let table = self.table();
             match buffer.settled(table.revision) {
-                // Meanwhile another table was published, and its changes were merged.
+                // A newer table was published meanwhile, and its changes were merged. Tries again.
                 None => {}
                 Some(settled) => return settled.map(|()| table),
             }
@@ -105,9 +105,9 @@ impl<K, V> StoreInner<K, V> {
         (snapshot, buffer)
     }
 
-    /// Restarts a buffer whose capacity was exceeded. It receives every change after the returned table.
+    /// Restarts a buffer whose capacity was exceeded. After the restart, the buffer receives every change after the returned table.
     pub(crate) fn restart_buffer(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
-        // Under the lock that a commit takes, so that buffer and table show the same instant.
+        // Takes the lock that a commit takes, so that no write commits between reading the table and restarting the buffer.
         let published = self.published.read();
         let table = published.table.clone();
         let ended = published.closed || buffer.selection().is_some_and(|of| !of.is_valid(&table.index_set));

@@ -1,4 +1,4 @@
-//! EDGE. Lists of objects for controllers: in one namespace, or in all, selected by labels.
+//! EDGE. Lists objects for controllers: in one namespace or in all namespaces, selected by labels.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::table::record::cloned;
 use crate::{Index, LabelIndex, MissingIndex, Selector, Store};
 
-/// Lists objects by scope and labels, from two indexes; made by [`Store::lister`].
+/// Lists objects by scope and labels, using two indexes; made by [`Store::lister`].
 ///
-/// Any index can be the scope: a namespace, a tenant, a shard. Each list shows one instant. To iterate without collecting, or to query several
-/// times at one instant, take a [snapshot](Store::snapshot) and [query](crate::Snapshot::query) it.
+/// Any index can be the scope: a namespace, a tenant, a shard. Each list is a consistent view. To iterate without collecting, or to run several
+/// queries on the same state, take a [snapshot](Store::snapshot) and [query](crate::Snapshot::query) it.
 ///
 /// # Examples
 /// ```
@@ -50,7 +50,7 @@ where
         Self { store, scope, labels }
     }
 
-    /// Returns the objects of all scopes that the selector accepts, in unspecified order.
+    /// Returns all objects that the selector accepts, from every scope, in unspecified order.
     ///
     /// # Errors
     /// Returns an error if the store has no such label index.
@@ -63,7 +63,7 @@ where
         Ok(objects)
     }
 
-    /// Returns the objects of one scope that the selector accepts, in unspecified order.
+    /// Returns all objects that the selector accepts from one scope, in unspecified order.
     ///
     /// # Errors
     /// Returns an error if the store lacks one of the two indexes.

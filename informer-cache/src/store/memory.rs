@@ -1,11 +1,12 @@
-//! PURE. The memory of a state of a store.
+//! PURE. The memory usage of one state of a store.
 
 use crate::Snapshot;
 
-/// The memory of one state of a store, in bytes; returned by [`Store::memory_usage`](crate::Store::memory_usage) and [`Snapshot::memory_usage`].
+/// The memory usage of one state of a store, in bytes; returned by [`Store::memory_usage`](crate::Store::memory_usage) and
+/// [`Snapshot::memory_usage`].
 ///
-/// Does not include the overhead of allocators, nor memory that keys and index values own elsewhere, as a `String` does. Memory shared with other states
-/// is counted in each of them.
+/// The numbers do not include the overhead of allocators, nor heap memory that keys and index values own, such as the buffer of a `String`. Memory
+/// shared with other states is counted in each of them.
 ///
 /// # Examples
 /// ```
@@ -27,15 +28,15 @@ use crate::Snapshot;
 pub struct MemoryUsage {
     /// The number of objects.
     pub objects: usize,
-    /// The sum of the sizes returned by the weigher.
+    /// The sum of the sizes that the caller's `weigh` function returned.
     pub object_bytes: usize,
-    /// The memory of the store besides indexes: the hash index of keys, the keys and the versions.
+    /// The memory of the store without objects and indexes: the hash index of keys, the keys and the versions.
     pub store_bytes: usize,
     /// The memory of each index.
     pub indexes: Vec<IndexMemoryUsage>,
 }
 
-/// The memory of one index; see [`MemoryUsage`].
+/// The memory usage of one index; see [`MemoryUsage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMemoryUsage {
     /// The name of the index.
@@ -47,7 +48,7 @@ pub struct IndexMemoryUsage {
 }
 
 impl MemoryUsage {
-    /// Returns the sum, in bytes.
+    /// Returns the memory of the objects, the store and all indexes, in bytes.
     #[must_use]
     pub fn total(&self) -> usize {
         self.object_bytes + self.store_bytes + self.indexes.iter().map(|index| index.bytes).sum::<usize>()
@@ -55,7 +56,7 @@ impl MemoryUsage {
 }
 
 impl<K, V> Snapshot<K, V> {
-    /// Returns the memory of this state; `weigh` returns how many bytes an object takes. O(objects).
+    /// Returns the memory usage of this state; `weigh` returns how many bytes an object takes. O(objects).
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         let indexes = self.columns().map(|(name, column)| IndexMemoryUsage {
             name,

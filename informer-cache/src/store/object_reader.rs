@@ -1,6 +1,6 @@
-//! PURE. The functions by which a store reads an object. Besides [`Table::values`](crate::table::Table::values), only this module runs the owner's functions.
+//! PURE. Reads the key and the version of an object, and transforms the object, with functions of the user.
 //!
-//! They run under no lock of the store and before anything changes, so a function may panic, block or read the store.
+//! These functions run under no lock of the store and before anything changes, so they may panic, block or read the store.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::table::record::Record;
 use crate::table::seed::Seed;
 use crate::{Schema, Version};
 
-/// The functions by which a store reads an object; never changes.
+/// The schema of a store and the seed of its hasher. Neither of them changes.
 pub(crate) struct ObjectReader<K, V> {
     pub(crate) schema: Schema<K, V>,
     pub(crate) seed: Seed,

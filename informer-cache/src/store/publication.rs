@@ -1,20 +1,20 @@
-//! SHELL. A write of many keys. Its table is built beside the store and swapped in, and then its changes are delivered. The work is done in pieces,
-//! and other tasks may run between two pieces.
+//! SHELL. A write of many keys. The new table is built outside the store and swapped in, and then the changes are delivered. The work is done in
+//! pieces, and other tasks may run between two pieces.
 //!
-//! Guards nothing. The steps are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). The stages:
+//! No data is guarded here. The steps are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). The stages:
 //!
 //! | stage | a piece | runs | locks |
 //! |---|---|---|---|
 //! | `Building` | some keys, into a separate table | the user's code | none |
 //! | `Finding` | some keys for one subscription | the user's code | that subscription's |
 //! | `Committing` | one piece: a swap | none | `published` |
-//! | `Merging` | drops of the writes, then some changes for one subscription | none that may panic | that subscription's |
+//! | `Merging` | drops of the writes, then some changes for one subscription | drops, whose panics are caught | that subscription's |
 //! | `Reporting` | some changes | observers | none |
 //!
-//! A panic before the commit leaves the store unchanged. After the commit, nothing panics, and the destructor completes the rest: a published write
-//! is delivered. No other write runs in between. Subscriptions and indexes may be added and removed meanwhile: a commit that finds another list of
-//! subscriptions goes back to `Finding` for the new subscriptions with a selection, and one that finds other indexes goes back to `Building`. So
-//! every piece is short, whatever happens concurrently.
+//! A panic before the commit leaves the store unchanged. After the commit, no stage panics, and the destructor completes the remaining stages, so a
+//! published write is always delivered. No other write runs during a publication. Subscriptions and indexes may be added and removed meanwhile: a
+//! commit that finds another list of subscriptions goes back to `Finding` for the new subscriptions with a selection, and one that finds other
+//! indexes goes back to `Building`. So every piece is short, whatever happens concurrently.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -32,7 +32,7 @@ use crate::table::index_set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
-/// Comparing this many writes with a selection counts as much work as finding one entry of a subscription to all objects.
+/// Comparing this many writes with a selection counts as the same work as finding one pending entry of a subscription to all objects.
 const SELECTED: usize = 16;
 
 /// The stage of a publication.
@@ -293,7 +293,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Merging);
     }
 
-    /// Restarts because indexes were added or removed. The functions of a new index run when the pieces are built again.
+    /// Restarts because indexes were added or removed. The functions of a new index run when the writes are applied again.
     fn restart(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
         let next = self.next.replace(Table::clone(&table));
@@ -316,7 +316,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     }
 }
 
-/// Completes the delivery of a published write, also if the writer's future is dropped.
+/// Completes the delivery of a published write, even if the writer's future is dropped.
 impl<K, V> Drop for Publication<K, V> {
     fn drop(&mut self) {
         while matches!(self.stage, Stage::Merging | Stage::Reporting) {

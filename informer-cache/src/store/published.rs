@@ -1,4 +1,4 @@
-//! SHELL. The state that readers of a store see, and its lock.
+//! SHELL. The published state of a store, and its lock.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::store::waiters::Waiters;
 use crate::table::Table;
 use crate::table::index_set::IndexSet;
 
-/// The state that readers see.
+/// The published state: the table that readers use, and the subscribers, observers and waiters of the store.
 pub(crate) struct Published<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
     pub(crate) buffers: SubscriptionBuffers<K, V>,
@@ -26,8 +26,8 @@ pub(crate) struct Published<K, V> {
 }
 
 impl<K, V> Published<K, V> {
-    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies no
-    /// object. Raises the version to at least `version`.
+    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies
+    /// no object. Raises the version to at least `version`, and returns the resulting version.
     pub(crate) fn change(
         &mut self,
         version: Version,
@@ -83,7 +83,8 @@ impl<K, V> PublishedState<K, V> {
     /// Takes the write lock and clears the reader slots: no other thread reads the state until the guard is dropped.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // Invariant 1 of `ReaderSlots`: a slot that is not cleared would show an old table. Cleared even if the caller changes only the buffers.
+        // Invariant 1 of `ReaderSlots`: otherwise, lookups through a slot could read an old table. The slots are cleared even if the caller changes
+        // only the buffers.
         self.slots.clear();
         published
     }

@@ -1,8 +1,8 @@
 //! PURE. Queries with several conditions, answered from the indexes.
 //!
 //! A condition is a list of groups of one column. It selects the rows in these groups or, for an exclusion, all other rows. The query iterates over
-//! the rows of the condition with the fewest objects, and checks for each row the groups in the other columns, by comparing a few numbers. So only
-//! the groups are collected, and an intersection costs as much as its smallest condition.
+//! the rows of the condition with the fewest objects, and checks for each row the groups in the other columns, by comparing a few numbers. So a query
+//! collects only groups, and the cost of an intersection depends on its smallest condition.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::table::record::Record;
 use crate::table::{Column, RowNumbers};
 use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 
-/// A query with several conditions, all of which an object has to fulfil; made by [`Snapshot::query`] and [`Snapshot::select`].
+/// A query with several conditions, all of which an object must satisfy; made by [`Snapshot::query`] and [`Snapshot::select`].
 ///
-/// Without a condition it returns every object. It costs O(objects of the condition with the fewest objects × conditions), or O(objects) if all
-/// conditions are exclusions. It yields each object once, in unspecified order.
+/// Without a condition it returns every object. It costs O(n × conditions). n is the number of objects of the condition with the fewest objects, or
+/// the number of all objects if every condition is an exclusion. It yields each object once, in unspecified order.
 ///
 /// # Examples
 /// ```
@@ -52,7 +52,7 @@ pub struct Query<'a, K, V> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// Groups of one column, ascending. A row fulfils the condition if it is in one of these groups; for an exclusion, if it is in none of them.
+/// Groups of one column, ascending. A row satisfies the condition if it is in one of these groups or, for an exclusion, in none of them.
 #[derive(Clone)]
 struct Condition<'a> {
     column: &'a Column,
@@ -105,8 +105,8 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, std::iter::once(value), true)
     }
 
-    /// Keeps only objects whose labels a selector accepts. O(requirements × values of each). The operators that check every value of a
-    /// key (exists, absent, greater, less) cost O(values of the key).
+    /// Keeps only objects whose labels a selector accepts. A requirement costs O(its values), or O(values of the key in the index) if its operator
+    /// checks every value of the key (exists, absent, greater, less).
     ///
     /// # Errors
     /// Returns an error if the store has no such label index.
@@ -188,12 +188,12 @@ fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
 }
 
 impl Condition<'_> {
-    /// Returns whether a row fulfils the condition.
+    /// Returns whether a row satisfies the condition.
     fn holds(&self, row: u32) -> bool {
         self.first(row).is_some() != self.excluded
     }
 
-    /// Returns the first of the groups that a row is in.
+    /// Returns the first group of this condition that a row is in.
     fn first(&self, row: u32) -> Option<u32> {
         let mut of_row = self.column.groups_of(row);
         match self.groups.as_slice() {
@@ -203,7 +203,7 @@ impl Condition<'_> {
         }
     }
 
-    /// Returns an upper bound on the number of rows.
+    /// Returns an upper bound on the number of rows in the groups.
     fn weight(&self) -> usize {
         let groups = self.groups.iter().filter_map(|number| self.column.group(*number));
         groups.map(|group| group.rows.len()).sum()

@@ -5,8 +5,8 @@
 //! Locking for Reader-Writer Locks*, 2019, but with a lock in each slot, so that a lookup needs no unsafe code.) If there are more threads than
 //! slots, some share a slot; a thread that finds its slot in use reads under the lock of the published state.
 //!
-//! A writer clears the filled slots before it changes the state, and takes one lock for each. So a slot is filled only after `lookups_to_fill`
-//! lookups without a write in between: under frequent writes no slot is filled, and a writer has none to clear.
+//! A writer clears the filled slots before it changes the state, and takes one lock for each. To keep this cheap, a slot is filled only after
+//! `lookups_to_fill` lookups without a write in between. So under frequent writes no slot is filled, and a writer has none to clear.
 //!
 //! | data | guarded by |
 //! |---|---|
@@ -28,12 +28,12 @@ use std::thread::available_parallelism;
 use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicU64, Mutex, Ordering, thread_number};
 
-/// A reader slot for each thread, or for a few threads; see the [module](self).
+/// The reader slots, each of which is used by one or a few threads; see the [module](self).
 pub(crate) struct ReaderSlots<T> {
     slots: Box<[ReaderSlot<T>]>,
     /// A bit for each filled slot.
     filled: AtomicU64,
-    /// The number of times the slots were cleared.
+    /// The number of calls of [`clear`](Self::clear), which is one for each write lock of the published state.
     writes: AtomicU64,
     lookups_to_fill: u32,
 }
@@ -48,7 +48,7 @@ pub(crate) struct ReaderSlotOptions {
 }
 
 impl Default for ReaderSlotOptions {
-    /// Two slots for each core up to 16 cores, so that threads that run at the same time seldom share one.
+    /// Two slots for each core, rounded up to a power of two between 8 and 32, so that threads that run at the same time seldom share a slot.
     fn default() -> Self {
         // Computed once: `available_parallelism` reads files.
         static SLOTS: OnceLock<usize> = OnceLock::new();
@@ -126,13 +126,13 @@ impl<T> ReaderSlots<T> {
         }
     }
 
-    /// Waits for lookups through slots to end, and clears every filled slot. The caller holds the write lock of the published state and a reference to that
-    /// state, so this drops no state.
+    /// Waits for lookups through slots to end, and clears every filled slot. The caller holds the write lock of the published state and a reference
+    /// to that state, so clearing a slot frees no state.
     pub(crate) fn clear(&self) {
         if self.slots.is_empty() {
             return;
         }
-        // Ordering: Relaxed for all of these. They are written under read locks, all of which were released before the caller took the write lock.
+        // Ordering: Relaxed for all of these. Other threads write them only under the lock of the published state, whose write lock the caller holds.
         self.writes.store(self.writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // Ordering: as above.
         let mut filled = self.filled.load(Ordering::Relaxed);

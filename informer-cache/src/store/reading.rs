@@ -1,4 +1,4 @@
-//! SHELL. Reads of a store: each is one critical section, or uses a snapshot.
+//! SHELL. The reads of a store. Each read is one critical section, or uses a snapshot.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -52,11 +52,11 @@ where
         self.len() == 0
     }
 
-    /// Returns the newest version of any list or event; [`Version::ZERO`] before the first list or event.
+    /// Returns the version of the store; [`Version::ZERO`] before the first list or event.
     ///
-    /// Events and bookmarks raise it. A relist sets it, possibly to an older version. If events arrive in the order of versions, as they do from one
-    /// watch of a Kubernetes API server, every change up to this version is stored. Otherwise this holds only at the version of a list or a bookmark:
-    /// in between, an older event of another object may not have arrived yet.
+    /// Events and bookmarks raise the version. A relist sets it, possibly to an older version. If events arrive in the order of versions, as they do
+    /// from one watch of a Kubernetes API server, the store contains every change up to its version. Otherwise, this is guaranteed only if the
+    /// version is that of a list or a bookmark: at other versions, an older event of another object may not have arrived yet.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.published.with_table(|table| table.version)
@@ -70,7 +70,7 @@ where
 
     /// Returns the objects that have `value` in an index; an unknown value has no objects. O(hits), in unspecified order.
     ///
-    /// To iterate without collecting, or to query several values at one instant, take a [snapshot](Self::snapshot).
+    /// To iterate without collecting, or to query several values in the same state, take a [snapshot](Self::snapshot).
     ///
     /// # Errors
     /// Returns an error if the store has no such index: no index of this name, or one with values of another type.
@@ -92,7 +92,7 @@ where
         Lister::new(self.clone(), *scope, *labels)
     }
 
-    /// Returns the objects for which an index function failed: key, name of the index, error. O(failures).
+    /// Returns the index errors: for each object for which an index function failed, its key, the name of the index, and the error. O(failures).
     #[must_use]
     pub fn index_errors(&self) -> Vec<(K, &'static str, Arc<IndexError>)> {
         let snapshot = self.snapshot();

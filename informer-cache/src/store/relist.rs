@@ -1,6 +1,6 @@
 //! SHELL. An incomplete relist: collected page by page, then published as a whole, or discarded.
 //!
-//! Guards nothing, because it is separate from the store until it is published.
+//! No data is guarded here, because the list is separate from the store until it is published.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -16,11 +16,12 @@ use crate::{Change, Store, Version, Writer};
 
 /// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).
 ///
-/// Readers see no part of it before [`publish`](Self::publish). Dropping it discards the incomplete list. A key that is listed twice counts once, with its
-/// last object.
+/// Readers see no part of the list before [`publish`](Self::publish). Dropping the `Relist` discards the list. A key that is listed twice counts
+/// once, with its last object.
 ///
-/// Unchanged objects are dropped as they are listed; each costs 4 bytes and 1 bit until the relist ends. So a relist needs memory for the changed objects
-/// and one page. Until it ends, it holds the store's state at its start, as a [snapshot](crate::Snapshot) does.
+/// Unchanged objects are dropped as they are listed; each costs 4 bytes and 1 bit until the relist ends. So a relist needs memory for the changed
+/// objects and one page. Until the relist ends, it also keeps in memory the state that the store had when the relist began, as a
+/// [snapshot](crate::Snapshot) does.
 ///
 /// # Examples
 /// ```
@@ -60,7 +61,7 @@ where
         self.draft.insert(object);
     }
 
-    /// Removes a key from the list, if it is listed: a streaming list may report a deletion before it is complete.
+    /// Removes a key from the list, if it is listed. Use this for a streaming list, which may report a deletion before the list is complete.
     ///
     /// # Panics
     /// Panics only if `Hash` or `Eq` of the key panics, in which case nothing is changed, or if the drop of the listed object panics.
@@ -113,10 +114,10 @@ where
     /// Replaces the store's content by the listed objects, at this version, and returns the changes: deletions first, with the last known state, then
     /// updates and additions in the order of the list.
     ///
-    /// Every stored object that is not listed is deleted. An object that is listed with its stored version and identity is unchanged; the stored object
-    /// stays. The list is applied even if it is older than the store.
+    /// Every stored object that is not listed is deleted. An object that is listed with its stored version and identity is unchanged; the store keeps
+    /// the stored object. The list is applied even if it is older than the store.
     ///
-    /// Readers read the old state until the new one is published. O(changes), and O(stored) for objects that are not listed.
+    /// Readers read the old state until the new one is published. O(changes), plus O(stored) to find the objects that are not listed.
     ///
     /// # Panics
     /// Panics only if a function of the schema, or a trait method of a key or an index value, panics; nothing is changed in that case. Replaced
@@ -173,8 +174,9 @@ where
         self.insert_at(row, hash, key, object);
     }
 
-    /// Like [`insert`](Self::insert), but returns an error if a user's function panics on the object. In that case the stored object of its key is listed
-    /// unchanged; if the key function panics, publishing deletes no stored objects except those that were removed from the list.
+    /// Like [`insert`](Self::insert), but returns an error if a user's function panics on the object. In that case, the stored object of its key is
+    /// listed unchanged. If the key function panics, the key is unknown, and [`keep_unreadable`](Self::keep_unreadable) keeps every stored object
+    /// that was not removed from the list.
     ///
     /// `late` decides, from the key and the version listed under that key, whether to reject the object. Returns whether the object was rejected.
     pub(crate) fn try_insert_unless(
@@ -234,7 +236,7 @@ where
         }
     }
 
-    /// Lists the stored object in a row of the base, which is not listed yet.
+    /// Lists the stored object in a row of the base as unchanged. The row must not be listed yet.
     fn list_as_stored(&mut self, row: u32) {
         let next = self.next.checked_add(1).expect("less than 2³² keys");
         self.list.unchanged.set(row);
@@ -351,7 +353,7 @@ where
     }
 
     /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, also keeps every other stored object that is not listed,
-    /// because each of them may be that object. Objects that were removed from the list are not kept.
+    /// because each of them may be that object. This does not apply to objects that were removed from the list.
     pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
         let key_fn_panicked = self.key_fn_panicked;
         let mut removed_rows = std::mem::take(&mut self.removed_rows);

@@ -1,7 +1,7 @@
 //! SHELL. The earlier states of a store that snapshots still hold.
 //!
-//! A lock of its own, the last in the lock order, guards a list of weak references. The writer adds one when it copies a table because a snapshot
-//! holds that table. So taking a snapshot registers nothing. A snapshot of the current state is not counted.
+//! A separate lock, the last in the lock order, guards a list of weak references to tables. The writer adds a reference when it copies a table
+//! because a snapshot holds that table. So taking a snapshot registers nothing, and a snapshot of the current state is not counted.
 
 use std::sync::{Arc, Weak};
 

@@ -5,9 +5,9 @@
 //! | the writer | `turn`, held during a write, but not during its effects |
 //! | `holder` | itself, an atomic; the number of the thread that holds `turn`. A thread reads its own number only if an outer call of the same thread stored it |
 //!
-//! Order: `turn` before every lock of the store. Observers are called, tasks woken and replaced objects dropped after `turn` is released, so all of them may
-//! write. Functions that run under `turn` (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; for a list, all functions,
-//! and drops of objects that are listed and not kept) must not write. Such a write would deadlock, so it panics.
+//! Order: `turn` before every lock of the store. Observers are called, tasks woken and replaced objects dropped after `turn` is released, so all of
+//! them may write. Functions that run under `turn` (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; for a
+//! list, all functions, and drops of objects that are listed and not kept) must not write. Such a write panics, because it would deadlock otherwise.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -85,10 +85,10 @@ struct Shared<K, V> {
     holder: AtomicUsize,
 }
 
-/// Marks the current thread as the holder of `turn` until dropped.
+/// Marks the current thread as the holder of `turn`, until this guard is dropped.
 struct Holding<'a>(&'a AtomicUsize);
 
-/// No thread holds `turn`.
+/// The value of `holder` while no thread holds `turn`.
 const NO_HOLDER: usize = usize::MAX;
 
 impl Drop for Holding<'_> {
@@ -192,7 +192,7 @@ where
     /// The same as for [`upsert`](Self::upsert).
     pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
         let mut build = IndexBuild::new(index.define(), self)?;
-        // Each round indexes the objects that were written during the previous round.
+        // Each round after the first indexes the objects that were written during the previous round.
         for _ in 0..ROUNDS {
             build.catch_up(self.inner.table());
         }
@@ -241,7 +241,7 @@ where
         written
     }
 
-    /// Runs `write` under `turn`, with `after` for its effects. The caller drops `after` once `turn` is released, also if the write panics.
+    /// Runs `write` under `turn`, with `after` for its effects. The caller drops `after` once `turn` is released, even if the write panics.
     fn turn<E, R>(&self, after: &mut E, write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R) -> R {
         let Shared { turn, holder, .. } = &*self.shared;
         let me = thread_number();

@@ -15,7 +15,7 @@ mod order;
 
 pub use order::RangeIter;
 
-/// A consistent view of a store: its objects, all its indexes and its version, at one instant.
+/// A consistent view of a store at one point in time: its objects, all its indexes and its version.
 ///
 /// Taking or cloning a snapshot is O(1). A snapshot blocks no reader or writer, and no reader or writer blocks it. While it is held, it keeps in
 /// memory what later writes replace. Unless documented otherwise, objects are returned in unspecified order.
@@ -73,7 +73,7 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.is_empty()
     }
 
-    /// Returns the store's version at the instant of this view; [`Version::ZERO`] before the first list or event.
+    /// Returns the version that the store had when the snapshot was taken; [`Version::ZERO`] before the first list or event.
     #[must_use]
     pub fn version(&self) -> Version {
         self.table.version
@@ -94,8 +94,8 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.iter().map(|(_, record)| record.key())
     }
 
-    /// Returns all objects as the [initial](ChangeKind::Initial) changes that an observer of this view would receive. Use this for a resync that
-    /// processes every object again, in pieces. Each change is one allocation; neither the key nor the object is cloned.
+    /// Returns all objects as [initial](ChangeKind::Initial) changes, like those that a new observer receives. Use this for a resync that processes
+    /// every object again, in pieces. Each change is one allocation; neither the key nor the object is cloned.
     ///
     /// # Examples
     /// ```
@@ -117,7 +117,7 @@ impl<K, V> Snapshot<K, V> {
 
     /// Returns the objects for which an index function failed, each with its key and the name of the index.
     ///
-    /// They are stored like any other object, but that index does not contain them. O(failures).
+    /// These objects are stored like any other object, but that index does not contain them. O(failures).
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
         let columns = self.columns();
         columns.flat_map(|(name, column)| {
@@ -197,8 +197,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(column.groups().map(|group| (typed::<IK>(&group.value), group.rows.len())))
     }
 
-    /// Returns the one object that has `value` in an index; `None` for an unknown value. For a unique index: if several
-    /// objects have the value, returns one of them.
+    /// Returns the object that has `value` in a unique index, or `None` for an unknown value. If several objects have the value, returns one of them.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -210,8 +209,8 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.by_index(index, value)?.next())
     }
 
-    /// Returns the values of a [unique](Index::unique) index that several objects have, each with the objects. Empty for an index that is not unique.
-    /// O(violations).
+    /// Returns each value of a [unique](Index::unique) index that several objects have, with these objects. The iterator is empty for an index that
+    /// is not unique. O(violations).
     ///
     /// # Errors
     /// Returns an error if the store has no such index.

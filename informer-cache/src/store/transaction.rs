@@ -1,6 +1,6 @@
 //! SHELL. Several writes that are published at once.
 //!
-//! Guards nothing: the owner collects the writes, the commit compares them with the stored objects, and they are published like a relist.
+//! No data is guarded here: the owner collects the writes, and the commit compares them with the stored objects and publishes them like a relist.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -17,8 +17,8 @@ use crate::{Change, ChangeKind, Version, Writer};
 
 /// Writes of several objects that are published at once; made by [`Writer::transaction`](crate::Writer::transaction).
 ///
-/// Readers see no part of it before [`commit`](Self::commit); dropping it writes nothing. If a key is written several times, the last write counts.
-/// The commit compares each write with the stored object by the rules of [`Writer::upsert`](crate::Writer::upsert) and
+/// Readers see no part of a transaction before [`commit`](Self::commit); dropping the transaction writes nothing. If a key is written several times,
+/// the last write counts. The commit compares each write with the stored object by the rules of [`Writer::upsert`](crate::Writer::upsert) and
 /// [`Writer::delete`](crate::Writer::delete), and ignores stale writes.
 ///
 /// # Examples

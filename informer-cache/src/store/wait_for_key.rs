@@ -2,7 +2,7 @@
 //!
 //! Every event, including a deletion, raises the store's version to the version of the event. So if events arrive in the order of versions, a store
 //! that has reached the version of a write shows this write, or a later update or deletion of the object. A list may contain an object that is newer
-//! than the list; a wait for that object's version still ends only when the store reaches the version.
+//! than the list; a wait for the version of that object still ends only when the store reaches this version.
 //!
 //! Cancel safety: the same as for [`WaitForVersion`].
 
@@ -57,7 +57,7 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
             let hash = store.reader.seed.hash_one(&this.key);
             let object = store.published.with_table(|table| table.object(hash, |key| *key == this.key));
-            // Dropped here, because this may be the last handle: it drops all objects, and a panic of their drop during the return would leak the
+            // Dropped here, because this may be the last handle, which drops all objects: a panic of their drop during the return would leak the
             // result.
             drop(store);
             Ok(object)

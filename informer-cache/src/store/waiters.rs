@@ -1,9 +1,9 @@
-//! SHELL. The waiters for versions of the store. The store's `published` guards their list. A lock in each ticket, the last in order, guards the outcome of its
-//! wait, so that a future can read it after the store was dropped.
+//! SHELL. The waiters for versions of the store. The store's `published` guards their list. A lock in each ticket, the last in order, guards the
+//! outcome of its wait, so that a future can read the outcome after the store was dropped.
 //!
 //! # Invariants
 //! 1. A ticket is waiting or ended, not both.
-//! 2. No ticket waits for a version that the last [`reached`](Waiters::reached) covered.
+//! 2. Every ticket that is waiting waits for a version that is greater than the store's version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Ticket {
 }
 
 impl Waiters {
-    /// Registers a wait for a version. If it is registered already (there is a ticket), replaces its waker. Returns the replaced waker.
+    /// Registers a wait for a version. If the wait is registered already, so that `ticket` is set, replaces its waker and returns the replaced one.
     pub(crate) fn wait(
         &mut self,
         ticket: &mut Option<Ticket>,

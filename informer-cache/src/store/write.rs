@@ -30,10 +30,10 @@ pub(crate) struct WriterCore<K, V> {
     plan: Plan,
 }
 
-/// How a write of many keys moves the version.
+/// How a write of many keys changes the version of the store.
 #[derive(Clone, Copy)]
 pub(crate) enum VersionAdvance {
-    /// A list: sets the store's version, also to an older one.
+    /// A list: sets the store's version, even to an older one.
     List(Version),
     /// Single changes: raises the store's version to at least this one.
     Changes(Version),
@@ -62,7 +62,7 @@ impl<K, V> WriterCore<K, V> {
         self.table = None;
     }
 
-    /// Raises the store's version to this one; no object changed.
+    /// Raises the store's version to this one; changes no object.
     pub(crate) fn bookmark(&mut self, version: Version, effects: &mut Effects<K, V>) {
         let Self { store, table, .. } = self;
         let inner = &*store.inner;
@@ -255,7 +255,7 @@ impl VersionAdvance {
     }
 }
 
-/// Compares an event's object with the stored one; an older state is `Unchanged`, so that an object never goes back in time.
+/// Compares an event's object with the stored one. An older state counts as `Unchanged`, so that it never overwrites a newer one.
 pub(crate) fn compare_event<K, V>(
     schema: &Schema<K, V>,
     old: &Record<K, V>,

@@ -19,20 +19,22 @@ use crate::Version;
 pub enum WriteOutcome {
     /// The object was added; there was none under the key.
     Added,
-    /// The object was updated to a newer state.
+    /// The stored object was updated to the written state.
     Updated,
-    /// The object was replaced by another one under the same key: subscribers receive [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
+    /// The stored object was replaced by a different object under the same key: subscribers receive
+    /// [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
     Replaced,
     /// The object was deleted.
     Deleted,
-    /// No effect, because the same object is stored at this or a newer version. (For a deletion: at a newer version.)
+    /// The write did not change the object, because a newer version is stored, or the same object at the same version. (A deletion is stale only if a
+    /// newer version is stored.)
     Stale {
         /// The version of the stored object.
         stored: Version,
     },
     /// No effect, because there was no object to delete.
     Absent,
-    /// The event was a bookmark; at most the store's version has changed.
+    /// The event was a bookmark, which changes at most the version of the store.
     Bookmarked,
 }
 

@@ -20,11 +20,11 @@ use crate::{
 
 /// The only writer of a store; made by [`StoreBuilder::build`](crate::StoreBuilder::build).
 ///
-/// Before a call returns, every [`Store`] handle shows its write, and the change is pending in every subscription. A writer derefs to [`Store`] for
+/// When a call returns, every [`Store`] handle shows the write, and the change is pending in every subscription. A writer derefs to [`Store`] for
 /// reading; [`store`](Self::store) returns a handle for others. Dropping the writer [closes](Self::close) the store.
 ///
-/// There is no concurrent writer, so the results of its lookups still hold when it writes. The functions of the schema and of indexes run in its
-/// calls, under no lock. Several threads write through a [`SharedWriter`].
+/// There is no concurrent writer, so the results of its lookups are still valid when it writes. The functions of the schema and of indexes run in its
+/// calls, under no lock. To write from several threads, use a [`SharedWriter`].
 ///
 /// # Examples
 /// ```
@@ -79,9 +79,10 @@ where
 
     /// Stores a new or newer object.
     ///
-    /// An object never goes back in time: if the same object is stored at this version or a newer one, the write is [stale](WriteOutcome::Stale),
-    /// unless one of the two has no version. An object with another identity (see [`Schema::with_identity`](crate::Schema::with_identity)) replaces
-    /// the stored object, unless its version is older. The store's version rises to that of the object, also if the write is stale.
+    /// An older state never overwrites a newer one: if the same object is stored at this version or a newer one, the write is
+    /// [stale](WriteOutcome::Stale), unless one of the two has no version. An object with another identity (see
+    /// [`Schema::with_identity`](crate::Schema::with_identity)) replaces the stored object, unless its version is older. The store's version rises to
+    /// that of the object, even if the write is stale.
     ///
     /// Events of different objects may arrive in any order. The store keeps no record of a deleted object, so a late event of that object adds it
     /// again. (An [`Informer`](crate::Informer) remembers deletions and ignores such an event.)

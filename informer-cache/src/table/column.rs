@@ -109,7 +109,7 @@ impl Column {
         }
     }
 
-    /// Loads the first group of a row, and most rows have one, into the cache of the CPU.
+    /// Loads the first group of a row into the CPU cache. Most rows have exactly one group.
     pub(super) fn prefetch(&self, row: u32) {
         let first = self.names(row).first();
         std::hint::black_box(first.map(|name| self.group(number(*name)).map(|group| group.value.hash)));

@@ -26,7 +26,7 @@ pub struct Definition<V> {
     pub(crate) compare: Option<fn(&AnyValue, &AnyValue) -> Ordering>,
 }
 
-/// Returns the values of an object that is stored in a row of the index's column, or in a new row.
+/// A function that returns the values of an object that is to be stored in a row of the index's column, or in a new row if the row is `None`.
 pub(crate) type ValuesFn<V> = dyn Fn(&Column, Option<u32>, &V, &Seed) -> Values + Send + Sync;
 
 impl<V: 'static> Definition<V> {
@@ -39,9 +39,9 @@ impl<V: 'static> Definition<V> {
         (self.name, self.value_type) == (other.name, other.value_type)
     }
 
-    /// Runs the user's function for an object that is stored in a row of this index's column. Keeps values that the row has, and shares values that another row
-    /// has, so that most writes do not allocate for an index, and most updates do not hash either. A panic of the function, or of `Hash` and `Eq` of its
-    /// values, is an error of this object.
+    /// Runs the user's function for an object that is to be stored in a row of this index's column. Returns [`Values::Kept`] if the row already has
+    /// the same values, and shares values that another row has. So most writes do not allocate for an index, and most updates do not hash values
+    /// either. A panic of the function, or of `Hash` or `Eq` of its values, becomes an index error of this object.
     pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
         attempt(|| (self.values)(column, row, object, seed)).unwrap_or_else(|message| {
             let error = IndexError::new(format!("the index function panicked: {message}"));
@@ -68,7 +68,7 @@ pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> 
     Arc::new(Value { hash: seed.hash_one(&key), key })
 }
 
-/// Returns the value behind the type-erased one.
+/// Returns the typed value inside a type-erased value.
 ///
 /// # Panics
 /// Never, because indexes are found by name and type.

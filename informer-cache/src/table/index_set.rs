@@ -11,7 +11,7 @@ pub(crate) struct IndexSet<V> {
 }
 
 impl<V> IndexSet<V> {
-    /// Returns the name of one of these indexes that the set does not have.
+    /// Returns the name of the first of these indexes that the set does not have, if any.
     pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
     where
         V: 'static,
@@ -20,7 +20,7 @@ impl<V> IndexSet<V> {
         missing.map(|index| index.name)
     }
 
-    /// Returns the position of this very index.
+    /// Returns the position of exactly this definition, which is compared by its address.
     pub(crate) fn place(&self, index: &Arc<Definition<V>>) -> Option<usize> {
         self.indexes.iter().position(|known| Arc::ptr_eq(known, index))
     }

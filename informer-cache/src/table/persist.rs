@@ -4,13 +4,14 @@
 //! |---|---|---|
 //! | [`Vector`] | items | number |
 //! | [`Hashes`] | numbers | hash |
-//! | [`Slab`] | items | a number of their own |
+//! | [`Slab`] | items | a number that the slab assigns |
 //! | [`Sorted`] | numbers | position, in an order that the caller maintains |
 //!
-//! Only a vector holds items with reference counts; the others hold plain numbers, so copying a shared page of them only copies memory. None of them
-//! runs user code, except a function that the caller passes to a search; a panic of this function changes nothing.
+//! Only the items of a vector or a slab may have reference counts. The leaves of the other structures hold plain numbers, so copying a shared leaf
+//! only copies memory. None of them runs user code, except a function that the caller passes to a search; a panic of this function changes nothing.
 //!
-//! Nodes that are not shared are changed in place, by `Arc::make_mut` at every node. Nodes are shared only because of snapshots.
+//! Nodes that are not shared are changed in place, by `Arc::make_mut` at every node. Nodes are shared only while a clone is held, for example by a
+//! snapshot.
 
 mod bits;
 mod hashes;

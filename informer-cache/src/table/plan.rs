@@ -1,8 +1,8 @@
 //! PURE. The changes that one write makes to the columns. Planning calls the user's `Eq` and `Ord`; carrying out the plan does not.
 //!
 //! # Invariants
-//! 1. The edits of one column are together, in the order of columns. A column without edits does not change.
-//! 2. The edits of a column that changes name all groups of the row after the write.
+//! 1. The edits are grouped by column, in the order of the columns. A column without edits does not change.
+//! 2. If a column changes, its edits name all groups that the row has after the write.
 //! 3. The edits of an order go from the last position to the first, so that an edit does not shift the positions of the later edits. At one position,
 //!    removals come before insertions, and the greatest value is inserted first.
 
@@ -137,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// Plans the insertions and removals of groups in the order, for the edits from `from` on.
+    /// Plans the insertions and removals of groups in the value order that follow from `edits[from..]`.
     fn column_order(
         &mut self,
         at: usize,

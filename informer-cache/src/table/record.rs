@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::{IndexError, Version};
 
-/// One state of one object, with its key and version. Immutable: every holder of it sees the same state.
+/// One state of one object, with its key and version. A write never changes the clones of a record.
 ///
-/// A record has no allocation of its own. A new version of an object shares its name with the version before, so an update allocates only the object
-/// and its index values, and a row points directly to name and object.
+/// A record has no allocation of its own. A new version of an object shares the [`Name`] of the previous version, so an update allocates only the
+/// object and its index values, and a row points directly to the name and the object.
 ///
 /// So a record may hold the key of an earlier version. Then it keeps alive any string that the key shares with that version.
 pub(crate) struct Record<K, V> {
@@ -18,7 +18,7 @@ pub(crate) struct Record<K, V> {
     pub(crate) version: Version,
 }
 
-/// The part that versions of an object, and their changes, share.
+/// The part of a record that all versions of an object, and the changes to it, share.
 pub(crate) struct Name<K> {
     pub(crate) hash: u64,
     pub(crate) key: K,
@@ -44,7 +44,7 @@ impl<K, V> Record<K, V> {
         &self.name.key
     }
 
-    /// Returns whether both are the same record. Compares addresses: the caller holds the object, so its address is not reused.
+    /// Returns whether both are the same record. Compares the addresses of the objects, which is safe because both objects are alive.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.object, &other.object)
     }
@@ -60,16 +60,16 @@ impl<K, V> Clone for Record<K, V> {
     }
 }
 
-/// Loads the reference counts of an object into the cache of the CPU.
+/// Loads the reference counts of an object into the CPU cache.
 ///
-/// Most callers clone or drop the object next. That is an atomic read-modify-write, which the CPU neither starts early nor overlaps with other cache misses;
-/// a plain load overlaps with all that follows.
+/// Most callers clone or drop the object next. That is an atomic read-modify-write, which the CPU neither starts early nor overlaps with other cache
+/// misses; a plain load overlaps with everything that follows.
 #[inline]
 pub(crate) fn prefetch<V>(object: &Arc<V>) {
     std::hint::black_box(Arc::strong_count(object));
 }
 
-/// Clones objects. The loads of their reference counts overlap, because a few are [prefetched](prefetch) before the first is cloned.
+/// Clones objects. The loads of their reference counts overlap, because a few objects are [prefetched](prefetch) before the first of them is cloned.
 pub(crate) fn cloned<'a, V: 'a>(mut objects: impl Iterator<Item = &'a Arc<V>>) -> Vec<Arc<V>> {
     const AHEAD: usize = 16;
     let mut cloned = Vec::with_capacity(objects.size_hint().0);
@@ -100,7 +100,8 @@ pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 /// A value that an index function returned.
 pub(crate) struct IndexValue {
     pub(crate) value: Arc<AnyValue>,
-    /// The group that the value is shared with. In a write of many keys, the group may have been removed before this write is planned.
+    /// The group that already had this value, if any. In a write of many keys, an earlier key's write may have removed the group before this one is
+    /// planned.
     pub(crate) group: Option<u32>,
 }
 

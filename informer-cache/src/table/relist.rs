@@ -1,16 +1,17 @@
-//! PURE. A relist is a diff: the writes that turn the stored objects into the listed ones, and none for unchanged objects.
+//! PURE. A relist is a diff: it consists of the writes that turn the stored objects into the listed ones, without a write for an unchanged object.
 //!
 //! | stored \ listed | not listed | same identity, same version | same identity, another version | another identity |
 //! |---|---|---|---|---|
 //! | nothing | | Added | Added | Added |
 //! | an object | Deleted, missed | unchanged | Updated, even to an older version | Replaced |
 //!
-//! "Same version" also requires the same content by the schema, and a version: objects without a version always count as updated. The list is
-//! complete by definition, so it is applied even if it is older: a server restored from a backup has the older state.
+//! "Same version" also requires that the schema reports the same content, and that the objects have a version: objects without a version always count
+//! as updated. The list is complete by definition, so it is applied even if it is older than the store, for example after a server was restored from
+//! a backup.
 //!
 //! A list is compared page by page with the table at its start, its **base**. For an unchanged object, the list stores one bit and a position in the
 //! list, and drops the new object immediately. No other write runs meanwhile, so the objects of the base are still the stored ones when the list is
-//! complete; indexes may change.
+//! complete. Indexes may be added and removed meanwhile.
 //!
 //! # Invariants
 //! 1. Deletions come first, then the rest in the order of the list.
@@ -63,8 +64,8 @@ pub(crate) struct RelistDiff<K, V> {
     pub(crate) base: Arc<Table<K, V>>,
     /// The rows of the base that are listed unchanged.
     pub(crate) unchanged: Bits,
-    /// For each row of the base: the position of its key in the list if the row is unchanged, otherwise its position in `listed` plus one, or zero if it is
-    /// not listed.
+    /// One number for each row of the base: the position of its key in the list if the row is unchanged, the position in `listed` plus one if the row
+    /// is listed with a change, and zero if it is not listed.
     pub(crate) slots: Vec<u32>,
     /// The other listed objects; their keys are distinct, and none belongs to an unchanged row.
     pub(crate) listed: Vec<Listed<K, V>>,
@@ -76,7 +77,8 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
         Self { base, unchanged: Bits::new(end), slots: vec![0; end as usize], listed: Vec::new() }
     }
 
-    /// Returns the writes from the base to exactly the list, and empties the list. Runs no user code. O(listed), and O(base) for deleted objects.
+    /// Returns the writes that turn the base into exactly the list, and empties `listed`. Runs no user code. O(listed), plus O(base) to find the
+    /// deleted objects.
     pub(crate) fn writes(&mut self) -> Vec<KeyWrite<K, V>> {
         let mut kept = self.unchanged.clone();
         let stored = self.listed.iter().filter_map(|listed| listed.stored);

@@ -4,9 +4,10 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::{FixedState, FoldHasher, RandomState};
 
-/// Hashes keys and index values. Never changes during the lifetime of a store, because hashes are stored.
+/// The seed of the hash function for keys and index values. It never changes during the lifetime of a store, because the store keeps hashes.
 ///
-/// foldhash in its quality form, because the hash index uses low bits of a hash to choose a page, and higher bits to order the entries in the page.
+/// The hash function is foldhash in its quality variant, because the hash index uses low bits of a hash to choose a page, and higher bits to order
+/// the entries in the page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u64);
 

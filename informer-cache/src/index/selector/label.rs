@@ -28,7 +28,7 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_PREFIX && text.split('.').all(part)
 }
 
-/// Returns whether the text has a first and a last byte, and `kind` accepts both.
+/// Returns whether the text is not empty and `kind` accepts its first and its last byte.
 fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
     let ends = text.bytes().next().zip(text.bytes().next_back());
     ends.is_some_and(|(first, last)| kind(first) && kind(last))

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::label;
 
-/// One requirement of a [`Selector`](crate::Selector); see [`Selector::requirements`](crate::Selector::requirements). Ordered by key first.
+/// One requirement of a [`Selector`](crate::Selector); see [`Selector::requirements`](crate::Selector::requirements). Requirements are ordered by
+/// key, then by operator.
 ///
 /// # Examples
 /// Converts a selector to the fields of another system's query:
@@ -28,24 +29,25 @@ use super::label;
 pub struct SelectorRequirement {
     /// The key of the label.
     pub key: Arc<str>,
-    /// The requirement on its value.
+    /// The requirement on the value of the label.
     pub operator: SelectorOperator,
 }
 
 /// The requirement on the value of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SelectorOperator {
-    /// One of these values. There is at least one; they are sorted and distinct. `=` has one value.
+    /// The label has one of these values. The list is sorted and distinct, and has at least one value; for `=` it has exactly one.
     In(Box<[Arc<str>]>),
-    /// None of these values, or no such label. There is at least one; they are sorted and distinct. `!=` has one value.
+    /// The label has none of these values, or does not exist. The list is sorted and distinct, and has at least one value; for `!=` it has exactly
+    /// one.
     NotIn(Box<[Arc<str>]>),
-    /// Any value.
+    /// The label exists, with any value.
     Exists,
-    /// No such label.
+    /// The label does not exist.
     DoesNotExist,
-    /// A whole number greater than this.
+    /// The value of the label is a whole number greater than this one.
     GreaterThan(i64),
-    /// A whole number less than this.
+    /// The value of the label is a whole number less than this one.
     LessThan(i64),
 }
 

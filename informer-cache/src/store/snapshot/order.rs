@@ -91,7 +91,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
-    /// Returns the objects whose values begin with `prefix`, in the order of the values, which must be the order of their strings.
+    /// Returns the objects whose values begin with `prefix`, in the order of the values. The values must be ordered like their strings.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -116,7 +116,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     }
 }
 
-/// Compares a text with the range of texts that begin with a prefix.
+/// Returns whether a text is before (`Less`), in (`Equal`) or after (`Greater`) the range of texts that begin with a prefix.
 pub(crate) fn begins(text: &str, prefix: &str) -> Ordering {
     match text.starts_with(prefix) {
         true => Ordering::Equal,
@@ -124,7 +124,7 @@ pub(crate) fn begins(text: &str, prefix: &str) -> Ordering {
     }
 }
 
-/// Returns how many values at the start of the order fulfil `before`.
+/// Returns how many values at the start of the order satisfy `before`.
 fn split<IK: 'static>(column: &Column, order: &Sorted, before: impl Fn(&IK) -> bool) -> usize {
     order
         .partition_point(|number| column.group(number).is_some_and(|group| before(typed::<IK>(&group.value))))
@@ -170,7 +170,7 @@ impl<'a, K, V, IK> RangeIter<'a, K, V, IK> {
         Self { table, column, order, from, to, descending: false, value: None, rows, value_type: PhantomData }
     }
 
-    /// Reverses the order, starting with the greatest value.
+    /// Reverses the order, so that the greatest value comes first. A second call restores the order.
     #[must_use]
     pub fn descending(mut self) -> Self {
         self.descending = !self.descending;

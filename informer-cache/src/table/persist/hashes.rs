@@ -2,16 +2,16 @@
 //!
 //! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): the number of pages follows the number of items, and a
 //! change splits or joins at most one page. So a change rewrites at most two pages, and the index is never rehashed as a whole. A page is a sorted
-//! list of entries. The upper half of an entry is 32 bits of the hash, the lower half is the number. The low bits of this hash choose the page, and
-//! its high bits order the entries in the page. Entries are plain numbers, so copying a shared page only copies memory. A page is one allocation,
-//! because a second one would be another cache miss in a lookup; its length is its capacity, and its vacant entries are last.
+//! list of entries. The upper half of an entry is 32 bits of the hash, and the lower half is the number. The low ones of these 32 bits choose the
+//! page, and the high ones order the entries in the page. Entries are plain numbers, so copying a shared page only copies memory. A page is one
+//! allocation, because a second one would cost a lookup another cache miss. The length of a page is its capacity, and its vacant entries are last.
 //!
-//! Several numbers may have one hash: the caller's `eq` distinguishes them, in [`find`](Hashes::find) and nowhere else.
+//! Several numbers may have the same hash; the caller's `eq` distinguishes them. Only [`find`](Hashes::find) calls `eq`.
 //!
 //! # Invariants
-//! 1. There are `1 ≤ count` pages, numbered from 0, or no page and no entry.
+//! 1. There are `count` pages, numbered from 0. `count` is 0 if, and only if, there is no entry.
 //! 2. An entry is in the page of its hash; a page is sorted and holds no entry twice, except the [vacant](VACANT) ones.
-//! 3. `len` is the number of entries. After a change there are at most [`FULL`] per page, and at least [`SPARSE`] per page, not counting one page.
+//! 3. `len` is the number of entries. After a change, [`SPARSE`] × (`count` − 1) ≤ `len` ≤ [`FULL`] × `count`.
 
 use std::iter::{empty, repeat_n};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use std::sync::Arc;
 use super::Vector;
 use super::vector::ARC;
 
-/// A page is split if the pages have more entries than this on average.
+/// A page is split if the pages have more entries than this number on average.
 const FULL: usize = 48;
-/// Two pages are joined if the pages have fewer entries than this on average.
+/// Two pages are joined if, after the join, the pages still have fewer entries than this number on average.
 const SPARSE: usize = 20;
 /// Pages grow by this many entries instead of doubling, which leaves less unused memory.
 const STEP: usize = 8;
@@ -167,7 +167,7 @@ impl Hashes {
         self.count += 1;
     }
 
-    /// Removes a page, and moves its entries back.
+    /// Removes the last page, and moves its entries back to the page from which it was split.
     fn join(&mut self) {
         let last = self.count - 1;
         let into = last & (self.count.next_power_of_two() / 2 - 1);

@@ -1,12 +1,12 @@
 //! PURE. A vector that gives each new item the lowest free number.
 //!
 //! # Invariants
-//! 1. A number below `end` has an item or is free, not both; no number at or above `end` is either.
-//! 2. An empty slab starts again at 0.
+//! 1. A number below `end` either has an item or is free. No number at or above `end` has an item or is free.
+//! 2. In an empty slab, `end` is 0, so numbers start again at 0.
 
 use super::{Items, Sorted, Vector};
 
-/// A vector that assigns the numbers.
+/// A vector that assigns the numbers of its items.
 #[derive(Clone)]
 pub(crate) struct Slab<T> {
     items: Vector<T>,
@@ -41,7 +41,7 @@ impl<T> Slab<T> {
         &self.items
     }
 
-    /// Returns one more than the highest number that has an item or had one.
+    /// Returns one more than the highest number that was assigned since the slab was last empty; 0 for an empty slab.
     pub(crate) fn end(&self) -> u32 {
         self.end
     }

@@ -40,7 +40,7 @@ enum Node {
 #[derive(Clone)]
 struct Branch {
     nodes: Vec<Arc<Node>>,
-    /// The number of numbers below each node, and the first of them.
+    /// For each node, how many numbers are below it (`lens`), and the first of these numbers (`firsts`).
     lens: Vec<u32>,
     firsts: Vec<u32>,
 }
@@ -76,7 +76,7 @@ impl Sorted {
         }
     }
 
-    /// Returns how many numbers at the start of the list fulfil `before`. If a number does not fulfil `before`, no later number may fulfil it.
+    /// Returns how many numbers at the start of the list satisfy `before`. If a number does not satisfy `before`, no later number may satisfy it.
     pub(crate) fn partition_point(&self, mut before: impl FnMut(u32) -> bool) -> usize {
         let (mut node, mut passed) = (&*self.root, 0);
         loop {
@@ -100,7 +100,7 @@ impl Sorted {
         }
     }
 
-    /// Inserts a number at a position, before the number there; at the end for a position beyond the end.
+    /// Inserts a number at a position, before the number there. A position beyond the end counts as the end.
     pub(crate) fn insert_at(&mut self, at: usize, number: u32) {
         let at = at.min(self.len());
         if let Some(right) = Arc::make_mut(&mut self.root).insert(at, number, true) {
@@ -122,7 +122,7 @@ impl Sorted {
         Some(removed)
     }
 
-    /// Inserts a number into an ascending list, unless it is in the list.
+    /// Inserts a number into an ascending list, unless it is in the list. Returns whether it was inserted.
     pub(crate) fn insert(&mut self, number: u32) -> bool {
         // Rows are usually assigned in ascending order, so a list usually grows at its end, without a search.
         let at = match self.last() {
@@ -136,7 +136,7 @@ impl Sorted {
         true
     }
 
-    /// Removes a number from an ascending list.
+    /// Removes a number from an ascending list. Returns whether it was in the list.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         let found = self.search(|other| other.cmp(&number));
         found.is_ok_and(|at| self.remove_at(at).is_some())
@@ -191,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Inserts a number. If the node overflows, returns the new node to the right of it. `last` says that this is the last node of its level.
+    /// Inserts a number. If the node overflows, splits it and returns the new right node. `last` is whether this is the last node of its level.
     fn insert(&mut self, at: usize, number: u32, last: bool) -> Option<Self> {
         match self {
             Self::Leaf(numbers) if numbers.len() < LEAF => {
@@ -281,7 +281,8 @@ impl Branch {
         self.lens[..child].iter().map(|len| *len as usize).sum()
     }
 
-    /// Returns the node with the number at a position, and the position within that node; for a position at the end, the last node.
+    /// Returns the index of the child with the number at a position, and the position within that child. For a position at the end, returns the last
+    /// child.
     fn child(&self, mut at: usize) -> (usize, usize) {
         for (child, len) in self.lens.iter().enumerate() {
             match at.checked_sub(*len as usize) {
@@ -293,7 +294,7 @@ impl Branch {
         (last, at + self.lens[last] as usize)
     }
 
-    /// Like [`child`](Self::child), but returns the left node for a position between two, so that a list grows at the end of a leaf.
+    /// Like [`child`](Self::child), but returns the left one of two children for a position between them, so that a list grows at the end of a leaf.
     fn child_for(&self, at: usize) -> (usize, usize) {
         match self.child(at) {
             (child, 0) if child > 0 => (child - 1, self.lens[child - 1] as usize),

@@ -1,4 +1,4 @@
-//! Each structure is compared with a simple reference implementation, while clones of both are held.
+//! Compares each structure with a simple reference implementation. Clones of both are held meanwhile, and compared at the end.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn hashes_find_inserted_numbers() {
         let (mut ours, mut naive) = (Hashes::new(), Vec::new());
         let mut held = Vec::new();
         for step in 0..3_000_u32 {
-            // Grows, then shrinks until empty, then grows again.
+            // The index grows, then shrinks until empty, then grows again.
             let grows = step / 1_000 != 1;
             if (random.next(10) < 8) == grows {
                 ours.insert(hash_of(step), step);
@@ -100,7 +100,7 @@ fn sorted_matches_vec() {
         let (mut ours, mut naive) = (Sorted::new(), Vec::new());
         let mut held = Vec::new();
         for step in 0..40_000_u32 {
-            // Grows to three branches, in the middle or at the end, then shrinks until empty.
+            // The list grows to three branches, at random positions or at the end, and then shrinks until empty.
             let grows = step / 15_000 != 1;
             if (random.next(10) < 9) == grows {
                 let at =

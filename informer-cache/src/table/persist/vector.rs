@@ -1,10 +1,10 @@
 //! PURE. A persistent sparse vector: items by number, in three levels.
 //!
-//! A radix tree of fixed depth (Bagwell and Rompf, *RRB-Trees*, 2011, without relaxation) with a root as wide as needed:
-//! the root has any number of branches, a branch has 64 leaves, a leaf has 32 items. A lookup is three loads without
-//! a comparison. If nodes are shared, a change copies a leaf with 32 reference counts and a branch with 64. The root is a
-//! part of the vector: a clone copies it, one reference count for every 2048 items. A vector behind an `Arc` is cloned in O(1).
-//! Most of the cost of a change is the check whether each node is shared, so there is no node between that `Arc` and the branches.
+//! A radix tree of fixed depth (Bagwell and Rompf, *RRB-Trees*, 2011, without relaxation) with a root as wide as needed: the root has any number of
+//! branches, a branch has 64 leaves, a leaf has 32 items. A lookup is three loads without a comparison. If nodes are shared, a change copies a leaf
+//! with 32 reference counts and a branch with 64. The root is a part of the vector, so a clone copies the root and increments one reference count for
+//! every 2048 items. A vector behind an `Arc` is cloned in O(1). Most of the cost of a change is the check whether each node is shared, so there is
+//! no node between the `Arc` of the vector and the branches.
 //!
 //! Decision 0024 has the measurements that led to these sizes.
 //!
@@ -78,7 +78,8 @@ impl<T> Vector<T> {
         Items { root: &self.root, leaves: [].iter(), items: [].iter(), next: 0, left: self.len }
     }
 
-    /// Returns the numbers in leaves that are not shared with the other vector, with their old and new items. Shared nodes are skipped.
+    /// Returns the numbers in the leaves that the two vectors do not share, each with its old item (in `before`) and its new item (in `self`). Shared
+    /// nodes are skipped.
     pub(crate) fn differing<'a>(
         &'a self,
         before: Option<&'a Self>,

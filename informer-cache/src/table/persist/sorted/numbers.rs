@@ -7,7 +7,7 @@ use super::Node;
 /// An iterator over the numbers in order; made by [`Sorted::iter`].
 #[derive(Clone)]
 pub(crate) struct Numbers<'a> {
-    /// The nodes that are left, for every branch on the path.
+    /// For every branch on the path, the nodes that remain.
     path: Vec<std::slice::Iter<'a, Arc<Node>>>,
     leaf: std::slice::Iter<'a, u32>,
     left: usize,
