@@ -1,7 +1,7 @@
 //! SHELL. A write of many keys. The new table is built outside the store and swapped in, and then the changes are delivered. The work is done in
 //! pieces, and other tasks may run between two pieces.
 //!
-//! No data is guarded here. The steps are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). The stages:
+//! This module guards no data. The step numbers are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). The stages:
 //!
 //! | stage | a piece | runs | locks |
 //! |---|---|---|---|

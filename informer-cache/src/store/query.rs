@@ -20,8 +20,8 @@ use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 
 /// A query with several conditions, all of which an object must satisfy; made by [`Snapshot::query`] and [`Snapshot::select`].
 ///
-/// Without a condition it returns every object. It costs O(n × conditions). n is the number of objects of the condition with the fewest objects, or
-/// the number of all objects if every condition is an exclusion. It yields each object once, in unspecified order.
+/// Without a condition, a query returns every object. The cost is O(n × conditions), where n is the number of objects of the condition with the
+/// fewest objects, or the number of all objects if every condition is an exclusion. A query yields each object once, in unspecified order.
 ///
 /// # Examples
 /// ```

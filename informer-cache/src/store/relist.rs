@@ -1,6 +1,6 @@
 //! SHELL. An incomplete relist: collected page by page, then published as a whole, or discarded.
 //!
-//! No data is guarded here, because the list is separate from the store until it is published.
+//! This module guards no data, because the list is separate from the store until it is published.
 
 use std::borrow::Borrow;
 use std::fmt;

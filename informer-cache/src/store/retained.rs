@@ -1,7 +1,8 @@
 //! SHELL. The earlier states of a store that snapshots still hold.
 //!
-//! A separate lock, the last in the lock order, guards a list of weak references to tables. The writer adds a reference when it copies a table
-//! because a snapshot holds that table. So taking a snapshot registers nothing, and a snapshot of the current state is not counted.
+//! A separate lock, the last in the lock order, guards a list of weak references to tables. When the writer is about to change a table that a
+//! snapshot holds, it copies the table and adds a reference to the old one. So taking a snapshot registers nothing, and a snapshot of the current
+//! state is not counted.
 
 use std::sync::{Arc, Weak};
 

@@ -26,8 +26,8 @@ use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Version, WatchEvent, WriteOutcome, Writer,
 };
 
-/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and dropping the last one
-/// closes the store.
+/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. `SharedWriter` is a handle: clones share the writer, and
+/// dropping the last clone closes the store.
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is
 /// released. So these functions and the observers run concurrently on several threads, and may write. Other functions run under the lock, must not

@@ -17,8 +17,8 @@ pub use order::RangeIter;
 
 /// A consistent view of a store at one point in time: its objects, all its indexes and its version.
 ///
-/// Taking or cloning a snapshot is O(1). A snapshot blocks no reader or writer, and no reader or writer blocks it. While it is held, it keeps in
-/// memory what later writes replace. Unless documented otherwise, objects are returned in unspecified order.
+/// Taking or cloning a snapshot is O(1). A snapshot blocks no reader or writer, and no reader or writer blocks it. While a snapshot is held, it keeps
+/// the data in memory that later writes replace. Unless documented otherwise, objects are returned in unspecified order.
 ///
 /// # Examples
 /// ```

@@ -1,6 +1,6 @@
 //! SHELL. Several writes that are published at once.
 //!
-//! No data is guarded here: the owner collects the writes, and the commit compares them with the stored objects and publishes them like a relist.
+//! This module guards no data: the owner collects the writes, and the commit compares them with the stored objects and publishes them like a relist.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};

@@ -191,7 +191,8 @@ impl Node {
         }
     }
 
-    /// Inserts a number. If the node overflows, splits it and returns the new right node. `last` is whether this is the last node of its level.
+    /// Inserts a number. If the node is full, adds a node to the right of it and returns the new node. `last` is whether this is the last node of its
+    /// level.
     fn insert(&mut self, at: usize, number: u32, last: bool) -> Option<Self> {
         match self {
             Self::Leaf(numbers) if numbers.len() < LEAF => {
