@@ -1,10 +1,10 @@
-//! EDGE. A source, a reflector and a store, driven by one future.
+//! EDGE. An informer: a source, a reflector and a store, driven by one future.
 //!
 //! Cancel safety: the run future may be dropped at any point. The store then keeps its last published state, a partial list is dropped, the status is
 //! [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After [`shut_down`](Informer::shut_down) the run future returns, with the
 //! same effects. A panic of the source or the timer propagates through the run future and ends the informer in the same way, with the status
-//! [`Failed`](crate::InformerState::Failed). A panic of a user's function on one object is caught: the stored object stays unchanged. The futures of
-//! [`synced`](Informer::synced) and [`stopped`](Informer::stopped) lose nothing when dropped.
+//! [`Failed`](crate::InformerState::Failed). If a user's function panics on an object, the panic is caught and the stored object stays unchanged. The
+//! futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped) lose nothing when dropped.
 
 mod builder;
 mod failure;
@@ -38,10 +38,10 @@ use crate::{
     Stopped, Store, Subscription, SubscriptionBuilder, WaitForError,
 };
 
-/// Keeps a store up to date with a source. A handle: clones share the informer.
+/// A store that is kept up to date with a source. This type is a handle: clones share the informer.
 ///
-/// An informer runs as long as its run future is polled, until it is [shut down](Self::shut_down) or fails, whether
-/// handles exist or not. It cannot be restarted; build another one.
+/// An informer runs while its run future is polled, whether or not handles exist, until it is [shut down](Self::shut_down) or fails. An informer that
+/// has ended cannot be restarted; build a new one.
 ///
 /// # Examples
 /// ```
@@ -82,7 +82,7 @@ pub struct Informer<K, V> {
 /// State shared by the run future and the handles.
 pub(crate) struct Shared<K, V> {
     writer: SharedWriter<K, V>,
-    /// Set when the run future has ended. It has its own `Arc`, so that a waiter does not keep the store alive.
+    /// Set when the run future has ended. The signal has its own `Arc`, so that a waiter does not keep the store alive.
     stopped: Arc<Synced>,
     status: StatusCell,
     stop: StopSignal,
@@ -99,12 +99,12 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Creates a builder of an informer for the objects of `source`. `schema` computes their keys.
+    /// Creates a builder for an informer of `source`. `schema` computes the keys of the objects.
     pub fn builder<S: Source<Object = V>>(schema: Schema<K, V>, source: S) -> InformerBuilder<K, V, S> {
         InformerBuilder::new(schema, source)
     }
 
-    /// Returns the store, which the run future writes.
+    /// Returns the store that the run future writes to.
     #[must_use]
     pub fn store(&self) -> &Store<K, V> {
         &self.shared.writer
@@ -125,7 +125,7 @@ where
     /// Removes an index from the running store; see [`Writer::remove_index`](crate::Writer::remove_index).
     ///
     /// # Errors
-    /// Returns an error if the store has no index of this name and type of values.
+    /// Returns an error if the store has no index with this name and value type.
     ///
     /// # Examples
     /// ```
@@ -168,20 +168,21 @@ where
         self.shared.writer.subscribe()
     }
 
-    /// Builds a [subscription](Self::subscribe) with a filter, a resync period, or a bound on its pending keys; see
+    /// Returns a builder for a [subscription](Self::subscribe) with a filter, a resync period, or a bound on its pending keys; see
     /// [`Store::subscription`].
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         self.shared.writer.subscription()
     }
 
-    /// Calls `f` with the objects stored now, then with every change, not coalesced, as the run future publishes it. The run future calls `f`, so it
-    /// must be quick. When [`stopped`](Self::stopped) returns, `f` has been called with every change the informer made. See [`Store::observe`].
+    /// Calls `f` with each stored object, then with every later change, without coalescing. The run future calls `f` when it publishes a change, so
+    /// `f` must be quick. When [`stopped`](Self::stopped) returns, `f` has been called with every change that the informer made. See
+    /// [`Store::observe`].
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
         self.shared.writer.observe(f)
     }
 
     /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer function
-    /// must not wait for this future, which waits for the observers.
+    /// must not wait for this future, because the future itself waits for the observers.
     ///
     /// # Errors
     /// Returns an error if the informer ended before its first list.
@@ -230,7 +231,7 @@ where
         self.shared.writer.blocking_synced_timeout(limit)
     }
 
-    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, also after the informer has ended.
+    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, even after the informer has ended.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.shared.writer.is_synced()
@@ -240,19 +241,19 @@ where
     #[must_use]
     pub fn status(&self) -> InformerStatus {
         let status = self.shared.status.read();
-        // Read after the status, so that the version is not older than the publications that the status counts.
+        // The version is read after the status, so it is not older than any list that the status counts.
         InformerStatus { version: self.shared.writer.version(), ..status }
     }
 
     /// Requests a shutdown: the run future ends soon, and subscriptions end after they have delivered their pending changes.
     ///
-    /// Does not wait for the end; [`stopped`](Self::stopped) does. A list that is already published is first delivered to all observers and
-    /// subscribers.
+    /// Does not wait for the end; use [`stopped`](Self::stopped) for that. If a list is already published, the run future first delivers it to all
+    /// observers and subscribers.
     pub fn shut_down(&self) {
         self.shared.stop.request();
     }
 
-    /// Returns whether the informer has ended for good: it was stopped, or it failed.
+    /// Returns whether the informer has ended, because it was stopped or because it failed.
     ///
     /// # Examples
     /// ```
@@ -278,7 +279,7 @@ where
     /// # Cancel safety
     /// Dropping the future only stops waiting.
     pub async fn stopped(&self) {
-        // Never an error, because this signal is always set.
+        // `wait` returns no error here, because this signal is always set in the end.
         let _ = self.shared.stopped.wait().await;
     }
 

@@ -1,7 +1,7 @@
-//! PURE. Keeps a store up to date with a source: decides the next request, and the effect of each response.
+//! PURE. The state machine that keeps a store up to date with a source: it decides the next request, and the effect of each response.
 //!
-//! No I/O, clock or randomness: [`step`](Self::step) returns the next request, and the other methods take its
-//! response. An informer performs the requests; a test can perform them instead.
+//! The state machine has no I/O, clock or randomness: [`step`](Self::step) returns the next request, and the other methods take the response. An
+//! informer performs the requests; a test can perform them itself.
 //!
 //! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
 //! |---|---|---|---|---|---|---|---|---|
@@ -13,22 +13,22 @@
 //! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: most recent list, once; else → Listing | | | | → Listing |
 //! | Streaming | | | | | stage; `InitialListEnd`: publish → Watching | as watch failed | → Waiting (list) | → Listing; no streaming list from then on |
 //!
-//! Blank: no such request is pending, so the call changes nothing. With streaming lists enabled, Waiting (list) continues with Opening (streaming
-//! list). The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional differences: after a watch that expires at
-//! the very version just listed, the next list is the most recent one (kubernetes#133810); the number of immediate retries of failed requests is
-//! limited; a silent watch and a streaming list are ended at a deadline.
+//! In a blank cell, no such request is pending, so the call changes nothing. With streaming lists enabled, Waiting (list) continues with Opening
+//! (streaming list). The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires
+//! at the version that was just listed, the next list is the most recent one (kubernetes#133810); the number of immediate retries of failed requests
+//! is limited; a silent watch and a streaming list are ended at a deadline.
 //!
 //! # Invariants
 //! 1. A response without a pending request changes nothing, and neither does a call of `deadline_reached` before the deadline. Every state has a
 //!    deadline.
-//! 2. Only the publication of a list lowers the version: `listed ≤ version`.
+//! 2. The version decreases only when a list is published, so `listed ≤ version`.
 //! 3. A partial list exists only in Listing after a first page and in Streaming. It is published or discarded as a whole.
-//! 4. A plain watch starts only after a list was published, and at the version known at that time.
-//! 5. Between two waits or published lists at most four requests fail: a page, the full list, a streaming list, the
-//!    most recent list.
-//! 6. A watch follows another without a wait only if the earlier one lasted at least `min_watch_interval`. Otherwise the reflector pauses for the
-//!    rest of that time. So watches are opened at most once per `min_watch_interval`, whatever the source does.
-//! 7. The most recent list is requested only while the version is known to be unusable, or as the first list if it is configured so.
+//! 4. A plain watch starts only after a list was published, and from the newest known version.
+//! 5. At most four requests in a row fail without a wait or a published list in between: a page, the full list, a streaming list, the most recent
+//!    list.
+//! 6. A watch follows another watch immediately only if the earlier watch lasted at least `min_watch_interval`. Otherwise the reflector pauses for
+//!    the rest of that time. So watches are opened at most once per `min_watch_interval`, whatever the source does.
+//! 7. The most recent list is requested only while the version is known to be unusable, or, if so configured, as the first list.
 
 mod backoff;
 mod config;
@@ -57,9 +57,9 @@ use crate::Version;
 
 /// A state machine that decides the next request to a source, and the effect of each response.
 ///
-/// The caller performs the request of [`step`](Self::step) until [`deadline`](Self::deadline), reports the result by the matching method, and repeats.
-/// The caller also keeps the partial list: it adds items on [`EventVerdict::Stage`] and
-/// [`EventVerdict::Publish`], and drops them as soon as [`has_partial_list`](Self::has_partial_list) returns `false`.
+/// The caller performs the request of [`step`](Self::step) until [`deadline`](Self::deadline), reports the result with the matching method, and
+/// repeats. The caller also keeps the partial list: it adds items on [`EventVerdict::Stage`] and [`EventVerdict::Publish`], and drops them as soon as
+/// [`has_partial_list`](Self::has_partial_list) returns `false`.
 ///
 /// # Examples
 /// ```
@@ -85,21 +85,21 @@ pub struct Reflector {
     version: Version,
     /// The version of the last published list.
     listed: Version,
-    /// The source rejected `version`: for a list, or for a watch right after a list of that version. Also set before the first list, if that is
-    /// configured to be the most recent one.
+    /// Whether the source rejected `version`, for a list or for a watch right after a list of that version. Also true before the first list if
+    /// `initial_list_most_recent` is set.
     unusable: bool,
-    /// The source polls: a watch that ends early without an event is not a failure.
+    /// Whether the source polls, so that a watch that ends early without an event is not a failure.
     polls: bool,
-    /// A list of any version arrived in pages, so the source has no cache that answers immediately. Other lists do not show this, because every source pages
-    /// the most recent list from its storage.
+    /// Whether a list of `ListVersion::Any` arrived in pages; if so, the source has no cache that answers immediately. Pages of the most recent list
+    /// do not show this, because every source reads that list from its storage.
     paged: bool,
-    /// A streaming list missed its deadline.
+    /// Whether a streaming list missed its deadline.
     stream_missed: bool,
-    /// The one immediate retry after an unusable version, which requests the most recent list, has been used.
+    /// Whether the one immediate retry after an unusable version, which requests the most recent list, has been used.
     retried: bool,
     /// The number of failed requests since the last wait or published list. Only for `check`.
     failures_without_wait: u8,
-    /// The first and last internal error of the series that is being tolerated.
+    /// The times of the first and the last internal error of the series that is being tolerated.
     internal: Option<(Nanos, Nanos)>,
     lists: u64,
     watch_restarts: u64,
@@ -125,7 +125,7 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Listing {
     requested: ListVersion,
-    /// The list is requested in one piece, because a continuation has expired.
+    /// Whether the list is requested in one piece because a continuation has expired.
     full: bool,
     /// The lowest version of the pages so far; a watch from this version misses nothing. `None` before the first page.
     oldest: Option<Version>,
@@ -137,9 +137,9 @@ struct Listing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watching {
     opened: Nanos,
-    /// The watch delivered an event that is newer than the store.
+    /// Whether the watch has delivered an event with a new version, or an initial object.
     news: bool,
-    /// Whether the versions of the events ascend. They do not while a watch that started without a version delivers the existing objects, in
+    /// Whether the versions of the events ascend. False while a watch that started without a version delivers the existing objects, which arrive in
     /// arbitrary order.
     ordered: bool,
 }
@@ -234,7 +234,7 @@ impl Reflector {
         self.lists
     }
 
-    /// Returns the number of watches requested without a list before them.
+    /// Returns the number of times that a watch was requested again without a list in between.
     #[must_use]
     pub const fn watch_restarts(&self) -> u64 {
         self.watch_restarts
@@ -252,8 +252,8 @@ impl Reflector {
 
     /// Reports that the time is `now`. Does nothing before the [deadline](Self::deadline).
     ///
-    /// Returns a cause if the source has failed to respond in time. A watch that is ended because of its age has not failed, and the end of a wait is not a
-    /// failure.
+    /// Returns the cause of the failure if the source did not respond in time. Returns `None` if a watch reached its maximum age or a wait ended,
+    /// because neither is a failure.
     pub fn deadline_reached(&mut self, now: Nanos, random: u64) -> Option<BackoffCause> {
         if now < self.deadline {
             return None;
@@ -301,7 +301,7 @@ impl Reflector {
         self.state = State::Waiting { cause, then };
     }
 
-    /// Sets the length of the current wait: `wait`, or the time that the source has asked for if that is longer.
+    /// Sets the length of the current wait to `wait`, or to the time that the source has requested, if that is longer.
     pub(crate) fn wait_for(&mut self, wait: Duration, now: Nanos) {
         if let State::Waiting { cause, .. } = &self.state {
             self.deadline = now + wait.max(requested_wait(*cause));

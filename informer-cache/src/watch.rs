@@ -1,4 +1,4 @@
-//! SHELL. Following a store: observers, subscriptions, and handlers over them.
+//! SHELL. Following a store: observers, subscriptions, and handlers for the changes of a subscription.
 //!
 //! # Why an object may not reach its subscriber
 //! | reason | where it is decided | how to see it |
@@ -7,7 +7,7 @@
 //! | the event arrived after a newer deletion of the object, or a newer list | `informer/tombstones.rs` | `status().stale_events` |
 //! | a user's function panicked on the object | `informer/run/apply.rs` | `status().panics` |
 //! | the same or a newer version is stored | `compare_event` in `store/write.rs` | `WriteOutcome::Stale` |
-//! | the object is listed unchanged | `compare` in `table/relist.rs` | compare contents: `Schema::with_content_eq` |
+//! | the object is listed unchanged | `compare` in `table/relist.rs` | to compare the contents, set `Schema::with_content_eq` |
 //! | the subscription selects another key or index value | `changes/selection.rs` | `Store::by_index` |
 //! | the object was added and deleted before it was delivered, or its change was merged with a later one | the table in `changes/pending.rs` | `lag().pending` |
 //! | it does not pass the subscription's filter | `deliver` in `changes/pending.rs` | |

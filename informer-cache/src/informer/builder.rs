@@ -1,4 +1,4 @@
-//! EDGE. The builder of informers. The builder runs no future, so there is nothing to cancel.
+//! EDGE. The builder for informers. The builder runs no future, so there is nothing to cancel.
 
 use std::error::Error;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::{
     StoreBuilder,
 };
 
-/// The number of deletions that are remembered until a list or a bookmark covers them.
+/// The maximum number of deletions that an informer remembers until a list or a bookmark covers them.
 const TOMBSTONES: usize = 1024;
 
 /// The timer type of an [`InformerBuilder`] for which no timer is set yet.
@@ -127,8 +127,8 @@ where
         InformerBuilder { schema, source, timer, store, config, seed, on_error, on_build }
     }
 
-    /// Sets the seed of all random values: jitter of waits, watch timeouts, and the store's hasher. With a seed, a run can be replayed; by default
-    /// the seed differs from run to run. For tests and simulations.
+    /// Sets the seed for all random values: the jitter of waits, the watch timeouts, and the store's hasher. For tests and simulations: a run with a
+    /// fixed seed can be replayed. By default, the seed differs from run to run.
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
         self.seed = Some(seed);
@@ -142,13 +142,13 @@ where
         self
     }
 
-    /// Requests lists in pages of this size, for every kind of list.
+    /// Sets the page size for all lists, whichever [version](crate::ListVersion) they request.
     pub fn page_size(mut self, size: NonZeroU32) -> Self {
         self.config.page_size = Some(size);
         self
     }
 
-    /// Requests lists as part of the watch, and falls back to plain lists if that fails.
+    /// Requests each list as part of a watch, and falls back to plain lists if that fails.
     pub fn streaming_lists(mut self) -> Self {
         self.config.streaming_lists = true;
         self
@@ -175,8 +175,8 @@ where
         self.store.index_missing_in(store)
     }
 
-    /// Calls `f` after each failure of the source, for logging or metrics: an error response, a timeout, or a watch that ended too early; and after
-    /// each panic of a user's function. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error) already contains this
+    /// Calls `f` after each failure of the source (an error response, a timeout, or a watch that ended too early) and after each panic of a user's
+    /// function, for logging or metrics. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error) already contains this
     /// failure, or [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) this panic.
     ///
     /// The run future calls `f` between two requests, so `f` should be quick. A second `on_error` replaces the first.
@@ -208,9 +208,9 @@ where
         self
     }
 
-    /// Calls `f` with the store, once, when the informer is built and before it runs, for a source that depends on the stored objects. Several
-    /// functions are called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard the informer that it built, if
-    /// a concurrent request registered its informer first.)
+    /// Calls `f` once with the store, after the informer is built and before it runs. This is for a source that depends on the stored objects. If
+    /// several functions are added, they are called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard the
+    /// informer that it built, if a concurrent request registered its informer first.)
     ///
     /// # Examples
     /// ```
@@ -233,7 +233,7 @@ where
         self
     }
 
-    /// Builds the informer, and the future that runs it, to be polled by any executor until it completes.
+    /// Builds the informer and its run future. Have any executor poll the future until it completes.
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid, or two indexes have the same name.
@@ -287,7 +287,7 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    /// Runs the informer in a task of the current tokio runtime, timed by its timer wheel.
+    /// Runs the informer in a task of the current tokio runtime, with the runtime's timers.
     ///
     /// The task ends after [`shut_down`](Informer::shut_down) or with the runtime, not when the handles are dropped.
     ///

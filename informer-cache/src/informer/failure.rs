@@ -1,4 +1,4 @@
-//! EDGE. The report of one failure.
+//! EDGE. The report of one failure of an informer.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub struct SourceFailure<'a> {
     pub error: Option<&'a SourceError>,
     /// The message of the panic, if the failure is a panic.
     pub panic: Option<&'a str>,
-    /// The time of the retry; `None` if the retry is immediate.
+    /// The end of the wait before the next request; `None` if the informer does not wait.
     pub retry_at: Option<Nanos>,
 }
 

@@ -18,7 +18,7 @@ where
     V: Send + Sync + 'static,
 {
     shared: Arc<Shared<K, V>>,
-    /// Set within a poll. If it is still set on drop, that poll panicked.
+    /// True during a poll. If it is still true on drop, the poll panicked.
     polling: bool,
 }
 
@@ -31,7 +31,7 @@ where
         Self { shared, polling: false }
     }
 
-    /// Wraps `task` in the run future. Dropping a future that was never polled has the same effect as its end.
+    /// Returns the run future, which polls `task`. Dropping the run future signals the end even if it was never polled.
     pub(super) async fn wrap<F: Future<Output = ()>>(mut self, task: F) {
         let mut task = pin!(task);
         poll_fn(|cx| {
@@ -52,8 +52,8 @@ where
     fn drop(&mut self) {
         let shared = &self.shared;
         shared.status.ended(if self.polling { InformerState::Failed } else { InformerState::Stopped });
-        // Each of these calls runs wakers. A waker that panics must not prevent the next call. It must not abort the process either, as a second
-        // panic does in a thread that is already unwinding.
+        // Each of these calls runs wakers. A panic of a waker must not prevent the next call. Nor may it abort the process, as a second panic would
+        // in a thread that is already unwinding.
         let run_caught = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
         run_caught(&|| shared.stop.exited());
         run_caught(&|| shared.writer.close());

@@ -1,4 +1,4 @@
-//! EDGE. An informer that is built but does not run yet. No future of this module runs, so there is nothing to cancel.
+//! EDGE. An informer that is built but does not run yet. This module polls no future, so there is nothing to cancel.
 
 use std::fmt;
 use std::hash::Hash;
@@ -61,8 +61,8 @@ where
         Ok(self)
     }
 
-    /// Sets the backoff after failures, in place of the [`backoff`](ReflectorConfig::backoff) of the configuration. A wait is at least as long as the source
-    /// asks for. A second call replaces the first.
+    /// Sets the backoff after failures, in place of the [`backoff`](ReflectorConfig::backoff) of the configuration. Each wait is at least as long as
+    /// the wait that the source requests. A second call replaces the first.
     ///
     /// # Examples
     /// ```
@@ -96,7 +96,7 @@ where
         self
     }
 
-    /// Returns the future that runs the informer, to be polled by any executor until it completes.
+    /// Returns the future that runs the informer. Have any executor poll it until it completes.
     pub fn run(self) -> impl Future<Output = ()> + Send + 'static {
         self.ending.wrap(self.task.run())
     }

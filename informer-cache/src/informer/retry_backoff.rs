@@ -1,4 +1,4 @@
-//! EDGE. A user-defined backoff after failures. The run future calls it, under no lock.
+//! EDGE. A user-defined backoff after failures. The run future calls it without holding a lock.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::{Reflector, ReflectorPhase};
 /// [`PreparedInformer::with_backoff`](crate::PreparedInformer::with_backoff).
 ///
 /// # Panics
-/// A panic in one of these methods is caught. If [`failed`](Self::failed) panics, the informer waits as the configuration of the reflector specifies.
+/// A panic in one of these methods is caught. If [`failed`](Self::failed) panics, the informer waits as long as its
+/// [`ReflectorBackoff`](crate::ReflectorBackoff) specifies.
 pub trait RetryBackoff: Send + Sync + 'static {
     /// Called after a request failed. Returns the wait before the next request.
     fn failed(&mut self) -> Duration;
@@ -25,7 +26,7 @@ pub trait RetryBackoff: Send + Sync + 'static {
 pub(super) struct ChosenBackoff(pub(super) Option<Box<dyn RetryBackoff>>);
 
 impl ChosenBackoff {
-    /// If a wait has begun, sets its length to the value of the user-defined backoff.
+    /// If the reflector has begun a wait, sets the length of the wait to the value of the user-defined backoff.
     pub(super) fn failed(&mut self, reflector: &mut Reflector, now: Nanos) {
         if let (Some(backoff), ReflectorPhase::Waiting { .. }) = (&mut self.0, reflector.phase())
             && let Some(wait) = caught(|| backoff.failed())

@@ -1,4 +1,4 @@
-//! EDGE. The run future: performs the reflector's requests, and writes the store.
+//! EDGE. The run future, which performs the reflector's requests and writes the results to the store.
 //!
 //! Cancel safety: see the parent module. Besides the store, this future holds the partial list, a batch of
 //! events that are not applied yet, and the open watch; dropping them loses nothing that was published.
@@ -27,7 +27,7 @@ use crate::{
 
 mod apply;
 
-/// The number of events of a busy watch, or of objects of a page, that are processed before the future yields to other tasks and releases the store.
+/// The future yields to other tasks after this many events of a busy watch, or this many objects of a page.
 const BATCH: usize = 256;
 
 /// The state of the run future.
@@ -42,7 +42,7 @@ pub(super) struct InformerTask<K, V, S, T> {
     pub(super) batch: Vec<(Version, WatchEvent<V>)>,
     /// The partial list, from pages or from a stream.
     pub(super) partial_list: Option<RelistDraft<K, V>>,
-    /// The deletions in the store, or in a streaming list in progress.
+    /// The remembered deletions from the store, or from a streaming list in progress.
     pub(super) tombstones: Tombstones<K>,
     /// The number of stale events.
     pub(super) stale: u64,
@@ -50,14 +50,14 @@ pub(super) struct InformerTask<K, V, S, T> {
     pub(super) backoff: ChosenBackoff,
 }
 
-/// The result of a wait.
+/// The result of waiting for a request, a deadline or a shutdown.
 enum PollOutcome<T> {
     Done(T),
     Late,
     Stop,
 }
 
-/// A shutdown was requested.
+/// The error of an operation that stopped because a shutdown was requested.
 struct Stop;
 
 impl<K, V, S, T> InformerTask<K, V, S, T>
@@ -143,7 +143,7 @@ where
         match page {
             PollOutcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
-                // The reflector waits after a page with a repeated continuation, which counts as a failure.
+                // A page with a repeated continuation counts as a failure, after which the reflector waits.
                 self.backoff.failed(&mut self.reflector, now);
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list =
@@ -197,8 +197,8 @@ where
         }
     }
 
-    /// Reads a watch to its end. Each event costs a poll of the watch, a check by the reflector and an entry in the
-    /// batch: no lock, clock, timer or allocation.
+    /// Reads a watch to its end. Reading an event takes one poll of the watch, one check by the reflector and one entry in the batch. It uses no
+    /// lock, clock or timer and allocates nothing.
     async fn read(&mut self, mut watch: S::Watch) -> Result<(), Stop> {
         let mut taken = 0;
         loop {
@@ -268,7 +268,7 @@ where
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
         match self.reflector.deadline_reached(now, random) {
             Some(cause) => self.handle_failure(now, cause, Failed::Silent),
-            // The watch has reached its maximum age. The reflector waits if the watch was short and had no events, which counts as a failure.
+            // The watch has reached its maximum age. If the watch was short and had no events, this counts as a failure, and the reflector waits.
             None if is_open => match self.waits_after() {
                 Some(_) => self.backoff.failed(&mut self.reflector, now),
                 None => self.backoff.succeeded(),
@@ -278,7 +278,7 @@ where
         Ok(())
     }
 
-    /// Returns the failure after which the reflector waits, if it waits.
+    /// Returns the failure that caused the reflector's current wait, or `None` if the reflector does not wait.
     fn waits_after(&self) -> Option<BackoffCause> {
         match self.reflector.phase() {
             ReflectorPhase::Waiting { cause, .. } => Some(cause),
@@ -333,11 +333,11 @@ where
         if self.shared.stop.is_requested() { Err(Stop) } else { Ok(()) }
     }
 
-    /// Returns the future's output, unless a shutdown is requested or the reflector's deadline passes first.
+    /// Returns the future's output, or `Stop` or `Late` if a shutdown is requested or the reflector's deadline passes first.
     async fn within<F: Future>(&self, future: F) -> PollOutcome<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            // Checked first, so that a source that is always ready cannot prevent the shutdown.
+            // The stop signal is checked first, so that a source that is always ready cannot prevent the shutdown.
             if self.shared.stop.is_requested() {
                 return Poll::Ready(PollOutcome::Stop);
             }
@@ -365,7 +365,7 @@ fn poll_interrupts<U>(
     if timer.now() >= deadline {
         return Poll::Ready(PollOutcome::Late);
     }
-    // Armed again at each pending poll, because the timer itself may have caused this poll by firing too early.
+    // The timer is set again at each pending poll, because it may have caused this poll by firing too early.
     timer.wake_at(deadline, cx.waker());
     Poll::Pending
 }

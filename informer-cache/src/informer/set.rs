@@ -1,4 +1,4 @@
-//! SHELL. Shared informers: the first request starts an informer, and dropping its last handle stops it.
+//! SHELL. Shared informers: the first request for a name starts an informer, and dropping the informer's last handle stops it.
 //!
 //! | guarded by `state` | |
 //! |---|---|
@@ -7,11 +7,11 @@
 //! | `closed` | set once, never unset |
 //!
 //! Builders, the spawn function, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under
-//! the lock: their locks are the last in the lock order.
+//! the lock, because the locks that guard them come last in the lock order.
 //!
 //! # Invariants
 //! 1. A slot has at least one user, and no slot number is used twice.
-//! 2. For one name and types, at most one informer is in `running`. The next request replaces an informer that is shutting down.
+//! 2. For each name and pair of types, `running` has at most one informer. The next request replaces an informer that is shutting down.
 //! 3. After `closed` is set, there is no slot.
 //!
 //! Cancel safety: the set only waits for signals of its informers; a dropped wait loses nothing.
@@ -45,11 +45,11 @@ pub use self::shared::SharedInformer;
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Informers by name, shared by all their users. A handle: clones share the set.
+/// A set of informers by name, each shared by all its users. This type is a handle: clones share the set.
 ///
-/// The first request for a name starts an informer. Later requests share this informer and its current state, unless they configure it differently. The
-/// informer is shut down when its last [`SharedInformer`] is dropped, or by [`stop`](Self::stop). If the informer has ended or was shut down, by any handle,
-/// the next request for the name starts a new one.
+/// The first request for a name starts an informer. Later requests share this informer and its current state; a request with a different
+/// configuration fails. The informer is shut down when its last [`SharedInformer`] is dropped, or by [`stop`](Self::stop). If the informer has ended
+/// or was shut down, by any handle, the next request for the name starts a new one.
 ///
 /// # Examples
 /// ```
@@ -124,7 +124,8 @@ impl SharedConfig {
 }
 
 impl InformerSet {
-    /// Creates a set without informers. `run` polls the run future of each new informer to completion; dropping the future stops the informer.
+    /// Creates an empty set. `run` is called with the run future of each new informer and must get it polled to completion; dropping the future stops
+    /// the informer.
     pub fn new(run: impl Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static) -> Self {
         Self { inner: Arc::new(Inner { run: Box::new(run), state: Mutex::new(State::default()) }) }
     }
@@ -141,20 +142,21 @@ impl InformerSet {
         Self::new(move |run| drop(runtime.spawn(run)))
     }
 
-    /// Returns the informer of this name. Builds and starts it if there is no informer of this name and these types, or if it has ended.
+    /// Returns the informer with this name and these types. If there is none, or it has ended or was shut down, builds and starts a new one.
     ///
-    /// An informer in use is shared if it has every index of the builder, the same [`ReflectorConfig`], and a transformation if, and only if, the builder
-    /// has one. Functions are not compared: neither the schema's, nor those of indexes and transformations. The rest of the builder (its source, timer and
-    /// callbacks) is dropped.
+    /// An informer in use is shared only if it has every index of the builder and the same [`ReflectorConfig`], and if either both or neither have a
+    /// transformation. The functions of schemas, indexes and transformations are not compared. If the informer is shared, the builder's source, timer
+    /// and callbacks are dropped.
     ///
-    /// The informer is built without a lock. If two first requests run concurrently, both may build an informer. Both return the informer that was
-    /// registered first; the other one never runs.
+    /// The informer is built without holding a lock, so two concurrent first requests may both build an informer. Both calls return the informer that
+    /// was registered first; the other informer never runs.
     ///
     /// # Errors
     /// Returns an error if the informer cannot be built, if the informer in use is configured differently, or if the set was [shut down](Self::shut_down).
     ///
     /// # Panics
-    /// Panics only if a callback of the builder or the spawn function panics; then either nothing is changed, or the informer has ended.
+    /// Panics only if a callback of the builder or the function passed to [`new`](Self::new) panics. In that case either nothing is changed, or the
+    /// informer has ended.
     pub fn get_or_start<K, V, S, T>(
         &self,
         name: impl Into<InformerName>,
@@ -186,7 +188,7 @@ impl InformerSet {
         Ok(shared)
     }
 
-    /// Adds a user to the informer in use. Returns its handle and its configuration.
+    /// Adds a user to the informer in use, if there is one. Returns a new handle and the informer's configuration.
     #[expect(clippy::type_complexity, reason = "an informer and its configuration, if there is one")]
     fn join<K, V>(&self, id: &Id) -> Result<Option<(SharedInformer<K, V>, SharedConfig)>, InformerStartError>
     where
@@ -201,7 +203,8 @@ impl InformerSet {
         Ok(slot.and_then(|slot| Some((SharedInformer::of(self, id, slot)?, slot.config))))
     }
 
-    /// Adds the first user of this informer, or another user of an informer that was registered first.
+    /// Registers `informer` with its first user and returns true, or adds a user to an informer that was registered in the meantime and returns
+    /// false.
     fn enter<K, V>(
         &self,
         id: Id,
@@ -212,7 +215,7 @@ impl InformerSet {
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // Declared before the lock guard and so dropped after it: dropping a store drops the user's objects.
+        // Declared before the lock guard, so that both are dropped after it: dropping an informer may drop the user's objects.
         let (member, previous): (Arc<dyn Member>, _);
         member = Arc::new(informer.clone());
         let mut state = self.inner.state.lock();
@@ -239,7 +242,7 @@ impl InformerSet {
         Ok((SharedInformer::new(self, id, number, informer), true))
     }
 
-    /// Shuts down the informers of this name, even while they are in use. The next request for the name starts a new informer.
+    /// Shuts down all informers with this name, even those in use. The next request for the name starts a new informer.
     ///
     /// # Examples
     /// ```
@@ -262,12 +265,13 @@ impl InformerSet {
         self.leave(false, |id| id.0 == name);
     }
 
-    /// Shuts down all informers and starts no more. Does not wait; [`stopped`](Self::stopped) does. Idempotent.
+    /// Shuts down all informers and refuses later requests. Does not wait for the informers to end; use [`stopped`](Self::stopped) for that.
+    /// Idempotent.
     pub fn shut_down(&self) {
         self.leave(true, |_| true);
     }
 
-    /// Shuts down the informers that `which` accepts. If `close`, also closes the set to later requests.
+    /// Shuts down the informers that `which` accepts. If `close` is true, the set also refuses later requests.
     fn leave(&self, close: bool, which: impl Fn(&Id) -> bool) {
         let mut state = self.inner.state.lock();
         state.closed |= close;
@@ -279,7 +283,7 @@ impl InformerSet {
         stopping.values().for_each(Slot::shut_down);
     }
 
-    /// Removes a user; removing the last one shuts the informer down.
+    /// Removes a user, and shuts the informer down if that was the last user.
     fn release(&self, id: &Id, number: u64) {
         let mut state = self.inner.state.lock();
         let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) else { return };
@@ -293,7 +297,7 @@ impl InformerSet {
         slot.iter().for_each(Slot::shut_down);
     }
 
-    /// Adds a user to an informer that the caller still holds.
+    /// Adds a user to an informer for which the caller has a handle.
     fn retain(&self, id: &Id, number: u64) {
         let mut state = self.inner.state.lock();
         if let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) {
@@ -330,8 +334,8 @@ impl InformerSet {
         .await
     }
 
-    /// Waits until every informer of the set, including those that are shutting down, has ended. After [`shut_down`](Self::shut_down), no informer of
-    /// the set runs any more when this returns.
+    /// Waits until every current informer of the set has ended, including those that are shutting down. If [`shut_down`](Self::shut_down) was called
+    /// before, no informer of the set is running when this returns.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -342,7 +346,7 @@ impl InformerSet {
             running.chain(state.stopping.iter().cloned()).collect()
         };
         for end in ends {
-            // Never an error, because this signal is always set.
+            // `wait` returns no error here, because this signal is always set in the end.
             let _ = end.wait().await;
         }
     }
@@ -360,7 +364,7 @@ impl InformerSet {
 }
 
 impl Slot {
-    /// Shuts the informer down. Never panics, because the caller may be a destructor or have other informers to stop; a panic of a waker is caught.
+    /// Shuts the informer down. A panic of a waker is caught, because the caller may be a destructor or have other informers to shut down.
     fn shut_down(&self) {
         // The panic hook has already reported the panic.
         let _ = caught(|| self.member.shut_down());
@@ -368,7 +372,7 @@ impl Slot {
 }
 
 impl State {
-    /// Adds the signals of these informers, which are shutting down, to `stopping`, and removes the signals of informers that have ended.
+    /// Removes the signals of ended informers from `stopping`, and adds the signals of these informers, which are shutting down.
     fn track_stopping<'a>(&mut self, stopping: impl Iterator<Item = &'a Slot>) {
         self.stopping.retain(|end| !end.is_set());
         self.stopping.extend(stopping.map(|slot| slot.member.ended_signal()));

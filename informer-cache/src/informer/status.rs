@@ -13,7 +13,7 @@ use flyball_sync::locks::Mutex;
 
 use crate::{BackoffCause, ReflectorPhase, Version};
 
-/// The status of an informer. A copy: it does not change later.
+/// The status of an informer when it was read; later changes do not update it.
 ///
 /// # Examples
 /// The status after a source fails once:
@@ -53,15 +53,15 @@ pub struct InformerStatus {
     /// The number of events that changed nothing, because they were older than the known state of their object, or repeated it.
     pub stale_events: u64,
     /// The number of panics that the informer caught in the user's functions while it applied an object or a list. After a panic on an object, the
-    /// store leaves the object out or keeps its stored state; after a panic on a list, the informer lists again.
+    /// store keeps the state that it has stored, if any; after a panic on a list, the informer lists again.
     pub panics: u64,
     /// The last of these panics.
     pub last_panic: Option<ErrorRecord>,
-    /// The time of the last successful response of the source: a list, an opened watch, or an event. On the informer's clock.
+    /// The time of the source's last successful response (a list, an opened watch, or an event), on the informer's clock.
     pub last_success: Option<Nanos>,
     /// The number of lists published after the first one.
     pub relists: u64,
-    /// The number of watches opened without a list before them.
+    /// The number of times that a watch was requested again without a list in between.
     pub watch_restarts: u64,
     /// The version of the store.
     pub version: Version,
@@ -75,7 +75,7 @@ pub enum InformerState {
     NotStarted,
     /// The informer lists.
     Listing,
-    /// The informer watches, opens a watch, or is about to open one because the last one ended early.
+    /// The informer watches, opens a watch, or pauses before the next watch because the last watch ended early.
     Watching,
     /// The informer waits after a failure. The store stays unchanged.
     Waiting {
@@ -91,7 +91,7 @@ pub enum InformerState {
 }
 
 impl InformerState {
-    /// Returns whether the informer has ended for good: stopped or failed.
+    /// Returns whether the informer has ended, that is, stopped or failed.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Stopped | Self::Failed)
@@ -144,7 +144,7 @@ impl StatusCell {
         self.status.lock().clone()
     }
 
-    /// Records a new state of the reflector. The run future never calls this after it has set a final state.
+    /// Records a new state of the reflector. The run future never calls this after [`ended`](Self::ended) has set a final state.
     pub(crate) fn moved(&self, state: InformerState, relists: u64, watch_restarts: u64) {
         let mut status = self.status.lock();
         status.state = state;

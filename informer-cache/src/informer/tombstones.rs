@@ -3,24 +3,24 @@
 //! The store compares an event with the stored object of its key. If no object is stored, the event may report a new object, it may be a late event
 //! of a deleted object, or it may be older than the last list. The rules:
 //!
-//! | nothing is stored under the key, and the event's version is | the event is |
+//! | version of an event whose key has no stored object | the event is |
 //! |---|---|
 //! | none | applied |
-//! | not above the **floor** | stale |
-//! | below the least version accepted after a remembered deletion of the key | stale |
+//! | at most the **floor** | stale |
+//! | below the least version that is accepted after a remembered deletion of the key | stale |
 //! | anything else | applied |
 //!
 //! The floor is the version up to which the source has delivered every change: the version of the last list or of a newer bookmark. A deletion is
-//! remembered until the floor reaches it. If there are more than the maximum number of deletions, the older half is forgotten and the floor rises
-//! above them. So an addition may also count as stale because many newer deletions, at least half the maximum number, arrived before it. But a
-//! deleted object never reappears.
+//! remembered until the floor reaches it. When more than the maximum number of deletions are remembered, the older half is forgotten, and the floor
+//! rises far enough to cover that half. So an addition may also be stale because at least half the maximum number of newer deletions arrived before
+//! it. But a late event never brings a deleted object back.
 //!
 //! After the deletion at version *d* of an object stored at version *s*, an event at *d* is applied if *d* is above *s*, because one write of the
 //! source may delete one object and create another under its key. An event at *s* is stale even if *d* equals *s*, because some sources give a
 //! deletion the version of the last update.
 //!
 //! # Invariants
-//! 1. A deletion is remembered only if some version is stale because of this deletion and not because of the floor.
+//! 1. A deletion is remembered only if it makes a version above the floor stale.
 //! 2. `highest` is the highest version of a remembered deletion, or the floor if no remembered deletion is higher.
 //! 3. At most `most` deletions are remembered.
 
@@ -41,12 +41,12 @@ pub(super) struct Tombstones<K> {
 }
 
 impl<K: Eq + Hash> Tombstones<K> {
-    /// Creates tombstones that remember at most this many deletions.
+    /// Creates tombstones that remember at most `most` deletions.
     pub(super) fn new(most: usize) -> Self {
         Self { floor: Version::ZERO, deletions: HashMap::default(), highest: Version::ZERO, most }
     }
 
-    /// Sets the floor to the version of a list that is stored, or to zero for a list that has begun. Forgets all deletions.
+    /// Forgets all deletions, and sets the floor to `version`: that of a list that was stored, or zero when a streaming list begins.
     pub(super) fn listed(&mut self, version: Version) {
         self.deletions.clear();
         (self.floor, self.highest) = (version, version);
@@ -80,7 +80,7 @@ impl<K: Eq + Hash> Tombstones<K> {
         }
     }
 
-    /// Returns whether an event of this version can be stale, so that its key has to be looked up. Seldom true if versions arrive in order.
+    /// Returns whether an event of this version can be stale; only then look up its key. Rarely true if versions arrive in order.
     pub(super) fn concerns(&self, version: Version) -> bool {
         !version.is_zero() && (version <= self.floor || version < self.highest)
     }

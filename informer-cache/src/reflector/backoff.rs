@@ -13,7 +13,8 @@ use crate::ReflectorBackoff;
 pub(crate) struct Backoff {
     config: ReflectorBackoff,
     failures: u32,
-    /// The end of the last wait. (client-go stores the start of the wait instead, so a cap above `reset_after` causes a reset after every wait.)
+    /// The end of the last wait. (client-go stores the start of the wait instead, so there a cap above `reset_after` resets the backoff after every
+    /// wait.)
     rested: Nanos,
 }
 
@@ -22,7 +23,7 @@ impl Backoff {
         Self { config, failures: 0, rested: Nanos::ZERO }
     }
 
-    /// Counts a failure. Returns the wait from `now`, at least `least`.
+    /// Counts a failure at `now`. Returns the length of the wait, which is at least `least`.
     pub(crate) fn failed(&mut self, least: Duration, now: Nanos, random: u64) -> Duration {
         let ReflectorBackoff { initial, factor, max: cap, jitter_percent, reset_after } = self.config;
         if now.since(self.rested) >= reset_after {

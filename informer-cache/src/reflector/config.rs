@@ -5,7 +5,8 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The backoff after failures: `initial` · `factor`ⁿ, at most `max`, plus up to `jitter_percent` of that.
+/// The backoff after failures. After n earlier failures, the wait is `initial` · `factor`ⁿ, at most `max`, plus up to `jitter_percent` percent of
+/// that.
 ///
 /// The default is client-go's: 800 ms, doubled up to 30 s, plus up to 100 %, reset after 2 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ impl Default for ReflectorBackoff {
 
 /// Every period and size of a reflector; the defaults are client-go's where it has one.
 ///
-/// With the feature `serde` it can be read from a configuration file: a missing field has its default, an unknown field is an error, and durations
-/// are strings, such as `"800ms"` or `"5m"`. It is [validated](Self::validate) when a reflector is built.
+/// With the feature `serde`, the configuration can be read from a file: a missing field has its default, an unknown field is an error, and durations
+/// are strings, such as `"800ms"` or `"5m"`. The configuration is [validated](Self::validate) when a reflector is built.
 ///
 /// # Examples
 /// ```
@@ -59,35 +60,37 @@ impl Default for ReflectorBackoff {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ReflectorConfig {
-    /// The size of a page. `None`: 500 if the list comes from the source's own storage, and no paging if a cache can answer immediately (a list "not
-    /// older than" a version), unless the source has returned a list of [any](crate::ListVersion::Any) version in pages before.
+    /// The size of a page. With `None`, lists are requested in pages of 500. The exception is a list [not older
+    /// than](crate::ListVersion::NotOlderThan) a version, which a cache can answer immediately: it is requested in one piece, unless the source has
+    /// returned a list of [any](crate::ListVersion::Any) version in pages before.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub page_size: Option<NonZeroU32>,
-    /// Requests every list in one piece if there is no `page_size`.
+    /// Whether every list is requested in one piece if `page_size` is `None`.
     pub unpaged: bool,
-    /// The first list is the [most recent](crate::ListVersion::MostRecent) one instead of [any](crate::ListVersion::Any).
+    /// Whether the first list is the [most recent](crate::ListVersion::MostRecent) one instead of one of [any](crate::ListVersion::Any) version.
     pub initial_list_most_recent: bool,
-    /// The duration of a watch: random between this and twice this, so that watches do not all end at the same time.
+    /// The minimum timeout of a watch. Each timeout is random, between this duration and twice this duration, so that watches do not all end at the
+    /// same time.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_timeout: Duration,
     /// The grace period after the timeout of a watch. If the source has not ended the watch by then, the informer ends it.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub watch_timeout_grace: Duration,
-    /// The time limit for opening a watch, and for a page without [progress](crate::Source::list_progress), that is, while no part of it arrives. If
-    /// a source does not report progress, this is the limit for a whole page.
+    /// The time limit for opening a watch, and the maximum time without [progress](crate::Source::list_progress) while a page is requested. If a
+    /// source does not report progress, this is the limit for the whole page.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub request_timeout: Duration,
     /// The minimum time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
     /// source [polls](crate::Source::is_polling). Positive.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_interval: Duration,
-    /// The period in which an internal error of a watch leads to a new watch instead of a list; zero disables this.
+    /// For this long after the first internal error of a watch, an internal error leads to a new watch instead of a list; zero disables this.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub max_internal_error_retry_duration: Duration,
-    /// After this time without an internal error, the period of `max_internal_error_retry_duration` starts again.
+    /// After this time without an internal error, the next internal error starts a new period of `max_internal_error_retry_duration`.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_error_reset_after: Duration,
-    /// Requests lists as part of the watch, and falls back to plain lists if that fails.
+    /// Whether lists are requested as part of a watch (streaming lists). If that fails, the reflector falls back to plain lists.
     pub streaming_lists: bool,
     /// The time limit for a streaming list. After one timeout, the reflector uses plain lists only.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
@@ -133,7 +136,7 @@ impl ReflectorConfig {
         rules.into_iter().find(|rule| rule.0).map_or(Ok(()), |rule| Err(InvalidReflectorConfig(rule.1)))
     }
 
-    /// Returns the name of the first setting that differs in another configuration.
+    /// Returns the name of the first setting that differs from `other`, or `None` if all are equal.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         // Destructured, so that a new setting cannot be forgotten.
         let Self {
@@ -171,7 +174,7 @@ impl ReflectorConfig {
     }
 }
 
-/// The error returned for an invalid setting.
+/// The error returned by [`ReflectorConfig::validate`] for an invalid setting.
 ///
 /// # Examples
 /// ```

@@ -18,14 +18,14 @@ pub enum WatchEvent<V> {
     Added(V),
     /// The object changed; this is its new state.
     Modified(V),
-    /// The object was deleted; this is its last state, ideally with the version of the delete.
+    /// The object was deleted; this is its last state, ideally with the version of the deletion.
     Deleted(V),
     /// All events up to this version have been delivered; no object changed.
     Bookmark(Version),
     /// A streaming list is complete: all objects that existed at this version have been delivered as [`Added`](Self::Added).
     ///
-    /// Has this meaning only in a watch requested with
-    /// [`streaming_list`](crate::WatchRequest::streaming_list); in any other watch it counts as a bookmark.
+    /// The event has this meaning only in a watch requested with [`streaming_list`](crate::WatchRequest::streaming_list); in any other watch it
+    /// counts as a bookmark.
     InitialListEnd(Version),
 }
 
@@ -58,7 +58,7 @@ impl<V> WatchEvent<V> {
         }
     }
 
-    /// Converts the object of the event.
+    /// Converts the object of the event with `f`.
     pub fn map<W>(self, f: impl FnOnce(V) -> W) -> WatchEvent<W> {
         match self {
             Self::Added(object) => WatchEvent::Added(f(object)),

@@ -11,7 +11,7 @@ use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
 const DEFAULT_PAGE: u32 = 500;
 
 impl Reflector {
-    /// Handles a page of a list. A page whose continuation leads back to a page of the same list fails the list. O(log pages).
+    /// Handles a page of a list. If the continuation of the page leads back to an earlier page of the same list, the list fails. O(log pages).
     pub fn page(
         &mut self,
         version: Version,
@@ -38,7 +38,8 @@ impl Reflector {
         EventVerdict::Stage
     }
 
-    /// Reports that a part of the page has arrived. Restarts the [`request_timeout`](crate::ReflectorConfig::request_timeout) for the rest.
+    /// Reports that a part of the page has arrived. Restarts the [`request_timeout`](crate::ReflectorConfig::request_timeout) for the rest of the
+    /// page.
     pub fn page_progressed(&mut self, now: Nanos) {
         if matches!(self.state, State::Listing(_)) {
             self.deadline = now + self.config.request_timeout;

@@ -1,30 +1,30 @@
-//! EDGE. The source of an informer's objects, which can be listed, and watched from a version on.
+//! EDGE. The source of an informer's objects, which can be listed, and watched from a given version.
 //!
-//! Cancel safety: the informer drops the future of a call, or a watch in the middle of
-//! [`next`](WatchStream::next), when it is shut down or dropped, or when a deadline passes. It never uses a watch again after
-//! dropping one of its futures, so an implementation only has to release its resources on drop.
+//! Cancel safety: the informer drops the future of a call, or a watch in the middle of [`next`](WatchStream::next), when it is shut down or dropped,
+//! or when a deadline passes. The informer never uses a watch again after dropping one of the watch's futures, so an implementation only has to
+//! release its resources on drop.
 
 use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 
-/// A source of objects, which can be listed, and watched from a version on.
+/// A source of objects that can be listed, and watched from a given version.
 ///
-/// The contract an [`Informer`](crate::Informer) relies on:
-/// 1. a list of version *v* contains every object as it was at *v* (all pages of a list together), except those that are [unreadable](Self::is_unreadable);
+/// The contract that an [`Informer`](crate::Informer) relies on:
+/// 1. the pages of a list of version *v* together contain every object as it was at *v*, except those that are [unreadable](Self::is_unreadable);
 /// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](crate::SourceErrorKind::Expired);
-/// 3. versions are comparable across objects (several objects may share one);
+/// 3. versions are comparable across objects (several objects may have the same version);
 /// 4. a bookmark of *v* is delivered after every change up to *v*.
 ///
 /// Changes should be delivered in the order of versions, but the stored objects do not depend on this order: an event is compared with the stored
 /// object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, or older than the
 /// stored object or than the deletion of an absent object. Every other event is applied. There are two limits. An addition at or below the version of
-/// the last list or bookmark is stale if the object is absent. And at most 1024 deletions since that list or bookmark are remembered: with more
-/// deletions, an addition that is older than 512 of them is stale, too.
+/// the last list or bookmark is stale if the object is absent. And at most 1024 deletions since that list or bookmark are remembered; with more
+/// deletions, an addition that is older than 512 of them is also stale.
 ///
 /// The following depends on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams has to keep the position of each
 ///   stream itself.
-/// - [`Store::version`](crate::Store::version) and a wait for a version guarantee that every change up to the version is stored, but only if the
-///   order holds, or if the version is that of a list or a bookmark.
+/// - [`Store::version`](crate::Store::version) and a wait for a version guarantee that every change up to the version is stored only if changes
+///   arrive in this order, or if the version is that of a list or a bookmark.
 ///
 /// # Examples
 /// A source whose objects never change:
@@ -135,20 +135,20 @@ pub trait Source: Send + Sync + 'static {
     /// Returns a counter that changes whenever a part of the response to [`list`](Self::list) arrives: bytes, or objects.
     ///
     /// The informer reads the counter each time the future of a list is pending. As long as the counter changes, the list continues: its deadline,
-    /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. With the default, a constant, the deadline counts
-    /// from the request. A source that wraps another one returns the counter of the wrapped source.
+    /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. The default returns a constant, so the deadline
+    /// counts from the request. A source that wraps another one returns the counter of the wrapped source.
     fn list_progress(&self) -> u64 {
         0
     }
 
     /// Returns whether this stored object still exists in the source, although the list that was just completed does not contain it.
     ///
-    /// For a source that may fail to decode an object: with `true`, the stored object stays unchanged. Called at the end of a list or of a streaming
-    /// list, for each stored object that the list does not contain; `false`, the default, deletes the object. A source that wraps another one
-    /// forwards the call.
+    /// This is for a source that may fail to decode an object. The informer calls it at the end of a list or of a streaming list, for each stored
+    /// object that the list does not contain. With `true`, the stored object stays unchanged; with `false`, the default, it is deleted. A source that
+    /// wraps another one forwards the call.
     ///
     /// # Panics
-    /// Should not panic: a panic fails the list, which then changes nothing and is requested again after a wait.
+    /// An implementation should not panic: after a panic, the list changes nothing and is requested again after a wait.
     ///
     /// # Examples
     /// A source of lines with two numbers; the number before the colon is the key of the object:
@@ -195,12 +195,12 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the source polls: each watch delivers the available changes and ends, or ends after a while without changes.
+    /// Returns whether the source polls, that is, whether each watch delivers the available changes and ends, or ends after a while without changes.
     ///
-    /// Without polling, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure:
-    /// the informer backs off and lists again. With polling, the next watch begins at the same version. In both cases at most one watch is opened in
-    /// each `min_watch_interval`, which is therefore the polling period if the source answers immediately. The default, `false`, is for a watch that
-    /// stays open. The informer calls this once, when it is built. A source that wraps another one forwards the call.
+    /// With `false`, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure: the
+    /// informer backs off and lists again. With `true`, the next watch begins at the same version. In both cases at most one watch is opened in each
+    /// `min_watch_interval`, which is therefore the polling period if the source answers immediately. The default, `false`, is for watches that stay
+    /// open. The informer calls this once, when it is built. A source that wraps another one forwards the call.
     fn is_polling(&self) -> bool {
         false
     }
@@ -235,7 +235,7 @@ pub trait WatchStream: Send + 'static {
 
     /// Returns the next message; `None` if the watch ended normally. Not called again after `None` or an error.
     ///
-    /// A watch that has many messages ready should return them without being pending in between, because the informer
-    /// applies the ready messages as one batch.
+    /// A watch with many ready messages should return them without returning `Pending` in between, because the informer applies the ready messages as
+    /// one batch.
     fn next(&mut self) -> impl Future<Output = Option<Result<WatchEvent<Self::Object>, SourceError>>> + Send;
 }

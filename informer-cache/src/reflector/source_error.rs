@@ -4,13 +4,13 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The kind of a source error. There is a kind for each different reaction of an informer.
+/// The kind of a source error, which determines the informer's reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceErrorKind {
     /// The version or the continuation is too old (Kubernetes: `410 Gone`, `Expired`).
     Expired,
-    /// The requested version is newer than the source's (Kubernetes: "too large resource version").
+    /// The requested version is newer than the newest version of the source (Kubernetes: "too large resource version").
     VersionTooLarge,
     /// The source asks for fewer requests (`429`).
     TooManyRequests {

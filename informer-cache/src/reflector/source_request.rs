@@ -53,9 +53,9 @@ pub enum ListVersion {
 pub struct ListRequest {
     /// The required freshness; always [`MostRecent`](ListVersion::MostRecent) with a continuation, because the token determines the version.
     pub min_version: ListVersion,
-    /// The maximum number of items in the page; `None` for no limit. A source may ignore it.
+    /// The maximum number of items in the page; `None` for no limit. A source may ignore the limit.
     pub limit: Option<u32>,
-    /// The token of the previous page, after which this page continues.
+    /// The continuation of the previous page, after which this page starts; `None` for the first page.
     pub continuation: Option<String>,
 }
 
@@ -73,8 +73,8 @@ pub struct Page<V> {
 /// A request for a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchRequest {
-    /// The watch delivers the changes after this version. With [`Version::ZERO`], the watch starts at any available state and first delivers the objects of
-    /// that state as `Added`. For a streaming list: the list is not older than this version; `ZERO` requests the newest.
+    /// The watch delivers the changes after this version. With [`Version::ZERO`], the watch starts at any available state and first delivers the
+    /// objects of that state as `Added`. A streaming list is not older than this version; there, `ZERO` requests the newest list.
     pub from_version: Version,
     /// Whether to deliver all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), and then continue as a watch.
     pub streaming_list: bool,

@@ -29,7 +29,7 @@ pub enum EventVerdict {
     Apply,
     /// Stage the items of a page, or the object of an event, in the partial list; for a `Deleted` event, remove the object from the list.
     Stage,
-    /// Stage the page, then replace the store's content by the list, at this version.
+    /// Stage the items of the page, if there is one, then replace the store's content with the list, at this version.
     Publish(Version),
 }
 
@@ -38,7 +38,7 @@ pub enum EventVerdict {
 pub enum ReflectorPhase {
     /// The reflector lists, in pages or as a stream.
     Listing,
-    /// The reflector watches, opens a watch, or is about to open one because the last one ended early.
+    /// The reflector watches, opens a watch, or pauses before the next watch because the last watch ended early.
     Watching,
     /// The reflector waits after a failure.
     Waiting {

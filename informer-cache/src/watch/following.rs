@@ -17,35 +17,37 @@ where
     V: Send + Sync + 'static,
 {
     /// Subscribes to the stored objects and every later change. Costs O(subscriptions), and increments one reference count for every 2048 objects.
-    /// Waits for at most one commit, and holds the lock no longer than a commit does.
+    /// The call waits for at most one commit, and holds the lock no longer than a commit does.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, buffer) = self.inner.subscribe(None, usize::MAX);
         Subscription::new(buffer, Arc::downgrade(&self.inner), &snapshot)
     }
 
-    /// Builds a [subscription](Self::subscribe) to some objects only, with a periodic resync, or with a bound on the number of pending keys.
+    /// Returns a builder for a [subscription](Self::subscribe) to some objects only, with a periodic resync, or with a bound on the number of pending
+    /// keys.
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         SubscriptionBuilder::new(self.inner.clone())
     }
 
-    /// Calls `f` with every stored object, then with every change, not coalesced, on the thread that writes.
+    /// Calls `f` with every stored object, then, on the writing thread, with every later change, without coalescing.
     ///
-    /// This call reports the objects of one snapshot to `f`, as initial additions. (The objects of the store's first list are initial, too, if it
-    /// comes later.) From that snapshot on, every write calls `f` with each of its changes, after readers can see them and after every lock is
-    /// released, so `f` may use the store. A relist reports deletions first. It reports another object under a key as one change,
-    /// [`Replaced`](crate::ChangeKind::Replaced): its `old()` is the former object. `f` must be quick, because the writer waits for it.
+    /// This call reports the objects of one snapshot to `f`, as initial additions. (If the store's first list is published later, its objects are
+    /// initial, too.) From that snapshot on, every write calls `f` with each of its changes, after readers can see them and after every lock is
+    /// released, so `f` may use the store. A relist reports deletions first. A different object under the same key is reported as one change,
+    /// [`Replaced`](crate::ChangeKind::Replaced), whose `old()` is the former object. `f` must be quick, because the writer waits for it.
     ///
-    /// The changes of one writing thread are reported in the order of its writes. Calls from several threads may overlap, also with the calls for the
-    /// initial objects. So use an observer for a receiver that accepts changes repeatedly and in any order, has bounded memory, and needs every
-    /// state: a queue of keys, for example. If `f` writes, through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer
-    /// within the call: observers later in the list receive the inner write before the outer one. Registering is O(observers), besides the initial
-    /// objects. To receive changes at the subscriber's own pace, use [`subscribe`](Self::subscribe).
+    /// The changes of one writing thread are reported in the order of its writes. Calls from several threads may overlap each other and the calls for
+    /// the initial objects. So use an observer for a receiver that accepts repeated changes in any order, has bounded memory, and needs every state,
+    /// for example a queue of keys. If `f` writes, through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer within
+    /// the call, so observers that were registered later receive the inner write before the outer one. Registering costs O(observers), besides the
+    /// calls for the initial objects. To receive changes at the subscriber's own pace, use [`subscribe`](Self::subscribe).
     ///
-    /// The run future of an informer reports a long list in pieces, on the thread that polls it. If it is dropped meanwhile, its destructor reports the rest.
+    /// The run future of an informer reports a long list in pieces, on the thread that polls it. If the future is dropped meanwhile, its destructor
+    /// reports the rest.
     ///
-    /// The observation ends when the observer is dropped, or when the store is closed. While `f` holds a writer, the store is not closed by dropping
-    /// the other writers.
+    /// The observation ends when the observer is dropped, or when the store is closed. While `f` holds a writer, dropping the other writers does not
+    /// close the store.
     ///
     /// # Panics
     /// A panic of `f` is caught and [counted](Observer::panic_count), and `f` is called again for the next change.
@@ -80,7 +82,7 @@ where
     /// bookmark guarantees that every change up to its version is stored.
     ///
     /// # Errors
-    /// Returns an error if a relist takes the store *back*, to a version before this one, or if the store is closed, for example by dropping its writer.
+    /// Returns an error if a relist sets the store back to a version before this one, or if the store is closed, for example by dropping its writer.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -112,8 +114,8 @@ where
     /// Waits until the store shows the state that was written to a key at this version, or a newer one (read-your-writes). Returns the object stored
     /// at that moment, or `None` if it was deleted: a deletion ends the wait, too.
     ///
-    /// The call waits for the store's version, so it depends on the order of versions like [`wait_for_version`](Self::wait_for_version). For a source that
-    /// does not keep this order, compare the version of the returned object.
+    /// The call waits for the store's version, so it depends on the order of versions, as [`wait_for_version`](Self::wait_for_version) does. For a
+    /// source that does not keep this order, compare the version of the returned object.
     ///
     /// # Errors
     /// The same as for [`wait_for_version`](Self::wait_for_version).
@@ -140,7 +142,7 @@ where
     }
 
     /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer function
-    /// must not wait for this future, which waits for the observers.
+    /// must not wait for this future, because the future itself waits for the observers.
     ///
     /// # Errors
     /// Returns an error if the store is closed before its first list.
@@ -225,7 +227,8 @@ where
         block_on_timeout(self.wait_for_key(key, version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
-    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, also after [`close`](crate::Writer::close).
+    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, even after
+    /// [`close`](crate::Writer::close).
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.inner.synced.is_set()

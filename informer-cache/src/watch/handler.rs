@@ -1,4 +1,4 @@
-//! EDGE. An event handler: a function that a future, run by any executor, calls with a subscription's changes.
+//! EDGE. An event handler: a function, and a future that calls it with a subscription's changes. Any executor can run the future.
 //!
 //! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so no change is half delivered. The
 //! handler ends if the store is closed, the handler is unsubscribed, or the future is dropped, even before its first poll. Each of these drops the
@@ -48,7 +48,7 @@ pub enum HandlerExit {
 /// Calls a function with the changes of a subscription; made by [`Subscription::for_each`], to be run by any executor.
 ///
 /// # Cancel safety
-/// Dropping it unsubscribes.
+/// Dropping the future unsubscribes.
 #[must_use = "the function is not called unless the future is polled"]
 pub struct HandlerFuture<K, V, F> {
     /// `None` after the end.
@@ -63,11 +63,11 @@ where
 {
     /// Calls `f` with the changes, one after the other. A slow `f` delays no other subscriber, and receives coalesced changes.
     ///
-    /// The future calls `f`, on the thread that polls it, and completes when the store is closed; code after its `await` can run once at that point. A panic
-    /// of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it counts as processed: `f` is called with the next change, and
-    /// tasks that wait until it has [caught up](HandlerRegistration::initial_processed) do not wait forever. If the function of
-    /// [`with_identity`](crate::Schema::with_identity) or a filter panics while a change is assembled, the panic propagates to the caller that polls the
-    /// future, as with [`next`](Self::next). If the future is polled again, it continues with that change.
+    /// The future calls `f` on the thread that polls it, and completes when the store is closed or the handler is
+    /// [unsubscribed](HandlerRegistration::unsubscribe). A panic of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it
+    /// counts as processed: `f` is called with the next change, and tasks that wait for [`initial_processed`](HandlerRegistration::initial_processed)
+    /// do not wait forever. If the function of [`with_identity`](crate::Schema::with_identity) or a filter panics while a change is assembled, the
+    /// panic propagates to the caller of `poll`, as with [`next`](Self::next). If the future is polled again, it continues with that change.
     ///
     /// # Examples
     /// ```
@@ -111,13 +111,13 @@ impl HandlerRegistration {
         self.shared.stop.request();
     }
 
-    /// Waits until the run future has ended, for any reason: the call in progress has returned, no other call will begin, and the function is
+    /// Waits until the run future has ended, for any reason. By then the call in progress has returned, no other call will begin, and the function is
     /// dropped. Any number of tasks may wait; all are woken. If the function itself blocks on this wait, it deadlocks.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
     pub async fn unsubscribed(&self) {
-        // Never an error, because this signal is always set.
+        // `wait` returns no error here, because this signal is always set in the end.
         let _ = self.shared.over.wait().await;
     }
 
@@ -126,7 +126,7 @@ impl HandlerRegistration {
         self.shared.initial_processed.clone()
     }
 
-    /// Returns the number of calls that panicked. A panic in the drop of the function counts as one.
+    /// Returns the number of calls that panicked. A panic while the function is dropped counts, too.
     ///
     /// # Examples
     /// ```
@@ -186,11 +186,11 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // Registered before the checks below, so that a later request to stop wakes this task.
+        // The waker is registered before the checks below, so that a later request to stop wakes this task.
         this.shared.stop.poll(cx);
         for _ in 0..BATCH {
             let Some((changes, function)) = &mut this.work else { return Poll::Ready(this.end) };
-            // Checked before each call, so that no call begins after a request to stop.
+            // The stop signal is checked before each call, so that no call begins after a request to stop.
             if this.shared.stop.is_requested() {
                 return Poll::Ready(this.finish(HandlerExit::Unsubscribed));
             }
@@ -227,5 +227,5 @@ impl<K, V, F> fmt::Debug for HandlerFuture<K, V, F> {
     }
 }
 
-/// The number of calls in one poll.
+/// The maximum number of calls in one poll.
 const BATCH: usize = 64;

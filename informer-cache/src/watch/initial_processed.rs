@@ -1,4 +1,4 @@
-//! SHELL. The signal that a subscriber has processed the initial state, which other tasks wait for. The only lock is in [`Synced`].
+//! SHELL. The signal that a subscriber has processed the initial state. Other tasks can wait for it. The only lock is in [`Synced`].
 
 use std::fmt;
 use std::future::Future;
@@ -9,14 +9,14 @@ use std::task::{Context, Poll};
 use crate::Stopped;
 use crate::signal::synced::{Synced, Wait};
 
-/// Waits until a subscriber has processed the initial state: the store has had its first list, and the subscriber has received every object
-/// of it and asked for the next change. Made by [`Subscription::initial_processed`](crate::Subscription::initial_processed).
+/// A future that completes once a subscriber has processed the initial state: the store's first list is published, and the subscriber has received
+/// every object of that list and requested the next change. Made by [`Subscription::initial_processed`](crate::Subscription::initial_processed).
 ///
-/// A handle: clones wait for the same signal, and each of them is woken. The wait ends with an error if the subscription is dropped before the
-/// signal, or the store is closed before its first list.
+/// Clones wait for the same signal, and each of them is woken. The wait ends with an error if the subscription is dropped before the signal is set,
+/// or the store is closed before its first list.
 ///
 /// # Cancel safety
-/// Dropping it only stops waiting.
+/// Dropping the future only stops waiting.
 #[must_use = "futures do nothing unless polled"]
 pub struct InitialProcessed {
     wait: Wait<Arc<Synced>>,

@@ -1,7 +1,7 @@
-//! SHELL. A function that is called with every change, from its registration to its end. Its calls are in
+//! SHELL. A function that is called with every change, from its registration until it is unsubscribed. The code that calls it is in
 //! [`changes::observer_fn`](crate::changes::observer_fn).
 //!
-//! Registering takes its snapshot under `published`. So a change that was published before is in the snapshot, and a
+//! Registering takes the snapshot of the initial objects under the lock `published`. So a change that was published before is in the snapshot, and a
 //! writer that publishes a change later finds the observer in the list: each change is reported exactly once.
 
 use std::fmt;
@@ -16,8 +16,8 @@ use crate::{Change, ChangeKind};
 
 /// A registered observer function, called with every change; made by [`Store::observe`](crate::Store::observe).
 ///
-/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped at that point, when the store is closed, or after the last call in
-/// progress; [`unsubscribed`](Self::unsubscribed) waits until it is dropped.
+/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped when it is unsubscribed or the store is closed, or after the last call that
+/// is in progress then; [`unsubscribed`](Self::unsubscribed) waits until it is dropped.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
     /// Weak, so that an observer keeps no objects alive.
@@ -48,7 +48,7 @@ impl<K, V> Observer<K, V> {
     /// Stops the calls. Does not wait for calls in progress; a call that another thread is about to make may still begin. Idempotent.
     pub fn unsubscribe(&self) {
         // Ordering: Relaxed, because the flag publishes no other memory. A thread reads the value that it stored itself. So after a function has
-        // unsubscribed its own observer, the same thread does not call it again.
+        // unsubscribed its own observer, the same thread does not call the function again.
         self.state.unsubscribed.store(true, Ordering::Relaxed);
         let Some(store) = self.store.upgrade() else { return };
         let mut published = store.published.write();
@@ -64,8 +64,9 @@ impl<K, V> Observer<K, V> {
     /// Waits until the observer has ended, by [`unsubscribe`](Self::unsubscribe) or because the store was closed: every writer that was calling observers has
     /// finished, no call will begin, and the function is dropped. Any number of tasks may wait; all are woken.
     ///
-    /// Within a call of an observer, this returns immediately, because it might otherwise wait for that very call. An informer that reports a long list
-    /// holds the function until the list is reported, also between two pieces, so the task that polls its run future must not wait for this at the same time.
+    /// Within a call of an observer function, this returns immediately, because otherwise it might wait for that very call. An informer that reports
+    /// a long list holds the function until the list is reported, even between two pieces, so the task that polls the informer's run future must not
+    /// wait for `unsubscribed` at the same time.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -87,7 +88,7 @@ impl<K, V> Observer<K, V> {
     /// ```
     pub async fn unsubscribed(&self) {
         if !NotifyGuard::is_active() {
-            // Never an error, because this signal is always set.
+            // `wait` returns no error here, because this signal is always set in the end.
             let _ = self.state.ended.wait().await;
         }
     }

@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use crate::{Change, Subscription};
 
-/// The stream ends once the store is closed and every change was delivered.
+/// The stream ends once the store is closed and every change has been delivered.
 impl<K: Clone + Eq + Hash, V> Stream for Subscription<K, V> {
     type Item = Change<K, V>;
 

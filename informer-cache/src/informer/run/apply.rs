@@ -1,7 +1,7 @@
 //! EDGE. The writes of the run future to the store. The future compares events by key, stages objects, publishes lists, and catches panics of the
 //! user's functions.
 //!
-//! Cancel safety: a published list is delivered even if the future is dropped meanwhile; an unpublished one is discarded.
+//! Cancel safety: a published list is delivered even if the future is dropped meanwhile; an unpublished list is discarded.
 
 use std::hash::Hash;
 
@@ -31,7 +31,7 @@ where
             Ok(seen) => seen,
             Err(panic) => {
                 match event {
-                    // Staging calls the same function, which panics again. That panic is reported, and the stored object is listed unchanged.
+                    // Staging calls the same function, which panics again. That panic is reported, and the list keeps the stored object unchanged.
                     WatchEvent::Added(object) | WatchEvent::Modified(object)
                         if self.reflector.has_partial_list() =>
                     {
@@ -145,7 +145,7 @@ where
                 self.backoff.succeeded();
             }
             Err(panic) => {
-                // An object may be missing in the store, so the informer lists again, as if the watch after this list had failed.
+                // An object may be missing from the store, so the informer lists again, as if the watch after this list had failed.
                 let (now, random) = self.now_and_random();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
                 self.reflector.watch_errored(SourceErrorKind::Other, now, random);
@@ -185,7 +185,7 @@ where
         }
     }
 
-    /// Counts a stale event, or a panic of the user's functions.
+    /// Counts the result of applying or staging an object: a stale event, or the panic of a user's function.
     fn count_result(&mut self, late: Result<bool, String>) {
         match late {
             Ok(late) => self.stale += u64::from(late),

@@ -41,12 +41,12 @@ pub enum InformerStartError {
     ShutDown,
 }
 
-/// The first difference between the configuration of an informer in use and the requested one.
+/// The first difference between the configuration of the informer in use and the requested configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigDifference {
     /// The name of the first setting of the [`ReflectorConfig`](crate::ReflectorConfig) that differs.
     Reflector(&'static str),
-    /// The informer in use has no index of this name and type of values.
+    /// The informer in use has no index with this name and value type.
     Index(&'static str),
     /// Only one of the two configurations has a transformation.
     Transform,
@@ -95,7 +95,7 @@ impl Error for InformerStartError {}
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotSynced {
-    /// The names of these informers; at least one. Other informers may not have had their first list yet.
+    /// The names of the informers that ended; never empty. Other informers may still wait for their first list.
     pub ended: Vec<InformerName>,
 }
 

@@ -1,4 +1,4 @@
-//! SHELL. A user's handle of an informer of a set. Guards no data; cloning and dropping the handle take the lock of the set.
+//! SHELL. A user's handle to an informer in a set. The handle guards no data; cloning and dropping it take the lock of the set.
 
 use std::fmt;
 use std::hash::Hash;
@@ -7,10 +7,10 @@ use std::ops::Deref;
 use super::{Id, InformerSet, Slot};
 use crate::Informer;
 
-/// A handle of an informer that other users may share; made by [`InformerSet::get_or_start`]. Derefs to the [`Informer`].
+/// A handle to an informer that other users may share; returned by [`InformerSet::get_or_start`]. Derefs to the [`Informer`].
 ///
-/// The informer is shut down when the last of its `SharedInformer`s is dropped, unless it is stopped before. (Clones of the
-/// [`Informer`] itself, of its store and its subscriptions do not count; they stay readable after the end.)
+/// The informer is shut down when the last of its `SharedInformer`s is dropped, unless it is stopped before. (Clones of the [`Informer`] itself, its
+/// store and its subscriptions do not keep it running; they stay readable after it has ended.)
 pub struct SharedInformer<K, V> {
     set: InformerSet,
     id: Id,
