@@ -75,7 +75,7 @@ impl Source for Registry {
     }
 }
 
-/// A watch: reads the log from a version on.
+/// A watch, which reads the log from a given position.
 struct LogReader {
     log: watch::Receiver<Vec<WatchEvent<Instance>>>,
     read: usize,

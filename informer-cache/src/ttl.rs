@@ -8,12 +8,12 @@
 //! # Invariants
 //! 1. Reads compare deadlines with the clock, so their result at a given instant does not depend on sweeps.
 //! 2. Each write takes a ticket, greater than all earlier ones, and the ticket is the version of the object. So the later of two writes of a key
-//!    wins, and a sweep deletes only the expired object that it found, never an object written since: the store ignores the deletion of a newer
-//!    object as stale.
+//!    wins, and a sweep deletes only the expired object that it found, never an object written since, because the store ignores the deletion of a
+//!    newer object as stale.
 //! 3. Every stored object with a deadline is in the expiry queue. It enters the queue before it is published, and leaves when it is dropped, or when
 //!    a sweep has handled it; a sweep skips objects whose write is not complete.
 //!
-//! Policy, clock, schema and index functions run before anything changes, under no lock.
+//! The functions of the policy, the clock, the schema and the indexes run before anything changes, without a lock held.
 
 mod builder;
 mod deadlines;
@@ -39,21 +39,21 @@ use crate::{
     Version, WriteOutcome,
 };
 
-/// An indexed store whose objects expire, each after its time to live. A handle: clones share the store.
+/// An indexed store whose objects expire, each after its time to live. This type is a handle: clones share the store.
 ///
-/// An object is visible **until its age exceeds its time to live**: at exactly that age it is still visible, and at any later instant no
-/// read returns it, whether it has been swept or not. Writing a key again, with the same object or another one, restarts its time to live.
+/// An object is visible **until its age exceeds its time to live**: at exactly that age it is still visible, and at any later instant no read returns
+/// it, whether or not it has been evicted. Writing a key again, with the same object or a different one, restarts the time to live.
 ///
 /// There is no background task, and reads write nothing. Each write removes up to two expired objects, and [`evict_expired`](Self::evict_expired) removes
 /// all of them; observers and subscribers then receive a deletion. Expired objects do not accumulate as long as there are writes; without
 /// writes, call `evict_expired` at [`next_expiry`](Self::next_expiry).
 ///
-/// Use it for objects that this process owns: each write counts as newer than the writes before, and objects have no versions of
-/// a source. For objects with such versions, use [`Store`](crate::Store).
+/// Use this store for objects that your process owns: each write counts as newer than all earlier writes, and the objects have no versions from a
+/// source. For objects with such versions, use [`Store`](crate::Store).
 ///
-/// If the clock is set back, objects live longer by the same amount, and expired objects that were not swept become visible again; if it jumps ahead,
-/// they expire sooner. Times to live and deadlines saturate: an object whose deadline is more than 584 years after the start of the clock never
-/// expires.
+/// If the clock is set back, objects live longer by the same amount, and expired objects that were not evicted become visible again; if the clock
+/// jumps ahead, objects expire sooner. Times to live and deadlines saturate: an object whose deadline is more than 584 years after the start of the
+/// clock never expires.
 ///
 /// # Examples
 /// ```
@@ -101,7 +101,7 @@ struct Shared<K, V, C> {
     expiry: Arc<ExpiryQueue<K>>,
 }
 
-/// Returns the time to live of an object; `None` if it never expires.
+/// A function that returns the time to live of an object; `None` if the object never expires.
 type Policy<V> = dyn Fn(&V) -> Option<Duration> + Send + Sync;
 
 // === impl TtlStore: reading ===
@@ -111,7 +111,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Creates a builder of a store with this key function. By default, objects never expire.
+    /// Creates a builder for a store with this key function. By default, objects never expire.
     pub fn builder(key: fn(&TtlEntry<V>) -> K) -> TtlStoreBuilder<K, V> {
         TtlStoreBuilder::new(key)
     }
@@ -151,22 +151,22 @@ where
         self.snapshot().len()
     }
 
-    /// Returns whether there is no object. O(expired and not swept).
+    /// Returns whether there is no object. O(expired objects that are not evicted yet).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.snapshot().is_empty()
     }
 
-    /// Returns the number of objects in memory, including expired ones that are not swept yet.
+    /// Returns the number of objects in memory, including expired ones that are not evicted yet.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.store.len()
     }
 
-    /// Takes a consistent snapshot, in O(1). The snapshot keeps its instant: objects do not expire in it.
+    /// Takes a consistent snapshot, in O(1). Objects do not expire in the snapshot, because its time stands still.
     #[must_use]
     pub fn snapshot(&self) -> TtlSnapshot<K, V> {
-        // The clock is read after the snapshot is taken, so that the view has no state from after its instant.
+        // The clock is read after the snapshot is taken, so that the view has no state from after the time of the snapshot.
         let view = self.store.snapshot();
         TtlSnapshot::new(view, self.shared.clock.now())
     }
@@ -191,8 +191,9 @@ where
         Ok(objects)
     }
 
-    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as deleted when
-    /// it is swept; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not delivered.
+    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as
+    /// deleted when it is evicted; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not
+    /// delivered.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, TtlEntry<V>> {
         self.sweep_first(self.shared.clock.now());
@@ -200,8 +201,8 @@ where
     }
 
     /// Calls `f` with the stored objects, then with every change, as [`Store::observe`](crate::Store::observe) does. For an expired object, `f` is
-    /// called when the object is swept, on the thread that sweeps it: a writer, or the caller of [`evict_expired`](Self::evict_expired). Objects that
-    /// have expired before the call are not reported.
+    /// called when the object is evicted, on the thread that evicts it: a writer, or the caller of [`evict_expired`](Self::evict_expired). Objects
+    /// that have expired before the call are not reported.
     pub fn observe(
         &self,
         f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,
@@ -243,7 +244,7 @@ where
     ///
     /// # Panics
     /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics; nothing is changed in that case.
-    /// Panics in the sweep of other objects are ignored.
+    /// Panics during the eviction of other objects are ignored.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let ttl = (self.shared.policy)(&object);
         self.upsert_with_ttl(object, ttl)
@@ -279,7 +280,7 @@ where
         let mut deleted = None;
         while !self.take_expired(key, now) {
             let Some(found) = self.store.get(key) else { break };
-            // Stale if another thread has written the key again: the loop deletes that object instead.
+            // The deletion is stale if another thread has written the key again; the loop then deletes the new object.
             if self.store.delete(key, Some(found.tombstone())) == WriteOutcome::Deleted {
                 deleted = Some(found.object().clone());
                 break;
@@ -289,10 +290,10 @@ where
         deleted
     }
 
-    /// Replaces the store's content by a complete list, atomically, and returns the changes. All objects are written at one instant, each with the time to
-    /// live of the policy. If a key is listed twice, the last object counts.
+    /// Replaces the store's content by a complete list, atomically, and returns the changes. All objects are written at the same instant, each with
+    /// the time to live that the policy returns for it. If a key is listed twice, the last object counts.
     ///
-    /// Expired objects are swept first, so they are reported as deleted, not as updated, and are not among the returned changes.
+    /// Expired objects are evicted first, so they are reported as deleted, not as updated, and are not among the returned changes.
     ///
     /// # Panics
     /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics; nothing of the list is stored in
@@ -314,7 +315,7 @@ where
     /// Adds an index to the running store, as [`SharedWriter::add_index`] does.
     ///
     /// # Errors
-    /// Returns an error if the store has an index of this name, or one is being added.
+    /// Returns an error if the store has an index of this name, or an index of this name is being added.
     ///
     /// # Panics
     /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
@@ -326,7 +327,7 @@ where
     /// Removes an index from the running store, as [`SharedWriter::remove_index`] does.
     ///
     /// # Errors
-    /// Returns an error if the store has no index of this name and type of values.
+    /// Returns an error if the store has no index with this name and value type.
     ///
     /// # Examples
     /// ```

@@ -1,7 +1,7 @@
 //! The configuration of a reflector in JSON. It survives a round trip, and unknown fields and malformed values are refused. For each rule of
 //! `validate` there is one file that breaks the rule.
 //!
-//! This is a separate binary: with `serde_json` in scope, the type of an empty list is ambiguous in the other tests.
+//! This is a separate binary, because in the other tests the type of an empty list would be ambiguous with `serde_json` in scope.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! EDGE. Checks that a source keeps the contract of [`Source`].
 //!
-//! Cancel safety: if the check is dropped, the changes to the source are incomplete.
+//! Cancel safety: if the future of the check is dropped, the source keeps the changes made so far.
 
 mod follow;
 mod steps;
@@ -29,7 +29,7 @@ pub trait SourceFixture: Send {
     /// Returns the source.
     fn source(&self) -> &Self::Source;
 
-    /// Returns the key of an object, by its number: 0 to 9.
+    /// Returns the key of the object with this number, from 0 to 9.
     fn key(&self, number: u32) -> Self::Key;
 
     /// Creates the object with this number, or changes it.
@@ -59,21 +59,21 @@ pub trait SourceFixture: Send {
 pub enum SourceRule {
     /// A list contains exactly the existing objects, and its version is that of the newest object or later.
     List,
-    /// The pages of a list show the state at one version, whatever changes meanwhile; or a later page fails as expired.
+    /// The pages of a list show the state at one version, even if objects change meanwhile, or a later page fails as expired.
     Pages,
-    /// A list of the most recent version shows every change before the request; a list that must not be older than a version is not older.
+    /// A list of the most recent version shows every change before the request; a list requested as not older than a version is not older.
     Freshness,
     /// A watch from a version delivers every change after it. Consecutive changes of one object may be one event.
     EveryChange,
     /// A deletion is delivered as `Deleted`.
     Deletions,
-    /// A later change of an object has a greater version, also if the object was deleted in between.
+    /// A later change of an object has a greater version, even if the object was deleted in between.
     GrowingVersions,
     /// A watch from the version of a delivered event continues after that event.
     Resume,
     /// A bookmark follows every change up to its version.
     Bookmarks,
-    /// A watch from a version with a dropped history fails as expired, when it is opened or later, or still delivers every change.
+    /// A watch from a version whose history was dropped either fails as expired, when it is opened or later, or still delivers every change.
     Expiry,
     /// A watch without changes stays open, unless [`Source::is_polling`].
     EndOfWatch,
@@ -135,8 +135,8 @@ impl Error for SourceViolation {}
 
 /// Checks that a source keeps the contract of [`Source`]: lists, pages, watches, resumption, bookmarks, expiry, the end of a watch.
 ///
-/// The check changes at most ten objects through the `fixture`, lists and watches, and compares the results. It waits at most `patience` for an
-/// event, on `timer`: a second is enough for most sources, and on virtual time it costs nothing. Streaming lists and
+/// The check changes at most ten objects through the `fixture`, lists and watches, and compares the results. It waits at most `patience` for each
+/// event, as measured by `timer`: one second is enough for most sources, and a timer with virtual time makes the wait free. Streaming lists and
 /// [unreadable](Source::is_unreadable) objects are not checked.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! EDGE. A source that returns scripted responses.
 //!
-//! Cancel safety: a call that is dropped before its answer consumes no answer.
+//! Cancel safety: a call that is dropped while it waits consumes no answer.
 //!
 //! | guarded by `script` | |
 //! |---|---|
@@ -25,9 +25,9 @@ pub enum SourceRequest {
     Watch(WatchRequest),
 }
 
-/// A source that returns scripted responses. A handle: clones share the script.
+/// A source that returns scripted responses. This type is a handle: clones share the script.
 ///
-/// Answers are returned in the order they were added, each once. A request without an answer waits for one.
+/// Answers are returned in the order in which they were added, each once. If no answer is left, a request waits until one is added.
 ///
 /// # Examples
 /// ```
@@ -151,7 +151,7 @@ impl<V> ScriptedSource<V> {
         self.push_message(Some(Err(error)));
     }
 
-    /// Ends the last added watch, normally.
+    /// Ends the last added watch normally.
     ///
     /// # Panics
     /// Panics if no watch was added, or the watch has ended.
@@ -195,7 +195,7 @@ impl<V> ScriptedSource<V> {
 
     /// Completes as soon as `take` finds a value in the script.
     fn poll<R>(&self, cx: &Context<'_>, mut take: impl FnMut(&mut Script<V>) -> Option<R>) -> Poll<R> {
-        // Cloned first, so that an unneeded clone is dropped after unlocking.
+        // The waker is cloned before locking, so that an unneeded clone is dropped after unlocking.
         let waker = cx.waker().clone();
         let mut script = self.script.lock();
         match take(&mut script) {

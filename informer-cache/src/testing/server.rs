@@ -4,7 +4,9 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | objects, history, faults, watches | a call that changes them wakes all waiters, outside the lock. The functions of the schema, the stamp, and `Clone`, `Drop` and `Ord` of objects and keys run under it: they must not call the server |
+//! | objects, history, faults, watches | a call that changes them wakes all waiters, outside the lock |
+//!
+//! The functions of the schema, `stamp`, and `Clone`, `Drop` and `Ord` of objects and keys run under the lock, so they must not call the server.
 
 mod faults;
 mod state;
@@ -24,7 +26,7 @@ use self::state::{Disturbance, Latency, State};
 pub use self::watch::TestServerWatch;
 use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest};
 
-/// An in-memory server that can be listed and watched. A handle: clones share the server.
+/// An in-memory server that can be listed and watched. This type is a handle: clones share the server.
 ///
 /// The server stores its objects and the history of their changes, pages its lists, delivers changes to its watches, drops its history when it is
 /// [compacted](Self::compact), and fails on demand. So a test changes the objects of the server and checks the result: an informer converges to
@@ -90,7 +92,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         Self { schema, stamp, state: Arc::new(Mutex::new(State::new())) }
     }
 
-    /// Creates the object, or replaces the one under its key. Returns the version of the change.
+    /// Creates the object, or replaces the object under its key. Returns the version of the change.
     pub fn put(&self, object: V) -> Version {
         let key = self.schema.key(&object);
         self.change(|state| state.put(key, object, self.stamp))
@@ -110,8 +112,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| state.delete(key, self.stamp))
     }
 
-    /// Deletes the object under the same key and creates this one, with a new id: two changes, and no reader
-    /// sees a state in between. Returns the version of the second one.
+    /// Deletes the object under the key of `object`, and creates `object` with a new id. These are two changes, but no list returns the state in
+    /// between. Returns the version of the second change.
     ///
     /// # Examples
     /// ```
@@ -171,14 +173,14 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::bookmark);
     }
 
-    /// Drops the history. Then open watches expire unless they have delivered the whole history. Lists with pages that were not requested yet expire,
+    /// Drops the history. Then open watches expire unless they have delivered the whole history. Lists whose last page was not requested yet expire,
     /// too, and so do later watches from an earlier version.
     pub fn compact(&self) {
         self.change(State::compact);
     }
 
-    /// Caches the current state, like the cache in front of a real server. Until the next call, every list that does not have to be the newest
-    /// returns this state.
+    /// Caches the current state, like the cache in front of a real server. Until the next call, every list that may be as old as this state returns
+    /// it.
     pub fn cache_state(&self) {
         self.change(|state| state.cached = Some((state.version, state.objects.clone())));
     }
@@ -203,12 +205,12 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::restore);
     }
 
-    /// Makes one more request for a list or a page fail.
+    /// Makes the next request for a list or a page fail. After several calls, as many requests fail.
     pub fn fail_list(&self, kind: SourceErrorKind) {
         self.change(|state| state.failing_lists.push_back(kind));
     }
 
-    /// Makes one more watch request fail.
+    /// Makes the next watch request fail. After several calls, as many requests fail.
     pub fn fail_watch(&self, kind: SourceErrorKind) {
         self.change(|state| state.failing_watches.push_back(kind));
     }
@@ -240,7 +242,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| change(&mut state.faults));
     }
 
-    /// Delays every answer, and every event after its change, by `latency` on `clock`. Zero by default.
+    /// Delays every response and every event by `latency` on `clock`; the delay of an event counts from its change. Zero by default.
     ///
     /// # Examples
     /// ```
@@ -309,7 +311,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
 
     /// Completes as soon as `take` finds a value.
     fn poll<R>(&self, cx: &Context<'_>, take: impl FnOnce(&mut State<K, V>) -> Option<R>) -> Poll<R> {
-        // Cloned first, so that an unneeded clone is dropped after unlocking.
+        // The waker is cloned before locking, so that an unneeded clone is dropped after unlocking.
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
         match take(&mut state) {

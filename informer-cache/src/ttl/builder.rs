@@ -1,4 +1,4 @@
-//! SHELL. The builder of stores with expiry.
+//! SHELL. The builder for stores with expiry.
 
 use std::fmt;
 use std::hash::Hash;
@@ -63,7 +63,7 @@ where
         self
     }
 
-    /// Adds this index, of any kind. An index value is dropped with the last object that has it.
+    /// Adds an index of any kind. An index value is dropped with the last object that has the value.
     pub fn index(mut self, index: &impl AnyIndex<TtlEntry<V>>) -> Self {
         self.store = self.store.index(index);
         self
@@ -74,7 +74,7 @@ where
         TtlStoreBuilder { store: self.store, key: self.key, policy: self.policy, clock }
     }
 
-    /// Sets the seed of the hasher, like [`StoreBuilder::seed`].
+    /// Sets the seed for the hasher, like [`StoreBuilder::seed`].
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
         self

@@ -14,7 +14,7 @@ use flyball_sync::Nanos;
 
 use flyball_sync::locks::Mutex;
 
-/// A position in the expiry queue: the earliest deadline first, and of equal deadlines the earlier write.
+/// A position in the expiry queue. The earliest deadline comes first; among equal deadlines, the earlier write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) deadline: Nanos,
@@ -38,7 +38,8 @@ struct State<K> {
 
 struct Entry<K> {
     key: Arc<K>,
-    /// Whether the write is complete. A sweep that found the key absent before the publication would remove the entry too early.
+    /// Whether the write is complete. Sweeps skip other entries, because before the object is published, a sweep would not find it and would remove
+    /// the entry too early.
     complete: bool,
 }
 
@@ -65,7 +66,7 @@ impl<K> ExpiryQueue<K> {
         place
     }
 
-    /// Returns a guard that marks the write as complete when dropped, also by a panic.
+    /// Returns a guard that marks the write as complete when dropped, even during a panic.
     pub(super) fn complete_after(&self, place: Position) -> CompleteOnDrop<'_, K> {
         CompleteOnDrop { expiry: self, place }
     }
@@ -84,7 +85,7 @@ impl<K> ExpiryQueue<K> {
         self.state.lock().places.first_key_value().map(|(place, _)| place.deadline)
     }
 
-    /// Returns the first `most` deadlines that have passed and whose writes are complete.
+    /// Returns the positions and keys of the first deadlines that have passed and whose writes are complete, at most `most`.
     pub(super) fn due(&self, now: Nanos, most: usize) -> Vec<(Position, Arc<K>)> {
         let now = Position { deadline: now, ticket: 0 };
         let state = self.state.lock();
@@ -97,7 +98,7 @@ impl<K> ExpiryQueue<K> {
     }
 }
 
-/// The type-erased expiry queue of stored objects, for any type of keys.
+/// The expiry queue as stored objects refer to it, without the type of the keys.
 pub(super) trait Leave: Send + Sync {
     fn leave(&self, place: Position);
 }

@@ -1,4 +1,4 @@
-//! SHELL. An object with its deadline. Guards nothing; its drop takes the lock of the expiry queue.
+//! SHELL. An object with its deadline. This type guards no data; its drop takes the lock of the expiry queue.
 
 use std::fmt;
 use std::ops::Deref;
@@ -92,7 +92,7 @@ impl<V> Deref for TtlEntry<V> {
     }
 }
 
-/// Removes the deadline, which needs no sweep any more.
+/// Removes the deadline from the expiry queue, because no sweep needs it any longer.
 impl<V> Drop for TtlEntry<V> {
     fn drop(&mut self) {
         if let Some(expiry) = &self.expiry {

@@ -12,8 +12,8 @@ use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlE
 
 /// A consistent view of a [`TtlStore`](crate::TtlStore): the objects that are visible at one instant. They do not expire in the snapshot.
 ///
-/// Taking or cloning a `TtlSnapshot` is O(1), as for a [`Snapshot`]. Objects that had expired at its instant are skipped, so counting is O(stored)
-/// and the iterators have no exact length.
+/// Taking or cloning a `TtlSnapshot` is O(1), as for a [`Snapshot`]. Objects that had expired when the snapshot was taken are skipped, so counting is
+/// O(stored) and the iterators have no exact length.
 ///
 /// # Examples
 /// ```
@@ -65,7 +65,7 @@ impl<K, V> TtlSnapshot<K, V> {
         self.objects().count()
     }
 
-    /// Returns whether there is no object. O(expired and not swept).
+    /// Returns whether there is no object. O(expired objects that are not evicted yet).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects().next().is_none()
@@ -187,7 +187,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(alive.map(|(value, timed)| (value, timed.object())))
     }
 
-    /// Returns the objects that fulfil several conditions, which `ask` adds to a [`Query`]: labels and an index value, for example.
+    /// Returns the objects that meet all conditions that `ask` adds to a [`Query`], for example a label selector and an index value.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.

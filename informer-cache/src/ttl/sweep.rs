@@ -1,4 +1,4 @@
-//! SHELL. Eviction of expired objects. Guards nothing, and no read depends on it.
+//! SHELL. Eviction of expired objects. This module guards no data, and no read depends on it.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -11,10 +11,10 @@ use flyball_sync::{Clock, Nanos};
 use crate::table::record::Name;
 use crate::{Change, ChangeKind, TtlEntry, TtlStore, WriteOutcome};
 
-/// The maximum number of objects that a write sweeps. Each write adds at most one object that expires, so expired objects do not accumulate.
+/// The maximum number of expired objects that a write evicts. Each write adds at most one object that expires, so expired objects do not accumulate.
 const SWEPT_BY_WRITE: usize = 2;
 
-/// The number of deadlines in one step of a complete sweep.
+/// The maximum number of deadlines in one step of a complete sweep.
 const STEP: usize = 64;
 
 impl<K, V, C> TtlStore<K, V, C>
@@ -94,7 +94,7 @@ where
         changes
     }
 
-    /// Performs one step of a sweep, of at most `most` deadlines. Returns `None` if none is due.
+    /// Performs one step of a sweep, with at most `most` deadlines. Returns the deletions, or `None` if no deadline has passed.
     fn sweep_some(&self, now: Nanos, most: usize) -> Option<Vec<Change<K, TtlEntry<V>>>> {
         let due = self.shared.expiry.due(now, most);
         if due.is_empty() {

@@ -8,8 +8,8 @@
 //! | `filter`, `resyncing` | the filter of objects, and the period of the resync |
 //!
 //! All shared state is in the buffer, under its lock. The snapshot is taken and the buffer registered in one critical section of the store, so the
-//! buffer begins at the version of the snapshot. While the walk has objects left, no pending change is taken out. Hence the pending entry of a key that the
-//! walk reaches holds every change since the snapshot, and object and entry are delivered as one change.
+//! buffer begins at the version of the snapshot. While the walk has objects left, no pending change is taken out. Hence, when the walk reaches a key,
+//! the key's pending entry holds every change since the snapshot, and the object and the entry are delivered as one change.
 //!
 //! Cancel safety: `next` takes a change in the poll that returns it; a future that is dropped has taken nothing.
 
@@ -42,17 +42,17 @@ use self::resync::ResyncTimer;
 ///
 /// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the store's first list comes later, its
 /// objects are initial, too. Then it delivers changes, in the order in which their keys became pending, so changes of different objects may be
-/// delivered in another order than they were written. Undelivered changes of one key are merged, so the memory for a slow subscriber is bounded by
-/// the number of keys, not of events. A slow subscriber delays no writer and no other subscriber. Applied in order, the changes lead from an empty
-/// state to the store's state: the key of an addition is always one that the subscriber does not hold, and the key of an update or a deletion is
-/// always one that it holds. When a change is received, the store shows that state or a newer one.
+/// delivered in a different order than they were written. Undelivered changes of one key are merged, so the memory for a slow subscriber is bounded
+/// by the number of keys, not of events. A slow subscriber delays no writer and no other subscriber. If the subscriber applies the changes in order
+/// to an empty map, the map ends in the store's state. The key of an addition is never in the map, and the key of an update or a deletion always is.
+/// When a change is received, the store shows that state or a newer one.
 ///
-/// Several subscriptions are independent. Dropping a subscription ends it. [`Store::subscription`](crate::Store::subscription) builds a subscription to some
-/// objects only, or one that delivers all objects again periodically.
+/// Subscriptions are independent of each other. Dropping a subscription ends it. [`Store::subscription`](crate::Store::subscription) builds a
+/// subscription to some objects only, or one that delivers all objects again periodically.
 ///
 /// Do not use a subscription to find which *other* objects a change concerns, for example by an owner or a selector. States between two deliveries
-/// are not reported, though readers may have seen them in the store: for an object that pointed to A, then B, then A again, no change points to B.
-/// [Observe](crate::Store::observe) the store instead.
+/// are not reported, though readers may have seen them in the store. For example, if an object pointed to A, then B, then A again, there may be no
+/// change that points to B. [Observe](crate::Store::observe) the store instead.
 ///
 /// # Examples
 /// ```
@@ -89,7 +89,7 @@ pub struct Subscription<K, V> {
     seen: Version,
 }
 
-/// An entry that was taken out and is not delivered yet.
+/// An entry that was taken out of the buffer and is not delivered yet.
 struct Due<K, V> {
     merged: Merged<K, V>,
     /// Whether the entry belongs to the initial snapshot.
@@ -128,7 +128,7 @@ where
             resyncing: None,
             seen: Version::ZERO,
         };
-        // Last, because it may panic: dropping the subscription then detaches the buffer.
+        // Called last, because it may panic; dropping the subscription then detaches the buffer.
         subscription.begin(&snapshot.table);
         subscription
     }
@@ -139,7 +139,7 @@ where
         self.initial = self.walk.is_some();
     }
 
-    /// Returns the number of keys still to be delivered, of the snapshot and of changes.
+    /// Returns the number of keys still to be delivered, with an object of the snapshot or with a change.
     #[must_use]
     pub fn pending(&self) -> usize {
         let lag = self.lag();
@@ -159,7 +159,8 @@ where
 
     /// Returns whether the store has had its first list, and every object of that list has been delivered. Once `true`, stays `true`.
     ///
-    /// Always `false` in a store that never gets a list, however it is filled; [`Store::synced`](crate::Store::synced) waits forever in such a store.
+    /// Always `false` if the store never gets a list, even if objects are written to it in other ways; [`Store::synced`](crate::Store::synced) waits
+    /// forever in such a store.
     ///
     /// # Examples
     /// ```
@@ -183,8 +184,9 @@ where
         self.buffer.is_initial_delivered(in_hands)
     }
 
-    /// Waits until this subscriber has processed the initial state: it has received [every object](Self::is_initial_delivered) and asked for the next
-    /// change, so the last object is processed, too. Intended for tasks other than the subscriber's own, which must keep asking for changes meanwhile.
+    /// Returns a future that completes once this subscriber has processed the initial state: it has received [every
+    /// object](Self::is_initial_delivered) and requested the next change, so the last object is processed, too. Await the future in a different task,
+    /// because the subscriber's own task must keep requesting changes meanwhile.
     ///
     /// # Examples
     /// ```
@@ -212,7 +214,7 @@ where
         self.buffer.check()
     }
 
-    /// Advances one step at a time. A panic of user code in a step loses no change.
+    /// Returns the next item. Advances one step at a time, so that a panic of user code in a step loses no change.
     fn take(&mut self, waker: Option<&Waker>) -> Poll<Taken<K, V>> {
         let mut resynced = false;
         let mut steps = 0;
@@ -241,7 +243,7 @@ where
                             return Poll::Pending;
                         }
                     }
-                    // At most one resync per call: with a short period and a filter that rejects every object, the loop might never end.
+                    // At most one resync per call. Otherwise, with a short period and a filter that rejects every object, the loop might never end.
                     Popped::Empty(_) if !resynced && self.period_is_over() => {
                         (resynced, self.resync) = (true, true);
                     }
@@ -255,7 +257,7 @@ where
                     Popped::Overflowed => return Poll::Ready(Taken::Overflowed),
                     Popped::Ended(version) => {
                         self.seen = version;
-                        // Drops the timer, too, which holds a waker.
+                        // Also drops the timer, because it holds a waker.
                         drop(self.resyncing.take());
                         return Poll::Ready(Taken::Ended);
                     }
@@ -269,10 +271,10 @@ where
     }
 
     /// Begins a resync, if every published change has been delivered. The subscriber then has the store's state, so the pending entry of a key that
-    /// the walk reaches holds every change since.
+    /// the walk reaches holds every change since then.
     fn begin_resync(&mut self) -> Poll<()> {
         let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
-        // Stays set until the walk is created, because creating it may panic.
+        // `resync` stays true until the walk is created, because creating the walk may panic.
         self.resync = true;
         match store.settled(&self.buffer) {
             Settled::Yes(table) => {
@@ -280,7 +282,7 @@ where
                 self.resync = false;
                 Poll::Ready(())
             }
-            // A change has become pending: it is delivered first.
+            // A change has become pending and is delivered first.
             Settled::Pending => Poll::Ready(()),
             // The end of the merge wakes this task.
             Settled::Behind => Poll::Pending,
@@ -288,7 +290,7 @@ where
     }
 
     fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
-        // Tries without the waker first, because a pending change makes a clone of the waker unnecessary.
+        // The first attempt is made without the waker, because the waker need not be cloned if a change is pending.
         match (self.buffer.pop(), waker) {
             (Popped::Empty(_), Some(waker)) => {
                 let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
@@ -326,7 +328,7 @@ where
             self.walk = None;
             self.initial = false;
         }
-        // Last, because dropping objects may panic: `due` and the position of the walk are set by now.
+        // Dropped last, because dropping objects may panic; by now, `due` and the position of the walk are set.
         drop((behind, since, record));
     }
 }

@@ -90,7 +90,7 @@ fn up_to_the_bound_it_is_as_any_other() {
     known.assert_matches(&store);
     store.upsert((1, 1_000));
     for version in 0..100 {
-        // Added and deleted before the subscriber receives it.
+        // The object is added and deleted before the subscriber receives it.
         store.upsert((3, version));
         store.delete(&3, None);
     }
@@ -187,11 +187,11 @@ fn exceeding_the_bound_wakes_a_consumer_once() {
         while let Ok(Some(_)) = changes.try_next() {}
         let (counting, waker) = Counting::waker();
         let waker = if wakers { waker } else { Waker::from(Arc::new(Panicking)) };
-        // Dropped before its first poll, and while it waits.
+        // The future is dropped before its first poll, and while it waits.
         drop(changes.next());
         assert!(poll_with(pin!(changes.next()), &waker).is_pending());
         let version = store.version().get() + 1;
-        // In one step, so that no change is pending in between.
+        // All keys are replaced in one step, so that no change is pending before the bound is exceeded.
         store.replace((0..9).map(|key| (key, version)), Version::new(version));
         store.upsert((1, version + 1));
         assert_eq!(counting.wakes(), usize::from(wakers));

@@ -1,4 +1,4 @@
-//! The initial objects, as each subscriber receives them: which changes are initial, and when all of them were delivered.
+//! The initial objects, as each subscriber receives them: which changes are initial, and when all initial objects were delivered.
 //!
 //! Counterparts of client-go's tests, each named at its case: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue, the two
 //! levels of `TestAddWhileActive` (the store has its list, the subscriber has received it), and the flags of `TestResetWatch`. Of the tests of
@@ -35,7 +35,8 @@ fn list(store: &Objects, keys: impl IntoIterator<Item = u32>, version: u64) {
     store.replace(keys.into_iter().map(|key| (key, version)), Version::new(version));
 }
 
-/// `=` is an initial change, `+` an addition, `~` an update.
+/// Formats a change as a sign and its key: `=` for an initial change, `+` for an addition, `~` for an update, `!` for a replacement, `-` for a
+/// deletion.
 fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
     let sign = match change.kind() {
         ChangeKind::Initial => '=',
@@ -47,7 +48,7 @@ fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
     format!("{sign}{}", change.key())
 }
 
-/// Returns the next change, and whether all initial objects were delivered then.
+/// Returns the next change, and whether all initial objects have been delivered by then.
 fn next<K: Clone + Eq + std::hash::Hash + std::fmt::Display, V>(
     changes: &mut Subscription<K, V>,
 ) -> (String, bool) {
@@ -201,7 +202,7 @@ fn the_first_list_is_initial_for_earlier_subscribers() {
     }
 }
 
-/// Returns whether a wait has completed (`true`), failed (`false`), or is pending. Asserts that `is_done` agrees.
+/// Returns `Some(true)` if a wait has completed, `Some(false)` if it has failed, and `None` if it is pending. Asserts that `is_done` agrees.
 fn wait_state(initial_processed: &InitialProcessed) -> Option<bool> {
     let now = match poll_once(pin!(initial_processed.clone())) {
         Poll::Ready(Ok(())) => Some(true),
@@ -212,7 +213,7 @@ fn wait_state(initial_processed: &InitialProcessed) -> Option<bool> {
     now
 }
 
-/// `TestSingleFile`, `TestBasicLogic`: the list in the store, and the changes that the subscriber has received and processed.
+/// `TestSingleFile`, `TestBasicLogic`: the wait needs a list in the store, and that the subscriber has received and processed its changes.
 #[test]
 fn a_change_counts_as_processed_at_the_next_poll() {
     // Without a list in the store, processing changes does not complete the wait.
@@ -281,7 +282,7 @@ fn an_empty_first_list_wakes_waiters() {
     assert_eq!(has_ended(&mut waits[2].0), Poll::Ready(Ok(())));
 }
 
-/// All objects of the first list are deleted before the subscriber requests a change, as if the list were empty.
+/// All objects of the first list are deleted before the subscriber requests a change. The wait then completes as with an empty list.
 #[test]
 fn a_list_whose_objects_vanish_completes_the_wait() {
     let store = store();

@@ -4,8 +4,8 @@ use std::hash::Hash;
 
 use flyball_informer_cache::{Change, ChangeKind, Subscription};
 
-/// Receives the pending changes. `=1@2` is initial, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if
-/// it was missed. `of` returns the key and the version of an object.
+/// Receives the pending changes and returns them as texts: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement,
+/// `-1@2` a deletion, with `?` if it was missed. `of` returns the key and the version of an object.
 pub(crate) fn changes_as_text<K, V>(
     changes: &mut Subscription<K, V>,
     of: impl Fn(&V) -> (u64, u64),

@@ -10,7 +10,7 @@ use flyball_informer_cache::{
 };
 use parking_lot::Mutex;
 
-/// The object at this version makes the function under test panic.
+/// An object with this version makes the function under test panic.
 const BAD: u64 = 13;
 
 fn good(object: &Object) {
@@ -20,7 +20,7 @@ fn good(object: &Object) {
 type Source = ScriptedSource<Object>;
 type Builder = InformerBuilder<u8, Object, Source>;
 
-/// A user function that panics, and an informer that calls it.
+/// The name of a user function that panics, and a function that builds an informer that calls it.
 type Fragile = (&'static str, fn(Source) -> Builder);
 
 /// Returns a builder for each user function that an informer calls.
@@ -130,7 +130,7 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
     }
 }
 
-/// An object whose key function panics may be any of the stored objects that are not listed.
+/// An object whose key function panics may be any of the stored objects that are not listed, so none of them is deleted.
 #[test]
 fn a_list_with_an_object_without_a_key_deletes_nothing() {
     let source = Source::new();

@@ -4,10 +4,10 @@
 //! A number in parentheses is an issue of kubernetes/kubernetes about client-go. D13 to D16 are defects of kube-runtime 5.0.0; `docs/comparison.md`
 //! describes them.
 //!
-//! Defects of other parts are tested there: errors of the process loop in the `controller` crate; updates to the same version after a
-//! relist, stalls by a late handler, and pending changes at the end in `subscription`, `observer` and `informer`; errors within a watch,
-//! the timer of resyncs, waits that ignore cancellation, one informer per kind, and tombstones without an object in `informer` and
-//! `reflector`. `benches` has the figures for contention and lists.
+//! Defects of other parts are tested with those parts: errors of the process loop in the `controller` crate; updates to the same version after a
+//! relist, stalls by a late handler, and pending changes at the end in `subscription`, `observer` and `informer`; errors within a watch, the timer of
+//! resyncs, waits that ignore cancellation, one informer per kind, and tombstones without an object in `informer` and `reflector`. `benches` has the
+//! figures for contention and lists.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ fn values_that_nothing_has_are_gone() {
 fn indexes_come_and_go_while_others_write() {
     let store = filled();
     thread_local! { static WRITES: Cell<Option<SharedWriter<u32, Pod>>> = const { Cell::new(None) }; }
-    // Writers and readers continue whatever the index function does: here it writes and reads itself.
+    // Writers and readers continue while the index function runs: here the function itself writes and reads.
     static LATE: Index<Pod, u32> = Index::new("late", |pod| {
         if let Some(store) = WRITES.take() {
             store.upsert(Pod { node: 77, version: store.version().get() + 1, ..first_pod(pod.id) });

@@ -1,8 +1,8 @@
 //! Subscriptions with a filter, like client-go's `FilteringResourceEventHandler`: objects begin to pass the filter and cease to pass it.
 //!
 //! client-go's `TestTypedFilteringResourceEventHandler` (additions and deletions that pass the filter or do not, and the four kinds of update)
-//! corresponds to `the_four_transitions`. client-go applies the filter to the last state of a deleted object, so a handler may keep an object for
-//! ever if its last state does not pass. Here the state that was delivered counts: `a_deletion_is_delivered_if_the_object_was`.
+//! corresponds to `the_four_transitions`. client-go applies the filter to the last state of a deleted object, so a handler may keep an object forever
+//! if its last state does not pass. Here the last delivered state decides: `a_deletion_is_delivered_if_the_object_was`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -163,7 +163,7 @@ fn a_change_survives_a_panic_of_the_filter() {
     let store = store();
     let calls = Arc::new(AtomicUsize::new(0));
     let panics = calls.clone();
-    // Every second call panics, and an update calls the filter twice.
+    // Two of four calls panic, and an update calls the filter twice.
     let hostile = move |pod: &Pod| match panics.fetch_add(1, Ordering::Relaxed) % 4 {
         1 | 2 => panic!("not now"),
         _ => pod.3,
@@ -195,7 +195,7 @@ fn waiters_lose_no_change() {
     let mut changes = passing(&store);
     for round in 0..100_u64 {
         let (counting, waker) = Counting::waker();
-        // Dropped while it waits, or before its first poll.
+        // One future is dropped before its first poll, and one while it waits.
         drop(changes.next());
         assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
         store.upsert(Pod(1, 1, 2 * round + 1, false));

@@ -126,7 +126,7 @@ fn a_panic_is_counted_and_its_change_counts_as_processed() {
     let mut calls = 0;
     let (hostile, loud) = store.subscribe().for_each(move |change| {
         calls += 1;
-        // The function panics on every second call after the initial objects.
+        // The function panics on the initial objects, and on every second call after them.
         assert!(*change.key() > 2 && calls % 2 == 0, "a hostile handler panics");
     });
     let (mut quiet, mut loud) = (pin!(quiet), pin!(loud));
@@ -147,7 +147,7 @@ fn a_panic_is_counted_and_its_change_counts_as_processed() {
     assert_eq!(poll_once(loud), Poll::Ready(HandlerExit::Closed));
 }
 
-/// A function on a thread, which blocks in each call until the test lets it continue.
+/// A handler function that runs on its own thread and blocks in each call until the test allows it to continue.
 struct Held {
     entered: mpsc::Receiver<u32>,
     go_on: mpsc::Sender<()>,
@@ -235,7 +235,7 @@ fn waiting_for_the_end_waits_for_the_call() {
     assert_eq!(held.running.join().unwrap(), HandlerExit::Unsubscribed);
 }
 
-/// `TestShutDownEventHandler_Lifecycles`: never polled, created before the first list, created after it.
+/// `TestShutDownEventHandler_Lifecycles`: a handler that is never polled, one created before the first list, and one created after it.
 #[test]
 fn lifecycles() {
     let (store, observed) = (store(), Observed::default());
@@ -360,7 +360,7 @@ fn any_panic_ends_the_handler_in_order() {
     let mut initial_processed = Box::pin(handler.initial_processed());
     assert!(poll_with(initial_processed.as_mut(), &hostile).is_pending());
     assert!(poll_with(run.as_mut(), &hostile).is_pending());
-    // `unsubscribe` reaches the future although its waker panics. The panic propagates to the caller, as with `Informer::shut_down`.
+    // `unsubscribe` stops the future although the future's waker panics. The panic propagates to the caller, as with `Informer::shut_down`.
     let _ = catch_unwind(AssertUnwindSafe(|| handler.unsubscribe()));
     assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerExit::Unsubscribed));
     assert_eq!((woken.wakes(), handler.panic_count()), (1, 1));

@@ -1,4 +1,4 @@
-//! EDGE. Follows a source from a version on, over several watches, as an informer does.
+//! EDGE. Follows a source from a given version, over several watches, as an informer does.
 //!
 //! Cancel safety: if a future of a watch is dropped at a deadline, the watch is dropped, too.
 
@@ -24,7 +24,7 @@ pub(super) struct Follow<K, S: Source> {
     deleted: Objects<K>,
     /// The newest delivered version, from which the next watch begins.
     pub(super) position: Version,
-    /// The newest bookmark.
+    /// The version of the newest bookmark.
     covered: Version,
     watch: Option<S::Watch>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Follow<K, S: Source> {
 /// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Applied {
-    /// A change.
+    /// The event reports a change.
     News,
     /// The event is older than the known state, or repeated.
     Stale,
@@ -50,7 +50,7 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
         self.watch = None;
     }
 
-    /// Returns the next event; `None` at the `deadline`. If a watch ends normally, opens another.
+    /// Returns the next event; `None` at the `deadline`. If a watch ends normally, opens a new one.
     pub(super) async fn next(
         &mut self,
         source: &S,
@@ -133,12 +133,12 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
     }
 }
 
-/// Creates a request for a plain watch from a version on.
+/// Creates a request for a plain watch from this version.
 pub(super) fn request(from_version: Version) -> WatchRequest {
     WatchRequest { from_version, streaming_list: false, timeout: Duration::from_secs(300) }
 }
 
-/// Returns the output of a future, if it completes before the deadline.
+/// Returns the output of a future, or `None` if the deadline passes first.
 pub(super) async fn until<R>(
     timer: &impl Timer,
     deadline: Nanos,

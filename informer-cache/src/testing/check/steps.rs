@@ -48,7 +48,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         Ok(listed)
     }
 
-    /// Checks a list in pages, with changes between the first page and the second.
+    /// Checks a paged list, with changes between the first page and the second.
     pub(super) async fn pages(&mut self, before: Listed<F::Key>) -> Checked<Listed<F::Key>> {
         let rule = SourceRule::Pages;
         let mut page =
@@ -79,7 +79,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         violation(rule, format!("more than {MOST_PAGES} pages of at most 5 objects"))
     }
 
-    /// Checks that lists show the changes made between the pages.
+    /// Checks that later lists show the changes that [`pages`](Self::pages) made.
     pub(super) async fn freshness(&mut self, before: Listed<F::Key>) -> Checked<Listed<F::Key>> {
         let rule = SourceRule::Freshness;
         let listed = self.list(ListVersion::MostRecent, rule).await?;
@@ -180,7 +180,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         self.arrives(follow, SourceRule::Resume).await
     }
 
-    /// Checks a watch from a version with a dropped history.
+    /// Checks a watch from a version whose history was dropped.
     pub(super) async fn expiry(&mut self) -> Checked<()> {
         let rule = SourceRule::Expiry;
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
@@ -202,7 +202,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
                 }
             }
         }
-        // Continues with a new list, and a watch from its version.
+        // Continues with a watch from the version of the new list.
         let mut follow = Follow::new(self.fixture.schema(), truth.objects, truth.version);
         self.fixture.put(9).await;
         self.expect(&mut follow, 9, false).await

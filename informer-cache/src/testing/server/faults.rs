@@ -21,12 +21,12 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Faults {
-    /// No request is answered; open watches continue.
+    /// Whether all requests stay unanswered; open watches continue.
     pub unresponsive: bool,
-    /// A list is not in the order of the keys, and its pages repeat an object.
+    /// Whether lists are not in the order of the keys, and their pages repeat an object.
     pub shuffled_lists: bool,
-    /// A streaming list never completes.
+    /// Whether streaming lists never complete.
     pub endless_streaming_list: bool,
-    /// A watch begins with earlier events.
+    /// Whether watches begin with events from before their start.
     pub repeated_events: bool,
 }

@@ -1,10 +1,10 @@
 //! PURE. The state of a server, and its responses.
 //!
 //! # Invariants
-//! 1. The versions of the history ascend, and all are above `compacted`, or above `restored`.
+//! 1. The versions of the history ascend, and all are above `compacted` or, after a restore, above `restored`.
 //! 2. `version <= highest`; they differ only after a restore, until the next change.
-//! 3. Once the events in `first` are delivered, a watch has delivered every event after its start up to its position, and none after it. Events that
-//!    are delivered again are at or before the position.
+//! 3. Once the events in `first` are delivered, a watch has delivered every event after its start up to its position, and none after its position.
+//!    Events that are delivered again are at or before the position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -24,17 +24,17 @@ pub(super) struct State<K, V> {
     /// The changes after `compacted`, oldest first.
     history: Vec<HistoryEntry<V>>,
     compacted: u64,
-    /// After a restore: watches may also start at this version, though it is older than `compacted`.
+    /// The restored version, after a restore: watches may also start at this version, although it is older than `compacted`.
     restored: Option<u64>,
     pub(super) cached: Option<(u64, Objects<K, V>)>,
-    /// Lists in progress.
+    /// The remaining pages of each list in progress.
     pages: Vec<Rest<V>>,
     tokens: u64,
     pub(super) wakers: Vec<Waker>,
     pub(super) faults: Faults,
     pub(super) failing_lists: VecDeque<SourceErrorKind>,
     pub(super) failing_watches: VecDeque<SourceErrorKind>,
-    /// The messages of each open watch besides the history.
+    /// The messages for each open watch that are not in the history.
     pub(super) watches: BTreeMap<u64, WatchMessages>,
     opened: u64,
     pub(super) latency: Option<Latency>,
@@ -217,7 +217,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             self.tokens.to_string()
         });
         if let Some(token) = continuation.clone() {
-            // Not for pages of one object: each would repeat the same object, and the list would never end.
+            // Pages of one object repeat no object: otherwise each page would repeat the same object, and the list would never end.
             if let Some(again) = objects.first().filter(|_| self.faults.shuffled_lists && limit > 1) {
                 rest.insert(0, again.clone());
             }

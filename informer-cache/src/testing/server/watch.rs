@@ -1,6 +1,6 @@
 //! EDGE. A watch of a test server.
 //!
-//! Cancel safety: a future of `next` that is dropped has taken nothing.
+//! Cancel safety: dropping a future of `next` loses no message.
 
 use std::fmt;
 use std::future::poll_fn;

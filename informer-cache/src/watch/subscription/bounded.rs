@@ -1,6 +1,7 @@
 //! SHELL. A subscription with a bound on the number of pending keys.
 //!
-//! The buffer reports that its capacity was exceeded and merges nothing from then on; the subscriber restarts or ends. Nothing here is shared.
+//! The buffer reports that its capacity was exceeded and merges nothing from then on; the subscriber restarts or ends. This module has no shared
+//! data.
 //!
 //! | owned by the subscriber alone | |
 //! |---|---|
@@ -22,8 +23,8 @@ use crate::{Change, Version};
 /// A [`Subscription`] whose pending keys are bounded; made by [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded).
 ///
 /// Every subscription merges pending changes per key, so only keys of stored objects, and of deleted objects that the subscriber has received, are
-/// pending. Use a `BoundedSubscription` for a lower bound: a subscriber that exceeds the bound restarts, or ends with an error, instead of receiving
-/// every change. Neither of these blocks the writer or adds work to it.
+/// pending. Use a `BoundedSubscription` for a lower bound: when the bound is exceeded, the subscription restarts, or ends with an error, instead of
+/// delivering every change. Neither a restart nor an end blocks the writer or gives it more work.
 ///
 /// # Examples
 /// ```
@@ -93,7 +94,7 @@ where
     /// store was dropped, so that there is no state to restart from. Every later call returns the error again.
     ///
     /// # Cancel safety
-    /// A future that is dropped has taken nothing.
+    /// Dropping the future loses no event.
     ///
     /// # Examples
     /// ```
@@ -138,7 +139,8 @@ where
         }
     }
 
-    /// Returns the number of keys still to be delivered, of the snapshot and of changes; after an overflow, the number of keys that exceeded the bound.
+    /// Returns the number of keys still to be delivered, with an object of the snapshot or with a change. After an overflow, counts the keys that
+    /// were pending when the bound was exceeded.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.changes.pending()
@@ -170,7 +172,7 @@ where
         if let Some(lagged) = self.lagged {
             return Poll::Ready(Err(lagged));
         }
-        // Checked first: after an overflow, the rest of a snapshot walk is obsolete.
+        // The overflow is checked first, because it makes the rest of a snapshot walk obsolete.
         if !self.restarting && !self.changes.buffer.has_overflowed() {
             match self.changes.take(waker) {
                 Poll::Pending => return Poll::Pending,
@@ -210,7 +212,7 @@ where
 }
 
 impl<K, V> Subscription<K, V> {
-    /// Discards entries that were taken out and the rest of a snapshot walk, without delivering them.
+    /// Discards entries that were taken out of the buffer and the rest of a snapshot walk, without delivering them.
     fn forget(&mut self) {
         self.resync = false;
         self.taken = None;

@@ -1,4 +1,4 @@
-//! EDGE. The builder of subscriptions. The builder runs no future, so there is nothing to cancel.
+//! EDGE. The builder for subscriptions. The builder runs no future, so there is nothing to cancel.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -15,7 +15,7 @@ use crate::store::inner::StoreInner;
 use crate::table::definition::erased;
 use crate::{Index, LabelIndex, MissingIndex, Selector};
 
-/// A builder of subscriptions; made by [`Store::subscription`](crate::Store::subscription).
+/// A builder for subscriptions; made by [`Store::subscription`](crate::Store::subscription).
 ///
 /// # Examples
 /// ```
@@ -48,7 +48,7 @@ where
         Self { store, selection: None, filter: None, resync: None }
     }
 
-    /// Delivers only changes of this key. At most one key is pending.
+    /// Delivers only changes of this key, so at most one key is pending.
     pub fn for_key(mut self, key: K) -> Self {
         let hash = self.store.reader.seed.hash_one(&key);
         self.selection = Some(Selection::Key { hash, key });
@@ -101,14 +101,15 @@ where
     }
 
     /// Delivers only objects for which `f` returns true. When an object begins to pass, its change is an addition that is not
-    /// [initial](crate::Change::is_initial); when it ceases to pass, its change is a deletion, with the state that was delivered last. With several filters,
-    /// an object has to pass all.
+    /// [initial](crate::Change::is_initial); when it ceases to pass, its change is a deletion, with the state that was delivered last. With several
+    /// filters, an object must pass all of them.
     ///
-    /// If the state delivered last passed, the deletion of the object is delivered, whatever its last state is.
+    /// If the last delivered state of an object passed, the deletion of the object is delivered, even if its final state does not pass.
     ///
-    /// The call that takes a change calls `f`, never under a lock, so `f` may use the store. `f` must be pure, because it is called for a state when the
-    /// state is new, when it is replaced, and at each resync. Rejected changes are pending until they are taken, so they count in
-    /// [`lag`](Subscription::lag). A long walk past rejected objects is split into several polls, to yield to other tasks.
+    /// The call that takes a change, such as [`next`](Subscription::next), calls `f` without holding a lock, so `f` may use the store. `f` must be
+    /// pure, because it is called for a state when the state is new, when it is replaced, and at each resync. Rejected changes are pending until they
+    /// are taken, so they count in [`lag`](Subscription::lag). A long walk past rejected objects is split into several polls, to yield to other
+    /// tasks.
     ///
     /// A panic of `f` propagates to the call that takes the change. The change is not lost: the next call delivers it.
     ///
@@ -139,8 +140,8 @@ where
         self
     }
 
-    /// Delivers only objects whose labels a selector matches: a [`filter`](Self::filter) that runs the function of this label index. The store does
-    /// not need to have the index.
+    /// Delivers only objects whose labels match `selector`. This is a [`filter`](Self::filter) that runs the function of the label index. The store
+    /// does not need to have the index.
     ///
     /// # Examples
     /// ```
@@ -164,10 +165,10 @@ where
 
     /// Delivers every object again after each period, as [`Subscription::resync`] does. A period of zero disables the resync.
     ///
-    /// Other subscriptions and relists do not affect the period. It starts with the subscription, and again with each resync. A due resync begins once every
-    /// pending change was delivered, so a subscriber that is always behind gets no resync. Missed periods are skipped.
+    /// Other subscriptions and relists do not affect the period. The period starts with the subscription, and again with each resync. A due resync
+    /// begins once every pending change has been delivered, so a subscriber that is always behind gets no resync. Missed periods are skipped.
     ///
-    /// The timer serves this subscription only. It is armed while the subscriber waits.
+    /// The timer serves this subscription only, and is set while the subscriber waits.
     ///
     /// # Examples
     /// ```
@@ -199,7 +200,7 @@ where
     }
 
     /// Starts the subscription with at most `most` pending keys, besides the objects of the snapshot; `overflow` is the action if more keys are
-    /// pending. `most` must exceed the number of keys that one relist or one burst changes, or the subscriber restarts repeatedly.
+    /// pending. `most` must exceed the number of keys that one relist or one burst changes, or the subscription overflows repeatedly.
     ///
     /// # Examples
     /// ```

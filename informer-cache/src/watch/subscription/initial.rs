@@ -13,7 +13,8 @@ pub(super) enum InitialObjects<K, V> {
 }
 
 impl<K: Eq, V> InitialObjects<K, V> {
-    /// Creates a walk over all objects of a table, or the selected ones; `None` if there are none. Compares keys or index values if there is a selection.
+    /// Creates a walk over all objects of a table, or over the selected objects; `None` if there are none. With a selection, this compares keys or
+    /// index values.
     pub(super) fn new(table: &Table<K, V>, selection: Option<&Selection<K, V>>) -> Option<Self> {
         let ahead = match selection {
             None => Self::All(Walk::new(table.rows.items())),
@@ -44,7 +45,7 @@ impl<K, V> InitialObjects<K, V> {
         }
     }
 
-    /// Moves on to the next object. Returns the part it has passed, which may hold the last references to its objects.
+    /// Moves on to the next object. Returns the part of the walk that is done, which may hold the last references to objects.
     pub(super) fn advance(&mut self) -> impl Sized + use<K, V> {
         match self {
             Self::All(walk) => (Some(walk.advance()), None),

@@ -1,6 +1,6 @@
 //! SHELL. The wait for one change.
 //!
-//! No state but the subscription itself is kept between two polls.
+//! Between two polls, all state is in the subscription itself.
 //!
 //! Cancel safety: a change is returned in the poll that takes it; a future that is dropped has taken nothing.
 
@@ -23,7 +23,7 @@ where
     /// Waits for the next change; `None` once the store is closed and every change was delivered.
     ///
     /// # Cancel safety
-    /// A future that is dropped has taken nothing.
+    /// Dropping the future loses no change.
     ///
     /// # Examples
     /// ```
@@ -105,7 +105,7 @@ where
     /// Like [`blocking_next`](Self::blocking_next), but blocks for at most `limit`.
     ///
     /// # Errors
-    /// Returns an error if the limit has passed; nothing is taken in that case.
+    /// Returns an error if the limit has passed; no change is lost in that case.
     ///
     /// # Examples
     /// ```

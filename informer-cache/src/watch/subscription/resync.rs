@@ -16,8 +16,9 @@ where
 {
     /// Requests that every object be delivered again, as an update from its state to the same state.
     ///
-    /// The resync begins once every pending change was delivered and no write is in progress. It overwrites no change: an object that changes before the
-    /// resync reaches it is delivered as that change only. O(1). No effect while a resync is in progress, or after the end of the subscription.
+    /// The resync begins once every pending change was delivered and no write is in progress. The resync replaces no change: if an object changes
+    /// before the resync reaches it, only that change is delivered. O(1). A call has no effect while the initial objects are delivered, while a
+    /// resync is in progress, or after the end of the subscription.
     ///
     /// # Examples
     /// ```
