@@ -1,4 +1,4 @@
-//! Source, reflector and store together: convergence, every way to end, every dropped wait, and hostile code.
+//! Source, reflector and store together: convergence, every way to end an informer, waits that are dropped at every poll, and user code that panics.
 
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
@@ -42,9 +42,9 @@ fn converges_after_the_faults_have_ended() {
         pairs.borrow_mut().count_sequence(&cases);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
-        return; // the floor is for another number of cases
+        return; // the floor is for the default number of cases
     }
-    // Every pair of settings and events occurs together in some operation sequences.
+    // Every pair of settings and events occurs together in at least five operation sequences.
     let rare = pairs.into_inner().below(5, |_, _| false);
     assert!(rare.is_empty(), "rare in one operation sequence: {rare:?}");
 }
@@ -149,7 +149,7 @@ fn synced_comes_with_the_list_and_not_before() {
     assert_eq!(world.stored().len(), 2);
 }
 
-/// A scenario with each kind of wait.
+/// Runs a scenario with each kind of wait, for at most `turns` polls. Returns whether the scenario is complete.
 fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) -> bool {
     let half = Page { items: vec![object(1, 1)], version: Version::new(5), continuation: Some("c".into()) };
     let script: [&dyn Fn(); 10] = [
@@ -307,7 +307,7 @@ fn the_informer_runs_without_handles_and_its_store_outlives_it() {
     assert_eq!(store.get(&1).as_deref(), Some(&object(1, 1)));
 }
 
-/// A source that panics at call number n.
+/// A source that panics in call number `at`.
 struct Fragile {
     calls: Arc<AtomicU64>,
     at: u64,
@@ -426,7 +426,7 @@ fn a_hostile_listener_does_not_break_shut_down() {
     assert_eq!(poll_once(run.as_mut()), Poll::Ready(()), "the shutdown was lost");
 }
 
-/// A source whose watch has events without end, all available immediately.
+/// A source whose watch has endless events, all ready immediately.
 struct Flood;
 
 struct FloodWatch(u64);
@@ -524,8 +524,8 @@ fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
     assert_eq!(world.informer.status().relists, 0);
 }
 
-/// A streaming list that times out is reported, and a plain list is requested immediately. The end of a wait is not a failure, and neither
-/// is a watch that does not end by itself.
+/// A streaming list that times out is reported, and a plain list is requested immediately. The end of a wait is not reported as a failure, and
+/// neither is a watch that the informer ends because of its age.
 #[test]
 fn a_timeout_with_an_immediate_retry_is_reported() {
     let source = ScriptedSource::new();

@@ -1,6 +1,6 @@
-//! Shared informers. Counterparts of client-go's tests, by name: `TestWaitFor` (empty, some late, cancelled, all late) and `TestSyncResult`. Of the
-//! tests of its factory: `Start` starts each informer once, and `Shutdown` waits. Other tests cover what the factory cannot do: to stop one informer,
-//! and to start it again.
+//! Shared informers. Counterparts of client-go's tests, by name: `TestWaitFor` (empty, some late, cancelled, all late) and `TestSyncResult`. From the
+//! tests of its factory: `Start` starts each informer once, and `Shutdown` waits. Other tests cover what the factory cannot do: stop one informer,
+//! and start it again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -174,7 +174,7 @@ fn a_stopped_informer_is_started_again_on_request() {
     let new = world.get("numbers", &source);
     world.settle();
     assert_eq!((old.snapshot().len(), new.snapshot().len()), (1, 2));
-    // Handles of the old informer do not count for the new one, neither when cloned nor when dropped.
+    // Cloning or dropping handles of the old informer does not change the number of users of the new informer.
     drop(old.clone());
     drop(old);
     world.settle();
@@ -228,7 +228,7 @@ fn the_end_of_one_that_was_replaced_is_awaited() {
 
 #[test]
 fn one_that_failed_is_replaced() {
-    /// Panics when it would list 13.
+    /// A source that panics instead of listing 13.
     struct PanickingSource(ScriptedSource<u64>);
     impl Source for PanickingSource {
         type Object = u64;
@@ -368,7 +368,7 @@ fn a_panic_of_the_builder_or_runner_leaves_no_handle() {
     assert!(poll_once(Box::pin(set.stopped()).as_mut()).is_ready());
 }
 
-/// A panic in the waker of one task does not prevent a shutdown of the set from waking the others.
+/// A panic in the waker of one task does not prevent a shutdown of the set from waking the other tasks.
 #[test]
 fn a_panicking_waker_blocks_no_other_notification() {
     let world = World::new();
@@ -402,7 +402,7 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert_eq!(refused(builder().reflector_config(config)), ConfigDifference::Reflector("backoff"));
     assert_eq!(refused(builder().transform(|number| number)), ConfigDifference::Transform);
     assert_eq!(refused(builder().index(&BY_HALF_AS_TEXT)), ConfigDifference::Index("half"));
-    // A request may have fewer indexes than the informer; indexes that were added later count.
+    // A request may have fewer indexes than the informer; indexes that were added to the running informer count, too.
     let fewer = world.set.get_or_start("numbers", builder()).unwrap();
     first.remove_index(&BY_HALF).unwrap();
     assert_eq!(refused(builder().index(&BY_HALF)), ConfigDifference::Index("half"));
@@ -415,7 +415,7 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert!(world.set.statuses().is_empty());
 }
 
-/// Two first requests run concurrently: the second one requires an index that the informer of the first one does not have.
+/// Two first requests run concurrently: the second request requires an index that the informer of the first request does not have.
 #[test]
 fn of_two_first_requests_the_second_is_refused_an_informer_without_its_index() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! Observers: the writer calls each function with every change, once and not coalesced. A function affects nothing else, whatever it does.
+//! Observers: the writer calls each function with every change, once and not coalesced. A function that panics or uses the store affects nothing
+//! else.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -64,7 +65,7 @@ impl Observed {
     }
 }
 
-/// The changes in a short notation.
+/// Formats the changes in a short notation.
 fn brief(received: Vec<Delivered>) -> Vec<String> {
     let text = |change| match change {
         Delivered::Added { object, initial: true, .. } => format!("={}@{}", object.key, object.version),
@@ -168,7 +169,7 @@ fn run_sequence(bytes: &[u8], received: &AtomicU64) {
         if let Some((diff, listed, version)) = relist {
             expected = changes(listed.publish(&mut naive, version));
             let diff: Vec<_> = diff.iter().map(plain).collect();
-            // The order of the deletions is that of the store.
+            // The store may report the deletions in any order, so they are sorted before the comparison.
             let sorted = |mut changes: Vec<Delivered>| {
                 let deleted =
                     changes.iter().take_while(|change| matches!(change, Delivered::Deleted { .. })).count();
@@ -404,8 +405,8 @@ fn an_observer_outlives_its_store() {
     assert_eq!((observed.take().len(), observer.panic_count()), (1, 0));
 }
 
-/// Writers run while observers are added and removed: no observer receives a change twice, and an earlier observer receives every change. A
-/// loom model checks that an observer that is added concurrently misses none.
+/// Writers run while observers are added and removed: no observer receives a change twice, and an earlier observer receives every change. A loom
+/// model checks that an observer that is added concurrently misses no change.
 #[test]
 fn threads() {
     const WRITES: u64 = 2_000;
@@ -552,11 +553,11 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
     observe(&own);
     observe(&other);
     store.upsert(thing(1, 1, 1));
-    // No call is in progress any more, so these waits complete immediately.
+    // No call is in progress now, so these waits complete immediately.
     block_on(own.get().unwrap().unsubscribed());
     block_on(other.get().unwrap().unsubscribed());
     assert_eq!(Arc::strong_count(&own), 1, "a function was not dropped");
-    // The same in a call with an initial object. Afterwards this thread is in no call.
+    // The same holds in a call with an initial object. When `observe` returns, this thread is no longer in a call.
     let (_, another) = Observed::of(&store);
     let at_once = Arc::new(AtomicU64::new(0));
     let _observer = store.observe({
@@ -587,7 +588,7 @@ fn the_end_of_the_store_ends_observers_too() {
     // An observer of a closed store has ended from the start.
     let (_, late) = Observed::of(&store);
     assert!(poll_once(std::pin::pin!(late.unsubscribed())).is_ready());
-    // An observer that is dropped after its store.
+    // An observer may also outlive its store.
     let store = self::store();
     let (observed, observer) = Observed::of(&store);
     drop(store);
@@ -655,7 +656,7 @@ fn a_store_that_an_observer_closes_under_its_first_list_has_synced() {
     assert_eq!(poll_once(Box::pin(store.synced()).as_mut()), std::task::Poll::Ready(Ok(())));
 }
 
-/// A second list during the report of the first one does not complete `synced`.
+/// A second list that is published while the first list is being reported does not complete `synced`.
 #[test]
 fn a_list_within_the_report_of_the_first_does_not_sync_the_store() {
     let store = store();

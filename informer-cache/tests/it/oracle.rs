@@ -18,7 +18,7 @@ fn random_operation_sequences_match_the_oracle_store() {
         pairs.lock().count_sequence(&cases);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
-        return; // the floors are for another number of cases
+        return; // the floors are for the default number of cases
     }
     let rare = all.into_inner().below(floor);
     assert!(rare.is_empty(), "rare: {rare:?}");
@@ -37,8 +37,8 @@ fn the_corpus_matches_the_oracle_store() {
     replay("store_ops", |bytes| run(bytes, &mut MergeCells::default(), &mut tally()));
 }
 
-/// The number of operation sequences; the least number of times that each event has to occur; and the least number of sequences in which
-/// each pair has to occur. A run that is not thorough has lower floors.
+/// The number of operation sequences; the least number of times that each event must occur; and the least number of sequences in which each pair must
+/// occur. A run that is not thorough has lower floors.
 fn floors() -> (u64, u64, u64) {
     if thorough() { (100_000, 1_000, 20) } else { (1_000, 10, 1) }
 }

@@ -113,7 +113,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 let (mut second, mut told_second) =
                     (store.subscription().for_key(switch.key(2)).subscribe(), Vec::new());
                 store.upsert(object(&switch, 2, 2, 2));
-                // One subscriber has not received an update, another one has received nothing.
+                // One subscriber has not received an update, and another has received nothing.
                 drain(&mut early, &mut received);
                 store.upsert(object(&switch, 2, 3, 2));
                 let mut late = store.subscribe();
@@ -131,7 +131,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                     // it.
                     assert_eq!(after, before, "{name}, {point:?} {nth}");
                 }
-                // The subscribers receive exactly what happened to the store, even if receiving panics at first.
+                // The subscribers receive exactly the changes to the store, even if a first attempt to receive them panics.
                 switch.arm(point, nth);
                 let _ = catch_unwind(AssertUnwindSafe(|| drain(&mut late, &mut Vec::new())));
                 switch.disarm(point);
@@ -178,7 +178,7 @@ fn a_change_survives_a_panic_of_its_delivery() {
         store.upsert(object(&switch, round % 3, u64::from(round) + 2, 0));
         for point in [Point::Clone, Point::Eq, Point::Drop] {
             switch.arm(point, 1);
-            // At most one change is returned, or none if the call panics.
+            // The call returns at most one change, and none if it panics.
             if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
                 switch.disarm(point);
                 received.retain(|(id, _)| *id != change.key().id());
@@ -244,7 +244,7 @@ fn an_index_function_that_fails_is_a_value() {
     assert_eq!((*key, *index), (2, "half"));
     assert_eq!(std::error::Error::source(error).unwrap().to_string(), "odd");
     store.check().unwrap();
-    // The next version may have no error, or another one.
+    // The next version may have no error, or a different error.
     store.upsert(22);
     assert!(store.index_errors().is_empty());
     assert_eq!(store.by_index(&BY_HALF, &11).unwrap().len(), 1);
@@ -400,7 +400,7 @@ fn futures_dropped_at_every_poll_lose_nothing() {
             store.upsert((0, version)),
             if round == 0 { WriteOutcome::Added } else { WriteOutcome::Updated }
         );
-        // Dropped before its first poll, then after one poll.
+        // One future is dropped before its first poll, then others after one poll.
         drop(changes.next());
         while let std::task::Poll::Ready(change) = poll_once(std::pin::pin!(changes.next())) {
             assert_eq!(change.unwrap().object().1, version);

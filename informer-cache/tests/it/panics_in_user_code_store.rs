@@ -48,7 +48,7 @@ thread_local! {
     /// The store that a callback calls, and how many callbacks may still do so.
     static BACK: RefCell<Option<SharedWriter<Word, Object>>> = const { RefCell::new(None) };
     static BUDGET: Cell<u32> = const { Cell::new(0) };
-    /// The number of callbacks that wrote, and of those whose write was refused.
+    /// The number of callbacks that wrote (`WRITTEN`), and of callbacks whose write was refused (`REFUSED`).
     static WRITTEN: Cell<u32> = const { Cell::new(0) };
     static REFUSED: Cell<u32> = const { Cell::new(0) };
 }
@@ -284,14 +284,15 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
                 let panicked = catch_unwind(AssertUnwindSafe(|| operation(&mut store))).is_err();
                 let unreached = FUSE.take().is_some();
                 panics += u32::from(!unreached);
-                // A panic while an index function runs is a value, and the write continues.
+                // A panic while an index function runs is stored as an error of the index, and the write continues.
                 assert!(
                     panicked
                         || unreached
                         || matches!(point, Point::Index | Point::Hash | Point::Eq | Point::Drop)
                 );
                 store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
-                // A panic in the result, or in a value that was replaced, comes after the write; any other panic comes before it.
+                // A panic while the result is built, or while a replaced value is dropped, may come after the write; any other panic comes before the
+                // write.
                 let after_it = matches!(point, Point::Drop | Point::Clone | Point::Same);
                 if panicked && !after_it {
                     assert_eq!(contents(&store), before, "{name}, {point:?} {nth}");
@@ -317,7 +318,7 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
 
 static MEANWHILE: Index<Object, Word> = Index::new("meanwhile", |object| word(object.tag));
 
-/// Calls every operation of the store from user code that the store runs. A function that runs under the writer's `turn` may read, but not write.
+/// Calls the operations of the store from user code that the store runs. A function that runs under the writer's lock `turn` may read, but not write.
 fn call_back() {
     if BUDGET.get() == 0 || thread::panicking() {
         return;
@@ -679,7 +680,7 @@ fn memory_comes_back_after_many_came_and_went() {
     much.replace(0..20_000, Version::ZERO);
     let full = bytes(&much);
     for number in 100..20_000_u32 {
-        // Keys from all parts of the tree.
+        // The deleted keys come from all parts of the tree.
         much.delete(&((number - 100).wrapping_mul(7_919) % 19_900 + 100), None);
     }
     much.check().unwrap();

@@ -35,7 +35,7 @@ fn contents(store: &Hostile) -> Vec<(u32, u32)> {
     contents
 }
 
-/// An operation. Each operation gets a store in which 1 and 2 have expired and were not evicted, and 3 and 4 have not expired.
+/// An operation. Each operation gets a store in which objects 1 and 2 have expired but are not evicted, and objects 3 and 4 have not expired.
 type Operation = fn(&Hostile, &Arc<PanicSwitch>);
 
 const OPERATIONS: [(&str, Operation); 9] = [

@@ -224,7 +224,7 @@ fn a_state_that_a_new_index_left_behind_counted_twice() {
 }
 
 thread_local! {
-    /// Runs at the start of the next call of an index function.
+    /// A function that runs at the start of the next call of an index function.
     static FIRST: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -242,10 +242,10 @@ fn before_next_call(first: impl FnOnce() + 'static) {
 #[test]
 fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
     thread_local! { static CALLS: Cell<u8> = const { Cell::new(0) }; }
-    // Returns another result for each call, and sometimes an error.
+    // Returns a different result in each call, and sometimes an error.
     fn moody() -> Result<Vec<u8>, IndexError> {
         let first = FIRST.with(RefCell::take);
-        // The result is determined before `first` runs, so the nested calls count as the later ones.
+        // The result is determined before `first` runs, so the nested calls count as later calls.
         let calls = CALLS.replace(CALLS.get() + 1);
         first.into_iter().for_each(|first| first());
         if calls % 3 == 2 { Err(IndexError::new("moody")) } else { Ok(vec![calls, 100 + calls / 2]) }
@@ -281,7 +281,8 @@ fn the_present_state_was_counted_among_those_held() {
     store.upsert((1, 1, 1));
     let present = Rc::new(RefCell::new(None));
     let (inside, kept) = (store.clone(), present.clone());
-    // Overwrites every object that the index is about to be filled with, so that the state in the snapshot is no longer the current state.
+    // This function overwrites every object that the index is about to be filled with, so that the state in the snapshot is no longer the current
+    // state.
     before_next_call(move || {
         inside.upsert((1, 2, 1));
         let snapshot = inside.snapshot();
@@ -323,8 +324,8 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     store.upsert(WritesOnDrop { key: 1, version: 1, store: itself.clone() });
     assert!(itself.set(store.clone()).is_ok());
     let seen = itself.clone();
-    // The object is overwritten each time before the index is brought up to date. So while the index is brought up to date under the writer's `turn`,
-    // only the index still holds the state before the last one.
+    // Each time before the index catches up with the store, the object is overwritten. So while the index catches up under the writer's lock `turn`,
+    // only the index still holds the second to last state.
     static BY_VERSION: Index<WritesOnDrop, u64> = Index::new("version", |object| object.version);
     let by_version = BY_VERSION.with_function(move |object: &WritesOnDrop| {
         if object.key == 1 && object.version <= 3 {
@@ -338,7 +339,7 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     assert_eq!(store.get(&2).unwrap().version, 3, "the object that was dropped last has not written");
 }
 
-/// A value equals its neighbours, so the equality is not transitive. All hashes are equal.
+/// A value that equals its neighbours, so the equality is not transitive. All hashes are equal.
 #[derive(Clone, Copy, Debug)]
 struct NonTransitive(i32);
 
