@@ -68,7 +68,8 @@ fn a_late_event_does_not_bring_back_what_is_deleted() {
     let mut world = watching(&source, vec![object(1, 3)], 3);
     let stale = tell(&source, &mut world, [gone(1, 7), put(1, 5), put(2, 6)]);
     assert_eq!((world.stored(), stale), (vec![object(2, 6)], 1));
-    // An object with the same key and another `uid` counts as newer than the deleted one, even if its version equals the deletion's.
+    // An object with the same key and a different `uid` counts as newer than the deleted object, even if its version equals the version of the
+    // deletion.
     let other = Object { key: 1, uid: 2, version: 7 };
     assert_eq!(tell(&source, &mut world, [WatchEvent::Added(other)]), 0);
     assert_eq!(world.stored(), [other, object(2, 6)]);
@@ -80,7 +81,7 @@ fn a_deletion_that_says_the_version_of_the_last_update_keeps_that_update_away() 
     let mut world = watching(&source, vec![], 1);
     assert_eq!(tell(&source, &mut world, [put(1, 5), gone(1, 5), put(1, 5)]), 1);
     assert_eq!(world.stored(), []);
-    // A deletion without a version counts as one at the stored version.
+    // A deletion without a version counts as a deletion at the stored version.
     assert_eq!(tell(&source, &mut world, [put(2, 8), gone(2, 0), put(2, 8)]), 1);
     assert_eq!(tell(&source, &mut world, [put(2, 9)]), 0);
     assert_eq!(world.stored(), [object(2, 9)]);
@@ -140,7 +141,7 @@ fn a_streaming_list_is_judged_by_key_too() {
     assert_eq!(world.stored(), [object(1, 5), object(2, 3)]);
 }
 
-/// A source whose watches end immediately after one newer bookmark.
+/// Each watch of the source ends immediately after one newer event or bookmark.
 #[test]
 fn watches_that_end_with_news_are_reopened_after_a_wait() {
     for news in [true, false] {

@@ -1,8 +1,8 @@
 //! Subscriptions with a periodic resync, on virtual time.
 //!
-//! Counterparts of client-go's tests: `TestListenerResyncPeriods` and `…Delayed`, `TestResyncCheckPeriod` and
-//! `TestSharedInformerWatchDisruption` are named below. client-go's listeners share one check, whose period is the shortest one that was
-//! requested before the start. Here each subscription has an alarm of its own.
+//! Counterparts of client-go's tests: `TestListenerResyncPeriods` and `…Delayed`, `TestResyncCheckPeriod` and `TestSharedInformerWatchDisruption` are
+//! named below. client-go's listeners share one check, whose period is the shortest period that was requested before the start. Here each
+//! subscription has its own alarm.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -223,7 +223,7 @@ fn a_period_shorter_than_its_resync_returns() {
     let (counting, waker) = Counting::waker();
     assert!(poll_with(pin!(changes.next()), &waker).is_pending());
     assert_eq!(counting.wakes(), 1, "the task did not wake itself");
-    // The same with a period of zero.
+    // A period of zero disables the resync.
     let clock = AdvancingClock(AtomicU64::new(0));
     let mut changes = store.subscription().resync_every(clock, Duration::ZERO).subscribe();
     assert_eq!(received(&mut changes), 2);

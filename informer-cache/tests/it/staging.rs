@@ -27,7 +27,7 @@ struct Counted {
 const COUNTED: Schema<u32, Counted> =
     Schema::new(|counted: &Counted| counted.key, |counted| Version::new(counted.version));
 
-/// client-go#1415 and decision 0025: a streaming list is compared as it arrives, too.
+/// client-go#1415 and decision 0025: the objects of a streaming list are compared as they arrive, too.
 #[test]
 fn drops_a_known_streamed_object_immediately() {
     let alive = Arc::new(());
@@ -37,7 +37,7 @@ fn drops_a_known_streamed_object_immediately() {
     let builder = Informer::builder(COUNTED, source.clone()).streaming_lists().seed(1);
     let (informer, run) = builder.timer(clock.timer()).build().unwrap();
     let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
-    // Polls without a wake-up, too.
+    // `settle` polls the future even if it was not woken.
     let mut settle = || (0..100).for_each(|_| assert!(poll_once(run.as_mut()).is_pending()));
     source.answer_watch(Ok(()));
     (0..1_000).for_each(|key| source.send(WatchEvent::Added(counted(key, 1))));
@@ -140,7 +140,7 @@ const READING: Schema<u8, Object> = Schema::new(
     },
 );
 
-/// A list of so many objects that the run future has to yield to other tasks.
+/// Returns a source with a list so long that the run future must yield to other tasks, and an informer of this source.
 fn long() -> (ScriptedSource<Object>, World) {
     let source = ScriptedSource::new();
     let items = (0..10_000).map(|at| object((at % 256) as u8, at)).collect();
@@ -270,7 +270,7 @@ impl Publishing {
 
 const LISTED: u32 = 1_500;
 
-/// Of 1000 stored objects 500 are deleted and 500 are updated, and 1000 objects are new.
+/// The list deletes 500 of 1000 stored objects, updates the other 500, and adds 1000 new objects.
 fn relist() -> Publishing {
     Publishing::new(1_000, (500..500 + LISTED).map(|key| (key, 5)))
 }

@@ -32,7 +32,8 @@ fn received(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
     std::iter::from_fn(|| changes.try_next()).map(text).collect()
 }
 
-/// `=1@2` is initial, `+` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was missed.
+/// Formats a change: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was
+/// missed.
 fn text(change: Change<u32, Pod>) -> String {
     let object = change.object();
     let old = change.old().map_or(0, |old| old.version);
@@ -60,7 +61,7 @@ fn a_key_recreated_is_a_replacement_or_an_update_by_its_identity() {
     store.upsert(pod(1, 2, 6));
     store.upsert(pod(2, 1, 7));
     assert_eq!(received(&mut changes), ["1@5!6", "2@2>7"]);
-    // Replaced by an event, and by a list.
+    // The object is replaced by an event, and then by a list.
     assert_eq!(store.upsert(pod(1, 3, 8)), WriteOutcome::Replaced);
     assert_eq!(received(&mut changes), ["1@6!8"]);
     let diff = store.replace([pod(1, 4, 9), pod(2, 1, 7)], Version::new(9));
@@ -138,7 +139,7 @@ fn a_dropped_subscription_holds_nothing() {
     assert!(held.upgrade().is_some(), "the deleted object was dropped before its deletion was received");
     drop(changes);
     assert!(held.upgrade().is_none());
-    // The same for an object of the snapshot.
+    // The same holds for an object of the snapshot.
     store.upsert(pod(3, 1, 3));
     let held = Arc::downgrade(&store.get(&3).unwrap());
     let changes = store.subscribe();

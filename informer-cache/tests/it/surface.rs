@@ -1,4 +1,4 @@
-//! The guarantees of the public types besides their methods.
+//! Marker traits of the public types, the texts of errors, and the parser of keys.
 
 use std::error::Error;
 use std::fmt::Debug;

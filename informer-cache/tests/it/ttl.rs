@@ -1,5 +1,5 @@
-//! The store with expiry: one test for each promise, then random operation sequences and the corpus of the fuzz target, compared with a
-//! reference list.
+//! The store with expiry: one test for each guarantee, then random operation sequences and the corpus of the fuzz target, compared with a reference
+//! list.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -135,7 +135,7 @@ fn a_list_is_written_at_one_instant() {
     let mut changes = store.subscribe();
     while changes.try_next().is_some() {}
     let received = store.replace([object(1, 1), object(2, 1), object(2, 2), object(4, 0)]);
-    // 1 has expired: it is an addition, because its deletion was delivered when the subscription evicted it.
+    // Object 1 has expired. Listing it again is an addition, because subscribing evicted the expired object and reported the deletion.
     let kinds: Vec<_> = received.iter().map(|change| (*change.key(), change.old().is_some())).collect();
     assert_eq!(kinds, [(3, true), (1, false), (2, true), (4, false)]);
     let view = store.snapshot();
@@ -168,7 +168,7 @@ fn unread_changes_do_not_accumulate() {
         assert_eq!(store.delete(&201), None);
         assert_eq!(store.stored_len(), 200 - 2 * round + 1);
     }
-    // However long this continues, the store holds no more than the live objects and those of one write.
+    // However long this continues, the store holds at most the live objects and the objects of one write.
     for _ in 0..1000 {
         clock.advance(nanos(6));
         store.upsert(object(7, 1));

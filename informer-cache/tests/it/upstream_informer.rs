@@ -1,4 +1,5 @@
-//! Counterparts of client-go's tests of its reflector. Each case names its counterpart. `upstream_shared.rs` has those of the parts behind it.
+//! Counterparts of client-go's tests of its reflector. Each case names its counterpart; a number in parentheses is the number of its cases.
+//! `upstream_shared.rs` has the counterparts for the queue, the controller and the shared informer.
 //!
 //! Tests without a counterpart:
 //! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`, `…WatchResultChanClosedBefore/After`:
@@ -60,7 +61,7 @@ fn page(source: &Source, items: Vec<Object>, version: u64, next: &str) {
     source.answer_list(Ok(Page { items, version: Version::new(version), continuation: Some(next.into()) }));
 }
 
-/// The requests as strings: `list any`, `list 10`, `list newest`, `watch 10`, `stream 10`; pages are `more`.
+/// Returns the requests as strings: `list any`, `list 10`, `list newest`, `watch 10`, `stream 10`; a request for a further page is `more`.
 fn asked(source: &Source) -> Vec<String> {
     let words = |asked: SourceRequest| match asked {
         SourceRequest::List(ListRequest { continuation: Some(_), .. }) => "more".into(),
@@ -648,7 +649,7 @@ fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
     assert_eq!(asked(&source), ["stream 7"]);
 }
 
-/// The transformed object: it has no version, and its identity counts the transformations.
+/// Returns the transformed object, which has no version. The number of transformations is counted in `uid`.
 fn slim(object: Object) -> Object {
     Object { uid: object.uid + 100, version: 0, ..object }
 }
@@ -696,7 +697,7 @@ fn objects_are_transformed_once_whatever_brings_them() {
         changes.resync();
         assert_eq!(received(&mut changes).len(), 2);
         assert_eq!(world.stored(), [one, four]);
-        // TestStoreResourceVersionWithNonMetaTransform: in client-go the version does not advance before the next list. Here it is read
+        // TestStoreResourceVersionWithNonMetaTransform: in client-go the version does not advance before the next list. Here the version is read
         // before the transformation.
         assert_eq!(world.informer.status().version, Version::new(7));
         source.fail_watch(error(EXPIRED));
@@ -865,7 +866,7 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
     let requests = asked(&source);
     assert_eq!(requests[..4], ["list any", "watch 10", "list newest", "watch 10"]);
     assert!(!requests.contains(&"list 10".to_owned()));
-    // After events in between, the version is good for a cached list.
+    // After newer events, the version is usable for a cached list again.
     lists(&source, vec![], 10);
     source.answer_watch(Ok(()));
     source.send(bookmark(11));

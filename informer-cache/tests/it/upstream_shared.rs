@@ -1,6 +1,7 @@
 //! Counterparts of client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and of its
-//! shared informer; each case names its counterpart. There is no such queue here: the store is written first, and subscribers receive what changed.
-//! So each case checks what is received: an observer receives each step, a subscription the coalesced changes.
+//! shared informer; each case names its counterpart, and a number in parentheses is the number of its cases. There is no such queue here: the store
+//! is written first, and then subscribers receive the changes. So each case checks the received changes: an observer receives each change, and a
+//! subscription receives coalesced changes.
 //!
 //! Tests that are elsewhere, or have no counterpart:
 //! - `TestDeltaFIFO_transformer`, `TestTransformingInformer` and its race, `TestSharedInformerTransformer`, `…NonMetaTransform`:
@@ -40,12 +41,13 @@ fn store() -> Objects {
     Store::builder(SCHEMA).seed(1).build().unwrap().into_shared()
 }
 
-/// Lists these objects at a version. The list and all its objects have this version from now on.
+/// Replaces the contents of the store with these objects, as a list of this version.
 fn replace(store: &Objects, objects: impl IntoIterator<Item = Object>, version: u64) {
     store.replace(objects, Version::new(version));
 }
 
-/// `=1@2` is initial, `+1@2` an addition, `1@2>3` an update, `-1@3` a deletion, with `?` if it was missed.
+/// Formats a change: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@3` a deletion, with `?` if it was
+/// missed.
 fn brief(change: Change<u8, Object>) -> String {
     let object = change.object();
     let old = change.old().map_or(0, |old| old.version);
@@ -130,12 +132,12 @@ fn a_list_deletes_an_object_known_only_by_an_event() {
         received(&mut late).is_empty(),
         "an object that was deleted before it was received was delivered"
     );
-    // Deleted by an event: the list deletes nothing.
+    // If an event has deleted the object, the list deletes nothing.
     store.upsert(object(2, 5));
     store.apply(WatchEvent::Deleted(object(2, 6)));
     replace(&store, [], 7);
     assert_eq!(observed.take(), ["+2@5", "-2@6"]);
-    // Deleted and added again: the list deletes the new object.
+    // If the object was deleted and added again, the list deletes the new object.
     store.upsert(object(3, 8));
     store.apply(WatchEvent::Deleted(object(3, 9)));
     store.upsert(object(3, 10));
@@ -333,8 +335,8 @@ impl Follower {
     fn read(&mut self) {
         while let Some(change) = self.changes.try_next() {
             let known = self.held.iter().position(|object| object.key == *change.key());
-            // client-go's table of valid transitions: a key is added only if it is unknown, updated and deleted only if it is known, and an
-            // update never has another identity.
+            // client-go's table of valid transitions: a key is added only if it is unknown, updated and deleted only if it is known, and an update
+            // never changes the identity.
             let object = change.object();
             match (change.kind(), change.old()) {
                 (ChangeKind::Updated, Some(old)) => {
@@ -363,8 +365,8 @@ fn watching(server: &Server) -> World {
     world
 }
 
-/// `TestUpdate`, `TestHammerController`: hundreds of objects are added, changed and deleted. Only valid transitions are delivered, and
-/// every deletion.
+/// `TestUpdate`, `TestHammerController`: hundreds of objects are added, changed and deleted. Only valid transitions are delivered, and every deletion
+/// is delivered.
 #[test]
 fn only_valid_transitions_and_every_deletion_are_delivered() {
     let server = server();
@@ -430,7 +432,7 @@ fn exactly_the_missed_changes_are_delivered() {
     assert_eq!(received, ["+4@6", "-3@4?", "1@2>2", "2@3>5", "2@5>5", "4@6>6"]);
 }
 
-/// `TestStoreResourceVersion`: the store's version is that of each delivered event, also of a deletion.
+/// `TestStoreResourceVersion`: when an event is delivered, the store has the version of this event, even if it is a deletion.
 #[test]
 fn the_version_of_the_store_matches_the_delivered_change() {
     let store = store();
@@ -487,8 +489,8 @@ fn a_subscriber_during_the_first_list_receives_each_object_once() {
     }
 }
 
-/// `TestSharedInformerErrorHandling`: every failure is reported with the time of the retry. The status shows it by then, and a panic of the
-/// callback is contained.
+/// `TestSharedInformerErrorHandling`: every failure is reported with the time of the retry. By then, the status contains the failure. A panic of the
+/// callback is caught.
 #[test]
 fn every_failure_is_reported_to_its_callback() {
     let server = server();

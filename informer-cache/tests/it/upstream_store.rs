@@ -200,7 +200,7 @@ fn the_version_of_the_store() {
     assert_eq!(store.version(), Version::new(9));
 }
 
-/// TestIndexer: a missing index is an error, an index without values is not.
+/// TestIndexer: a missing index is an error, but an index without values is not.
 #[test]
 fn a_missing_index_is_an_error() {
     let store = store();
@@ -215,7 +215,7 @@ fn a_missing_index_is_an_error() {
     assert!(store.by_index(&other, &7).is_err());
 }
 
-/// TestListAll: the number of all objects, and of none.
+/// TestListAll: counts all objects, the objects with a value, and the objects with an unknown value.
 #[test]
 fn everything_is_listed() {
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
@@ -270,7 +270,7 @@ fn a_transaction_stores_what_an_index_fails_on() {
     }
 }
 
-/// TestThreadSafeStoreRV for a transaction: client-go sets the version of the last object, this store the newest version.
+/// TestThreadSafeStoreRV for a transaction: client-go sets the version of the last object; this store sets the newest version.
 #[test]
 fn the_version_after_a_transaction() {
     let mut store = writer();
@@ -281,7 +281,7 @@ fn the_version_after_a_transaction() {
     assert_eq!(store.version(), Version::new(7));
 }
 
-/// TestIndexer: an index that is added to a store with objects is complete immediately, and is updated by later writes; its values agree.
+/// TestIndexer: an index that is added to a store with objects is complete immediately, and is updated by later writes.
 #[test]
 fn an_index_added_late_is_complete() {
     static LATE: Index<Object, &'static str> = Index::many("late", |object| object.users.clone());

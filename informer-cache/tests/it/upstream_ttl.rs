@@ -1,6 +1,6 @@
 //! Counterparts of client-go's tests of its store with expiry. Each case names its counterpart.
 //!
-//! client-go removes expired objects lazily, when they are read. Here an eviction removes them, and no read returns them before.
+//! client-go removes expired objects lazily, when they are read. Here an eviction removes them, and no read returns them before the eviction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,8 +93,8 @@ fn list() {
     store.check().unwrap();
 }
 
-/// TestTTLPolicy: an object is visible up to and including its age, expired after it, and never expires without a time to live. (In
-/// client-go, 0 or less means no time to live.)
+/// TestTTLPolicy: an object is visible until its age exceeds its time to live, and never expires without a time to live. (In client-go, 0 or less
+/// means no time to live.)
 #[test]
 fn policy() {
     let begin = Nanos::new(7);
