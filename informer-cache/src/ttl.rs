@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. Reads compare deadlines with the clock, so their result at a given instant does not depend on sweeps.
 //! 2. Each write takes a ticket, greater than all earlier ones, and the ticket is the version of the object. So the later of two writes of a key
-//!    wins, and a sweep deletes only the expired object that it found, never an object written since, because the store ignores the deletion of a
+//!    wins. A sweep deletes only the expired object that it found, never an object written since then, because the store ignores the deletion of a
 //!    newer object as stale.
 //! 3. Every stored object with a deadline is in the expiry queue. It enters the queue before it is published, and leaves when it is dropped, or when
 //!    a sweep has handled it; a sweep skips objects whose write is not complete.

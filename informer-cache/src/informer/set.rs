@@ -6,7 +6,7 @@
 //! | `stopping` | the `stopped` signals of informers that are shutting down; a later shutdown removes the signals that are set. A signal keeps no informer alive |
 //! | `closed` | set once, never unset |
 //!
-//! Builders, the spawn function, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under
+//! Builders, the function `run`, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under
 //! the lock, because the locks that guard them come last in the lock order.
 //!
 //! # Invariants

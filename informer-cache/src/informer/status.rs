@@ -55,7 +55,7 @@ pub struct InformerStatus {
     /// The number of panics that the informer caught in the user's functions while it applied an object or a list. After a panic on an object, the
     /// store keeps the state that it has stored, if any; after a panic on a list, the informer lists again.
     pub panics: u64,
-    /// The last of these panics.
+    /// The last panic counted in `panics`.
     pub last_panic: Option<ErrorRecord>,
     /// The time of the source's last successful response (a list, an opened watch, or an event), on the informer's clock.
     pub last_success: Option<Nanos>,

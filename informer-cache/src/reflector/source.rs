@@ -23,8 +23,8 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// The following depends on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams has to keep the position of each
 ///   stream itself.
-/// - [`Store::version`](crate::Store::version) and a wait for a version guarantee that every change up to the version is stored only if changes
-///   arrive in this order, or if the version is that of a list or a bookmark.
+/// - After a wait for a version, or according to [`Store::version`](crate::Store::version), every change up to the version is stored. This guarantee
+///   holds only if changes arrive in the order of versions, or if the version is that of a list or a bookmark.
 ///
 /// # Examples
 /// A source whose objects never change:

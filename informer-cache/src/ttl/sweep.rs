@@ -111,8 +111,8 @@ where
                     changes.push(Change::of(name, ChangeKind::Deleted, Some(found.clone()), found));
                 }
             }
-            // Removed only after the object was handled, so that a panic leaves the deadline for the next sweep. The deadline may also belong to an object
-            // that was replaced and that a snapshot still holds.
+            // The deadline is removed only after the object was handled, so that a panic leaves the deadline for the next sweep. The deadline may
+            // also belong to an object that was replaced and that a snapshot still holds.
             self.shared.expiry.leave(place);
         }
         Some(changes)

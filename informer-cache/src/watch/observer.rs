@@ -57,7 +57,7 @@ impl<K, V> Observer<K, V> {
         let staying = staying.cloned().collect();
         let left = std::mem::replace(&mut published.observer_fns, staying);
         drop(published);
-        // After unlocking, because this may drop the function.
+        // Dropped after unlocking, because this may be the last reference to the function.
         drop(left);
     }
 

@@ -217,7 +217,7 @@ impl<K, V> Subscription<K, V> {
         self.resync = false;
         self.taken = None;
         self.initial = false;
-        // One by one, because each drop may panic.
+        // Dropped one by one, because each drop may panic.
         drop(self.walk.take());
         drop(self.due.take());
         drop(self.ready.take());
