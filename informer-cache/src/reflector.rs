@@ -114,7 +114,7 @@ enum State {
         closes: Duration,
     },
     Watching(Watching),
-    /// A watch ended normally, but it is too early to open another one.
+    /// A watch ended normally, but it is too early to open the next watch.
     Pausing,
     Waiting {
         cause: BackoffCause,

@@ -21,8 +21,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// deletions, an addition that is older than 512 of them is also stale.
 ///
 /// The following depends on the order of versions across objects:
-/// - The next watch begins at the newest delivered version, so a source that merges several streams has to keep the position of each
-///   stream itself.
+/// - The next watch begins at the newest delivered version, so a source that merges several streams must itself keep the position of each stream.
 /// - After a wait for a version, or according to [`Store::version`](crate::Store::version), every change up to the version is stored. This guarantee
 ///   holds only if changes arrive in the order of versions, or if the version is that of a list or a bookmark.
 ///
@@ -53,7 +52,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// }
 /// ```
 ///
-/// A source that wraps another one also forwards the methods with a default:
+/// A source that wraps another source must also forward the methods that have a default:
 /// ```
 /// use flyball_informer_cache::testing::ScriptedSource;
 /// use flyball_informer_cache::{ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, WatchRequest};
@@ -136,7 +135,7 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// The informer reads the counter each time the future of a list is pending. As long as the counter changes, the list continues: its deadline,
     /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. The default returns a constant, so the deadline
-    /// counts from the request. A source that wraps another one returns the counter of the wrapped source.
+    /// counts from the request. A source that wraps another source returns the counter of the wrapped source.
     fn list_progress(&self) -> u64 {
         0
     }
@@ -145,7 +144,7 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// This is for a source that may fail to decode an object. The informer calls it at the end of a list or of a streaming list, for each stored
     /// object that the list does not contain. With `true`, the stored object stays unchanged; with `false`, the default, it is deleted. A source that
-    /// wraps another one forwards the call.
+    /// wraps another source forwards the call.
     ///
     /// # Panics
     /// An implementation should not panic: after a panic, the list changes nothing and is requested again after a wait.
@@ -200,7 +199,7 @@ pub trait Source: Send + Sync + 'static {
     /// With `false`, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure: the
     /// informer backs off and lists again. With `true`, the next watch begins at the same version. In both cases at most one watch is opened in each
     /// `min_watch_interval`, which is therefore the polling period if the source answers immediately. The default, `false`, is for watches that stay
-    /// open. The informer calls this once, when it is built. A source that wraps another one forwards the call.
+    /// open. The informer calls this method once, when the informer is built. A source that wraps another source forwards the call.
     fn is_polling(&self) -> bool {
         false
     }

@@ -6,7 +6,7 @@ use flyball_sync::Nanos;
 
 use crate::{ListRequest, SourceErrorKind, Version, WatchRequest};
 
-/// The request that the caller has to perform until the deadline.
+/// The request that the caller must perform until the deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReflectorRequest {
     /// List, then call `page` or `list_failed`.
@@ -19,7 +19,7 @@ pub enum ReflectorRequest {
     Wait,
 }
 
-/// The action that the caller has to perform with the reported page or event.
+/// The action that the caller must perform with the reported page or event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum EventVerdict {

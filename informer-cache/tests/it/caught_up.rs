@@ -237,7 +237,7 @@ fn a_change_counts_as_processed_at_the_next_poll() {
         );
     }
     assert!(changes.is_initial_delivered(), "the initial objects are not delivered");
-    // Requesting the next change shows that the last one was processed, even if the next one is not initial.
+    // A request for the next change shows that the previous change was processed, even if the next change is not initial.
     store.upsert((9, 9));
     assert_eq!(wait_state(&initial_processed), None, "a later change completed the wait");
     assert_eq!(next(&mut changes), received("+9", true));

@@ -63,7 +63,7 @@ fn filled_writer() -> Writer<u32, Pod> {
     store
 }
 
-/// In client-go, readers that list all the time starve the writer (130767). Here a reader in the middle of a list holds no lock.
+/// In client-go, readers that list continuously starve the writer (130767). Here a reader in the middle of a list holds no lock.
 #[test]
 fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
     let store = filled();

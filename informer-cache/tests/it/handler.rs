@@ -239,7 +239,7 @@ fn waiting_for_the_end_waits_for_the_call() {
 #[test]
 fn lifecycles() {
     let (store, observed) = (store(), Observed::default());
-    // Never polled: waiters are woken when the future is dropped.
+    // If the future is never polled, waiters are woken when it is dropped.
     let (never, run) = store.subscribe().for_each(observed.note());
     never.unsubscribe();
     assert!(!has_ended(&never));

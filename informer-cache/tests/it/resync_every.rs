@@ -86,7 +86,7 @@ fn periods_that_passed_are_not_made_up_for() {
     assert_eq!(received(&mut changes), 1);
 }
 
-/// `TestResyncCheckPeriod`: no subscription changes the period of another one, whichever is first.
+/// `TestResyncCheckPeriod`: no subscription changes the period of another subscription, in whichever order they begin.
 #[test]
 fn subscriptions_do_not_affect_periods_of_others() {
     let clock = ManualClock::new();

@@ -70,7 +70,7 @@ pub enum SubscriptionEvent<K, V> {
     Restarted,
 }
 
-/// A subscriber fell too far behind, and its [`BoundedSubscription`] has ended.
+/// The error returned after a subscriber fell too far behind and its [`BoundedSubscription`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lagged {
     /// The store's version up to which every change was certainly delivered.
