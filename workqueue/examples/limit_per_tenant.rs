@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p flyball-workqueue --example limit_per_tenant`. The clock is moved by hand, so the example does not wait.
 //!
-//! With `try_acquire`, all keys that one bucket denies get the same `NotYet::retry_after`. They all become Ready at that time, one of them
-//! gets the token, and the others are denied again: n²/2 leases for n keys. A reservation takes the token ahead of time, so a key is handed
-//! out at most twice: to reserve, and to run.
+//! With `try_acquire`, all keys that one bucket denies get the same `NotYet::retry_after`. They all become Ready at that time, one of them gets the
+//! token, and the others are denied again. So n keys need about n²/2 leases. A reservation takes the token ahead of time, so a key is handed out at
+//! most twice: to reserve, and to run.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

@@ -29,7 +29,7 @@ pub use outcome::LeaseOutcome;
 /// `T` is the queue's [time mode](crate::TimeMode). A function that works with every time mode takes a `Lease<K, T>`.
 ///
 /// # Panics
-/// Ending a lease panics if the clock, the limiter's policy or a waker panics. The lease has ended in that case. If the
+/// Ending a lease panics if the clock, the limiter's policy or a waker panics. Even then, the lease has ended. If the
 /// panic came before the outcome was decided, the key is Ready at the tail.
 ///
 /// # Examples
@@ -62,7 +62,7 @@ pub use outcome::LeaseOutcome;
 pub struct Lease<K, T = NoDelays> {
     key: K,
     id: LeaseId,
-    /// `None` once the lease has been given an outcome.
+    /// `None` once the lease has ended or was detached.
     queue: Option<Arc<dyn Leasing<K>>>,
     time: PhantomData<fn() -> T>,
 }
@@ -77,7 +77,8 @@ impl<K, T> Lease<K, T> {
         self.id
     }
 
-    /// Takes the queue's handle out of the lease if it is a handle to `queue`. The caller must then end the lease.
+    /// Takes the handle to the queue out of the lease if the lease belongs to `queue`; otherwise returns `None`. The caller that gets the handle must
+    /// end the lease.
     #[inline]
     pub(crate) fn take_queue_if<O, L>(
         &mut self,
@@ -210,8 +211,8 @@ impl<K, T> Lease<K, T> {
     /// Ends the lease as a failure. With a limiter, the failure is counted and the key is Ready again after the
     /// limiter's delay. Without a limiter, the key is Ready again immediately, at the tail.
     ///
-    /// If an add ran the key before its backoff was over, the key returns to the same backoff: the count and the
-    /// deadline stay unchanged. After shutdown the key becomes a leftover instead.
+    /// If an add runs the key early, and the key fails again before its backoff is over, the key returns to the same
+    /// backoff: the count and the deadline stay unchanged. After shutdown the key becomes a leftover instead.
     ///
     /// # Examples
     /// ```
@@ -232,10 +233,10 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }
 
-    /// Like [`retry`](Self::retry), but the key is Ready again no earlier than after `least`. With zero this is
-    /// `retry`.
+    /// Like [`retry`](Self::retry), but the key is Ready again no earlier than `least` from now. With a `least` of
+    /// zero, this is the same as `retry`.
     ///
-    /// Use this for a server's `Retry-After`, or for another minimum: the key waits for the longer of `least` and the
+    /// Use this for a server's `Retry-After`, or for any other minimum. The key waits for the longer of `least` and the
     /// limiter's delay. The failure counts like any other, and the limiter's delay does not depend on `least`. An add
     /// still runs the key immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
     ///
@@ -268,11 +269,11 @@ impl<K, T> Lease<K, T> {
     /// that case the failures of the key are forgotten, and the lease is returned to the caller, which must end it.
     ///
     /// Use this to limit the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after);
-    /// the lower limit applies. Both follow the same rule: a failure that the limiter does not count, because the key
-    /// ran before its backoff was over, is never the last one. Without a limiter no failure is the last one.
+    /// the lower limit applies. Both limits ignore failures that the limiter does not count, such as a failure before
+    /// the key's backoff is over. Without a limiter no failure is counted, so the lease is never returned.
     ///
     /// # Errors
-    /// Returns the lease after failure number `most`.
+    /// Returns the lease if this is failure number `most` of the key.
     ///
     /// # Examples
     /// ```
@@ -333,8 +334,7 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Requeued);
     }
 
-    /// Ends the lease with an outcome that is passed as a value. Each outcome is described at the method of the same
-    /// name.
+    /// Ends the lease with an outcome that is passed as a value. The method of the same name describes each outcome.
     ///
     /// A queue without delays ignores the delay of an outcome: the key is Ready again immediately, at the tail. To end
     /// a lease and take the next key in one call, use [`Queue::end_and_get`](crate::Queue::end_and_get).
@@ -357,7 +357,7 @@ impl<K, T> Lease<K, T> {
     }
 }
 
-/// Does the same as [`retry`](Lease::retry), unless the lease was given an outcome.
+/// Ends the lease as a failure, like [`retry`](Lease::retry), unless the lease has ended or was detached.
 impl<K, T> Drop for Lease<K, T> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {

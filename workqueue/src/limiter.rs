@@ -2,16 +2,17 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the policy and the state of the random number generator | `inner`; held while the policy runs, which calls `Hash`, `Eq` and `Clone` of keys; the queue's lock is taken while `inner` is held, to check whether a key is in the queue, but `inner` is never taken under the queue's lock |
+//! | the policy and the state of the random number generator | `inner` |
 //! | `tracked`: zero means that no key has failures | written under `inner`; read without it |
 //!
-//! A policy is a pure function of its arguments and must not call the queue. Keys that the policy evicts are dropped
-//! after unlocking, even if a panic unwinds.
+//! `inner` is held while the policy runs. The policy calls `Hash`, `Eq` and `Clone` of keys, and takes the queue's lock to check whether a key is in
+//! the queue. `inner` is never taken under the queue's lock. A policy is a pure function of its arguments and must not call the queue. Keys that the
+//! policy evicts are dropped after unlocking, even if a panic unwinds.
 //!
 //! The failures of a key are kept as long as the key is in the queue: a policy calls `in_use` before it evicts a key. Two alternatives were rejected.
 //! Notifying the policy when a key enters or leaves the queue would cost a lock and a hash each time. If a key leaves and enters concurrently, the
-//! two notifications would also have to stay in order. Storing failures in the entry of the key does not work for every policy: a policy may count
-//! differently, or in several parts.
+//! two notifications would also have to stay in order. Storing failures in the entry of the key does not work for every policy, because a policy may
+//! store something other than a count, or combine several policies.
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -126,15 +127,15 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         Self { inner: Mutex::new(inner), tracked: AtomicUsize::new(0) }
     }
 
-    /// Returns whether failures are counted at all; if not, a retry needs no clock. Evaluated at compile time.
+    /// Returns whether there is a limiter; without one, a retry needs no clock. Evaluated at compile time.
     pub(crate) fn limits() -> bool {
         TypeId::of::<L>() != TypeId::of::<NoLimiter>()
     }
 
-    /// Counts a failure of `key`. Failure number `most` is the last: the failures of the key are then forgotten.
-    /// Counting and forgetting are one step; otherwise two concurrent failures could both be the last. A failure that
-    /// is not counted is never the last, even if the key already has `most` failures or more. The failures of keys for
-    /// which `in_queue` returns true are not evicted.
+    /// Counts a failure of `key`. At failure number `most`, forgets the failures of the key and returns
+    /// `Failure::Last`. Counting and forgetting happen under one lock; otherwise two concurrent failures could both
+    /// return `Last`. A failure that is not counted never returns `Last`, even if the key already has `most` failures
+    /// or more. The policy does not evict the failures of keys for which `in_queue` returns true.
     pub(crate) fn failed(
         &self,
         key: &K,
@@ -151,7 +152,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
             let (delay, taken) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
             let counted = Self::limits() && taken.is_some();
             let failures = if counted && most.is_some() { inner.policy.num_requeues(key) } else { 0 };
-            // A policy that counts nothing always returns 0.
+            // For a policy that counts no failures, `num_requeues` is always 0.
             if failures > 0 && most.is_some_and(|most| failures >= most) {
                 // Takes the evicted keys before the policy is called again, because that call would drop them under the lock.
                 inner.policy.take_evicted(evicted);
@@ -173,10 +174,10 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         });
     }
 
-    /// Runs `work` on the policy. Takes the keys that the policy evicts, even if `work` panics: otherwise the next
-    /// operation would drop them under the lock.
+    /// Runs `work` on the policy, then drops the evicted keys outside the lock, even if `work` panics. Otherwise the
+    /// next operation would drop these keys under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
-        // Declared before the guard, so that keys are dropped after it.
+        // Declared before the guard, so that the evicted keys are dropped after the guard.
         let mut evicted = Vec::new();
         let mut inner = self.inner.lock();
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut evicted)));

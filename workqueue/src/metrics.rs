@@ -18,12 +18,12 @@ use crate::lease::outcome::LeaseOutcome;
 
 /// A sink for the events of a queue, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///
-/// Every method has an empty default body; implement those that you need. They are called outside every lock of the
-/// queue, on the thread of the operation that they report, so they should be quick, and may call the queue. **They do
-/// not affect the queue**: a panic in a method is caught after the panic hook has run.
+/// Every method has an empty default body; implement those that you need. The queue calls them outside every lock, on
+/// the thread of the operation that they report. So the methods should be quick, and may call the queue. **A panic in a
+/// method does not affect the queue**: the queue catches the panic after the panic hook has run.
 ///
 /// No method takes a key, because a metric labelled by key would have one series per key. Gauges, and counters that
-/// change with each add, are not reported but read: see [`QueueStats`](crate::QueueStats) and
+/// change with each add, have no method: a sink reads them from [`QueueStats`](crate::QueueStats), see
 /// [`register`](Self::register).
 ///
 /// # Examples
@@ -106,15 +106,15 @@ use crate::lease::outcome::LeaseOutcome;
     note = "implement `QueueMetrics` for it, or use an adapter from flyball-ops; an `Arc` of a sink is also a sink, but a reference is not"
 )]
 pub trait QueueMetrics: Send + Sync + 'static {
-    /// The queue was built; from now on the sink can read its statistics from `queue`. Called before any other method,
-    /// once for each queue.
+    /// The queue was built; from now on the sink can read the queue's statistics from `queue`. Called once for each
+    /// queue, before any other method.
     fn register(&self, queue: StatsReader) {
         let _ = queue;
     }
 
-    /// A key was handed out after `queued`. That is the time since its add; for a dirty key, since it became dirty; for
-    /// a waiting key, since its deadline. In the last case `delayed` is true, and `queued` is how late the key was
-    /// handed out.
+    /// A key was handed out. `queued` is the time since its add; for a dirty key, since it became dirty; for a waiting
+    /// key, since its deadline. `delayed` is true if the key waited for a deadline: then `queued` is how late the key
+    /// was handed out.
     fn dequeued(&self, queued: Duration, delayed: bool) {
         let _ = (queued, delayed);
     }

@@ -1,8 +1,8 @@
 //! PURE. The whole queue as a state machine, without locks, clocks, threads, futures or randomness.
 //!
-//! The table of states is in `state/entry.rs`; this file and the files below it implement the transitions. Times are arguments. `now` is
-//! `None` if the caller saw no deadline and therefore did not read the clock. In that case the state uses the last time that was passed to
-//! it. That time can only be too early, so no key is handed out before its deadline.
+//! The table of states is in `state/entry.rs`; this file and the files below it implement the transitions. Times are arguments. `now` is `None` if
+//! the caller found no deadline and therefore did not read the clock. In that case the state uses the last time that was passed in. That time can
+//! only be too early, so no key is handed out before its deadline.
 //!
 //! # Invariants
 //! 1. Every live slot is in the key table once, under its hash; the table holds nothing else.
@@ -11,12 +11,12 @@
 //! 3. `dirty` counts the leased slots that are dirty; `postponed` holds exactly the waits of the leased slots that wait.
 //! 4. A wait has a limit in `limits` exactly when its slot has the flag `LIMITED`; only a waiting slot has this flag.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
-//! 6. The order was given exactly the live slots by `admit`, and exactly the leased ones by `begin`.
+//! 6. In the order, exactly the live slots are admitted (by `admit`), and exactly the leased slots have begun (by `begin`).
 //! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics, `began` is the sum of the times at which the
 //!    leases began, and `pending_since` has entries only for Ready and dirty slots.
 //!
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are handed out, which makes
-//! them `Leased`), and no key is lost (a slot is vacated only by `end`, `cancel` and `stop`, which report it).
+//! them `Leased`), and no key is lost (a slot is vacated only by `end`, `cancel` and `stop`, which return its key).
 
 mod add;
 mod ages;
@@ -88,7 +88,7 @@ pub(crate) struct QueueState<K, O> {
     options: Options,
     phase: Phase,
     paused: bool,
-    /// The time of the shutdown. After the shutdown it is used instead of the clock.
+    /// After a shutdown, the time of the shutdown, which replaces the clock. In `DrainingDelays`, the time at which the serving of delayed keys ends.
     horizon: Nanos,
     /// The latest time that was passed in.
     seen: Nanos,

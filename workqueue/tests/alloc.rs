@@ -93,7 +93,7 @@ fn with_a_limiter_and_delays() {
     assert_eq!(allocations(|| (0..10).for_each(|_| cycle())), 0);
 }
 
-/// A getter that waits does not allocate either: its slot in the wait queue is reused.
+/// A getter that waits does not allocate either, because its slot in the wait queue is reused.
 #[test]
 fn waiting_for_a_key() {
     let (queue, keys) = (Queue::new(), keys(100));

@@ -1,5 +1,5 @@
-//! A replacement for a queue in tokio: a channel, and a sleeping task for each delay. It neither coalesces keys nor prevents a key from
-//! running twice at the same time. The generic worker can still use it.
+//! A simple replacement for the queue: a tokio channel, and a sleeping task for each delay. It neither coalesces keys nor prevents a key from running
+//! twice at the same time. The generic worker can still use it.
 
 use std::time::Duration;
 

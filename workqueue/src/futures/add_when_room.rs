@@ -22,8 +22,8 @@ use crate::time_mode::{NoDelays, TimeMode};
 ///
 /// # Cancel safety
 /// Dropping the future adds nothing and drops the key. If the future had been woken for room, the wake-up is passed on
-/// to another adder. So either drop the future, or poll it again when it is woken: a future that is kept and never
-/// polled holds back at most one wake-up.
+/// to another adder. So either drop the future, or poll it again when it is woken. A future that is kept but never
+/// polled again holds back at most one wake-up.
 ///
 /// # Examples
 /// Dropping the future adds nothing:
@@ -39,7 +39,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays>
 {
     queue: &'a Queue<K, O, L, T>,
-    /// `Some` until the key is added or handed back.
+    /// `new.key` is `Some` until the key is added or returned to the caller.
     new: NewKey<K, Tag<O::ReadyQueue>>,
     ticket: Option<AdderPlace>,
     /// See `Get::has_yielded`.
@@ -51,7 +51,8 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K
         Self { queue, new: queue.shared.new_key(key, tag), ticket: None, has_yielded: false }
     }
 
-    /// Stops waiting and tries to add the key. There may be room: a poll that yields to other tasks returns `Pending` although there is room.
+    /// Stops waiting and tries to add the key once more. There may be room, because a poll that yields to other tasks returns `Pending` although
+    /// there is room.
     pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
         let Queue { shared } = self.queue;
         let now = shared.now_if_timed();
@@ -92,7 +93,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             if added == Err(AddErrorKind::Full) && waker.is_none() {
                 let is_parked = |own| locked.adder_waits_for(own, &this.new.tag, context.waker());
                 if this.ticket.as_ref().is_some_and(is_parked) {
-                    // The update of the group's limits may have made room for other adders of its class.
+                    // The update of a group's limits may have made room for other adders of that group.
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
@@ -133,7 +134,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<
         };
         let mut locked = shared.lock();
         let old = locked.unpark_adder(ticket);
-        // Passes the wake-up on. The clock is not read here, because it may panic.
+        // `finish` passes the wake-up on to another adder. The clock is not read here, because a clock may panic.
         shared.finish(locked, None);
         drop(old);
     }

@@ -57,7 +57,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
             this.begun = true;
         }
         let shared = &this.queue.shared;
-        // Cloned before locking: a waker's vtable is user code.
+        // Cloned before locking, because a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now_if_timed();
         // Declared before the guard, so that `left` is dropped after the guard even if a key's `Clone` panics.

@@ -17,8 +17,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// The future of [`Queue::end_and_get`](crate::Queue::end_and_get).
 ///
 /// # Cancel safety
-/// The first poll ends the lease with its outcome; so does dropping the future before the first poll. Apart from that,
-/// the future is as cancel-safe as [`Get`].
+/// The lease ends with its outcome at the first poll, or when the future is dropped before its first poll. Apart from
+/// that, the future is as cancel-safe as [`Get`].
 ///
 /// # Examples
 /// The lease ends even if the future is dropped before its first poll:
@@ -64,7 +64,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAn
             let queue = this.get.queue();
             let next = queue.end_and_take(lease, outcome, |locked, now| {
                 if locked.must_yield() {
-                    // `get` yields if a key is Ready.
+                    // The poll of `get` below then yields if a key is Ready.
                     return NextKey::Empty;
                 }
                 let next = queue.shared.next(locked, now);

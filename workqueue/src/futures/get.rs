@@ -21,8 +21,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 ///
 /// # Cancel safety
 /// Dropping the future takes no key. If the future had been woken for a key, the wake-up is passed on to another
-/// getter. So either drop the future, or poll it again when it is woken: a future that is kept and never polled holds
-/// back at most one wake-up.
+/// getter. So either drop the future, or poll it again when it is woken. A future that is kept but never polled again
+/// holds back at most one wake-up.
 ///
 /// # Examples
 /// Dropping the future takes no key, so you can use `get` in a `select!`:
@@ -89,8 +89,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
                     return Poll::Pending;
                 }
                 let Some(waker) = waker.take() else {
-                    // The waker is cloned outside the lock, as its vtable is user code, and a key may be added
-                    // meanwhile. Parking without a second check would lose that wake-up.
+                    // The waker is cloned outside the lock, because its vtable is user code. A key may be added
+                    // meanwhile, so the loop checks again before it parks. Otherwise the wake-up for that key would be
+                    // lost.
                     drop(locked);
                     waker = Some(context.waker().clone());
                     continue;
@@ -128,9 +129,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
         };
         let mut locked = shared.lock();
         let old = locked.getters.leave(ticket);
-        // Passes the wake-up on: without this, a key whose getter was woken and then cancelled would not be handed out before the next add. Model:
-        // queue::cancelled_getter_wakes_next. The clock is not read here, because it may panic. If a deadline has passed, its alarm fires
-        // immediately.
+        // `finish` passes the wake-up on to another getter. Without this, a key whose getter was woken and then cancelled would not be handed out
+        // before the next add. Model: queue::cancelled_getter_wakes_next. The clock is not read here, because a clock may panic. If a deadline has
+        // passed, its alarm fires immediately.
         shared.finish(locked, None);
         drop(old);
     }

@@ -49,7 +49,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let shared = &this.queue.shared;
-        // Cloned before locking: a waker's vtable is user code.
+        // Cloned before locking, because a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now();
         let mut locked = shared.lock();

@@ -20,7 +20,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 #[must_use = "futures do nothing unless awaited"]
 pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
-    /// Whether to wait for an empty queue: no key may wait for a deadline either.
+    /// Whether to wait until the queue is empty, and not only idle. In an empty queue no key waits for a deadline.
     empty: bool,
     ticket: Option<Place>,
 }
@@ -37,7 +37,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         let shared = &this.queue.shared;
-        // Cloned before locking: a waker's vtable is user code.
+        // Cloned before locking, because a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now_if_timed();
         let mut locked = shared.lock();

@@ -1,7 +1,7 @@
 //! SHELL. A time limit on another future of the queue, measured by the queue's clock.
 //!
-//! Every future of this crate is cancel-safe, so the limit just drops the future. The limit uses the queue's timer, so
-//! one alarm serves all limits.
+//! Every future of this crate is cancel-safe, so the caller can drop a future whose limit has passed. The limits use
+//! the queue's timer, so one alarm serves all of them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::time_mode::TimeMode;
 /// even if `until` has passed.
 ///
 /// # Cancel safety
-/// Dropping the future drops `future`, and has no other effect.
+/// Dropping this future removes its timeout. The caller owns `future`, and may drop it or go on polling it.
 pub(crate) struct Within<'a, F, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> {
     queue: &'a Queue<K, O, L, T>,
     future: &'a mut F,
@@ -51,7 +51,7 @@ where
             return Poll::Ready(Some(output));
         }
         let shared = &this.queue.shared;
-        // Cloned before locking: a waker's vtable is user code.
+        // Cloned before locking, because a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now();
         let mut locked = shared.lock();
@@ -64,7 +64,7 @@ where
         }
         this.ticket = Some(timeouts.insert(this.until, now, waker));
         locked.others.any = true;
-        // Arms the alarm for the new timeout.
+        // `finish` arms the alarm for the new timeout.
         shared.finish(locked, Some(now));
         drop(old);
         Poll::Pending

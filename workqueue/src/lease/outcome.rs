@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The outcome of a lease: one variant for each method of [`Lease`](crate::Lease) that ends it.
 ///
-/// A worker passes the outcome to the lease, and the queue reports it to its [`QueueMetrics`](crate::QueueMetrics).
+/// A worker passes the outcome to the lease, and the queue reports the outcome to its [`QueueMetrics`](crate::QueueMetrics).
 ///
 /// # Examples
 /// A function that chooses the outcome without access to the lease:

@@ -66,8 +66,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_ref_tagged(key, self.shared.tag(key))
     }
 
-    /// Adds a key; waits asynchronously while the queue is full. Without a [capacity](crate::QueueBuilder::capacity) it
-    /// never waits.
+    /// Adds a key; waits asynchronously while the queue is full. Waits, too, while the key's group is full (see
+    /// [`Fair::capacity`](crate::Fair::capacity)). Without a [capacity](crate::QueueBuilder::capacity) of either kind
+    /// it never waits.
     ///
     /// Like the future of [`get`](Self::get), this future sometimes yields to other tasks although there is room.
     ///
@@ -261,7 +262,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 *added = locked.state.add(new, now);
             }
         }));
-        // This runs even if `Eq` of a key panicked: the keys added before it are Ready, and waiters must be woken for them.
+        // `finish` runs even if `Eq` of a key panicked, because the keys before it were added, and waiters must be woken for them.
         self.shared.finish(locked, now);
         if let Err(panic) = adding {
             resume_unwind(panic);
@@ -314,7 +315,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// Converts the result of an add: a refused key is returned to the caller, a duplicate is dropped.
+    /// Converts the result of an add: a refused key is returned to the caller, and a duplicate is dropped.
     #[inline]
     pub(crate) fn answer(
         &self,

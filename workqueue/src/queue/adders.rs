@@ -1,8 +1,8 @@
 //! PURE. Adders that wait for room: a wait queue (line) for each class of keys that has a capacity of its own.
 //!
 //! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in
-//! the line of its group if the group is full or has a record already. Otherwise only the queue is full, and the adder
-//! waits in `ANY_ROOM`.
+//! the line of its group if the group has a record. Otherwise the adder waits in `ANY_ROOM`, because only the queue is
+//! full, or in [`NO_ROOM`](crate::state::order::NO_ROOM), if the group's capacity is 0.
 //!
 //! # Invariants
 //! 1. `active` lists each line with waiting or notified adders once.
@@ -24,7 +24,7 @@ use crate::queue::thread_waiters::ThreadWaiters;
 #[derive(Default)]
 pub(crate) struct Adders {
     lines: Vec<Line>,
-    /// The lines, least recently checked first.
+    /// The lines with waiting or notified adders, least recently checked first.
     active: VecDeque<u32>,
 }
 
@@ -88,7 +88,7 @@ impl Adders {
         let index = line as usize;
         if index >= self.lines.len() {
             // Until now there was one line, and each signal was for one thread. Signals are sent outside the lock, so a pending signal may reach a
-            // thread that goes to sleep in the new line. So pending signals are not counted any more, and the next `notify` signals all threads.
+            // thread that goes to sleep in the new line. So pending signals are no longer counted, and the next `notify` signals all threads.
             if let [only] = &mut *self.lines {
                 only.threads.signalled = 0;
             }
@@ -103,14 +103,14 @@ impl Adders {
     }
 
     /// Restores invariant 2. The queue has room for `room` more keys, and the class of a line for `room_of(line)` more.
-    /// [`fill_batch`](Self::fill_batch) wakes the tasks.
+    /// The tasks are woken by [`fill_batch`](Self::fill_batch), and the threads by the signals that this returns.
     pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) -> Signals {
         let mut signals = Signals::default();
         let mut left = room;
         let lines = &mut self.lines;
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
-            // Counts notified adders, too, because the room that they were notified for is not available to another
+            // Subtracts the notified adders, because the room that they were notified for is not available to another
             // line.
             let notified = own.tasks.notified(room.min(room_of(*line))) + own.threads.signalled;
             left = left.saturating_sub(notified);

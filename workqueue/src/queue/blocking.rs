@@ -48,8 +48,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     return Err(GetTimeoutError::TimedOut);
                 }
                 NextKey::Wait(at) => match now {
-                    // The deadline was set after `now_if_timed` found no deadline and did not read the clock. Without the time, the
-                    // distance to the deadline is unknown.
+                    // The deadline was set after `now_if_timed` found no deadline and did not read the clock. The next iteration reads the clock,
+                    // which is needed for the distance to the deadline.
                     None => continue,
                     Some(now) => Some((at, at.since(now))),
                 },
@@ -82,8 +82,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits until the queue is shut down and no key is Ready or leased, but not longer than until `until` on the
-    /// machine's clock.
+    /// Waits until the queue is shut down and no key is Ready or leased, but at most until `until` on the machine's
+    /// clock. Returns the leftovers.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
         let drained = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_drained();
@@ -106,7 +106,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         locked.state.is_empty()
     }
 
-    /// Waits until `until` or until the condition holds; the thread is counted among the waiters for that condition.
+    /// Waits until `until` or until the condition holds. Meanwhile the thread is counted in the counter that `count` returns. Returns with the queue
+    /// locked.
     fn block_until(
         &self,
         until: Option<Nanos>,
@@ -155,7 +156,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             if let Some(effects) =
                 shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
             {
-                // The thread was woken for room that its class cannot use: it wakes another adder before it sleeps.
+                // The thread was woken for room that its class cannot use, so it wakes another adder before it sleeps.
                 locked.adder_wakes_up(line);
                 drop(locked);
                 shared.perform(effects);

@@ -75,7 +75,7 @@ impl<K: Key> QueueBuilder<K> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L, T> {
-    /// Enables delays on the machine's monotonic clock, for blocking getters, without a runtime. Replaces a clock or
+    /// Enables delays on the machine's monotonic clock, for blocking getters, without a runtime. Replaces any clock or
     /// timer that was set before.
     ///
     /// # Examples
@@ -267,8 +267,8 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
 /// Options of queues with a limiter. A queue without a limiter counts no failures, and its only backoff is that of
 /// [`retry_after_at_least`](crate::Lease::retry_after_at_least).
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K, O, L, T> {
-    /// Makes backoff strict: no add shortens it. A failed key runs only once its backoff is over, however many events
-    /// arrive before.
+    /// Makes backoff strict: no add shortens it. A failed key does not run before its backoff is over, however many
+    /// events arrive meanwhile.
     ///
     /// By default an add runs the key immediately, but failures still count only once per backoff.
     ///
@@ -302,7 +302,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// this does not compile. A key that was added while it was leased still runs again, with its failures forgotten.
     ///
     /// `tell` runs outside every lock, on the thread that ends the lease, after the lease has ended. A panic in `tell`
-    /// propagates to that caller.
+    /// propagates to the caller that ends the lease.
     ///
     /// # Examples
     /// ```

@@ -15,7 +15,7 @@ use crate::state::wait::{DelayMode, DelayRequest};
 use crate::time_mode::SupportsDelays;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// Makes a key Ready after `delay`; zero is [`add`](Self::add). Of several deadlines the earliest applies.
+    /// Makes a key Ready after `delay`; a delay of zero is the same as [`add`](Self::add). Of several deadlines the earliest applies.
     ///
     /// Any duration is allowed; a delay of more than 584 years never ends. A Ready key stays Ready. O(log n) in the number of waiting keys.
     ///
@@ -80,8 +80,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// `retry`, a key that is in backoff keeps waiting, and no failure is counted.
     ///
     /// # Errors
-    /// Returns an error like [`add`](Self::add), and also if the key has failed too often. The failure is counted
-    /// unless the queue is shut down.
+    /// Returns an error like [`add`](Self::add), and also if the key has failed too often. Unless the queue is shut
+    /// down, the failure is counted even if the add is refused.
     ///
     /// # Panics
     /// Panics if the limiter's policy, the clock, or `Hash`, `Eq` or `Clone` of the key panics; nothing is added in

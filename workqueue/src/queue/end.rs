@@ -45,7 +45,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Some(Decision::on(failure, now, at_least))
     }
 
-    /// Counts a failure of `key`, with the queue's own limit.
+    /// Counts a failure of `key`, with the limit of `give_up_after`, if there is one.
     pub(crate) fn fail(&self, key: &K, now: Nanos) -> Failure {
         self.count_failure(key, now, self.give_up.as_ref().map(GiveUp::most))
     }
@@ -93,7 +93,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Decision { now: Some(now), ..Decision::of(Transition::Wait(Wait::fixed(now + delay))) }
     }
 
-    /// Decides on a failure: the key waits for `at_least`, or for the limiter's delay, if there is a limiter.
+    /// Decides on a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up. Without a limiter, it waits for
+    /// `at_least`.
     fn back_off(&self, key: &K, at_least: Duration) -> Decision {
         let now = self.now();
         let failure = if Limiter::<K, L>::limits() {
@@ -120,8 +121,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Runs the user code that decides on the outcome, before locking. If the user code panics, the decision is to make
-    /// the key Ready.
+    /// Runs the user code that decides how the lease ends, before locking. If the user code panics, the decision is to
+    /// make the key Ready.
     ///
     /// Returns `None` if there is no user code to run and nothing to decide: the key then leaves the queue, unless it
     /// is dirty.
@@ -154,7 +155,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Ended { gone, worked }
     }
 
-    /// Performs everything that follows after unlocking, whatever panics. Returns the first panic.
+    /// Performs everything that follows after unlocking, even if a part of it panics. Returns the first panic.
     pub(super) fn finish_end(
         &self,
         key: &K,
@@ -253,7 +254,7 @@ impl Decision {
         Self { transition, now: None, counted: false, given_up_after: None }
     }
 
-    /// Decides on a failure: the key waits for `at_least`, or for the limiter's delay.
+    /// Decides on a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up.
     fn on(failure: Failure, now: Nanos, at_least: Duration) -> Self {
         match failure {
             Failure::Backoff { until, counted } => {

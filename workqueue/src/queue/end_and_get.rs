@@ -1,7 +1,7 @@
 //! SHELL. Ending a lease and taking the next key, in one step under the lock.
 //!
-//! A worker that does both separately takes a second lock, and changes the reference count of the queue twice. Here the
-//! new lease takes over the handle of the old one.
+//! A worker that does both separately takes the lock twice, and changes the reference count of the queue twice. Here
+//! the new lease takes over the old lease's handle to the queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// A worker calls this between two keys: it combines [`Lease::succeed`], or another outcome, with
     /// [`get`](Self::get) in one step under one lock. If the ended key is Ready again, it is queued at the tail before
-    /// the next key is taken. A lease of another queue is ended at its own queue.
+    /// the next key is taken. If the lease belongs to another queue, it ends there.
     ///
     /// A queue without delays ignores the delay of an outcome: the key is Ready again immediately, at the tail.
     ///
@@ -35,7 +35,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// out. If the future is polled again, it behaves like `get`.
     ///
     /// # Cancel safety
-    /// The first poll ends the lease with `outcome`; so does dropping the future before the first poll. Apart from
+    /// The lease ends with `outcome` at the first poll, or when the future is dropped before its first poll. Apart from
     /// that, the future is as cancel-safe as `get`.
     ///
     /// # Examples
@@ -150,7 +150,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 take,
                 |gone, effects| {
                     let woken = effects.and_then(|effects| panic_of(|| shared.perform(effects)));
-                    // Dropped one by one, because each holds a key whose drop may panic.
+                    // Dropped separately, because each of them holds a key whose drop may panic.
                     first(first(woken, panic_of(|| drop(gone))), panic_of(|| drop(lease)))
                 },
             ),
@@ -179,7 +179,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             take,
             |(ending, ended), effects| {
                 let panic = shared.finish_end(lease.key(), ending, ended, effects);
-                // Dropped separately, because its key may panic, too.
+                // Dropped separately, because the drop of its key may panic, too.
                 first(panic, panic_of(|| drop(lease)))
             },
         )

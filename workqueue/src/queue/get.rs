@@ -27,9 +27,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// A queue is closed once it is shut down, no key is Ready, and no key can become Ready. Keys of
     /// [suspended](crate::Fair::max_leased) groups do not count. Dropping handles does not close a queue.
     ///
-    /// If 128 keys in a row are available without waiting, the future returns one of them only at its second poll. So
-    /// on every executor a queue that is never empty lets other tasks run. To take a key without waiting, use
-    /// [`try_get`](Self::try_get).
+    /// After 127 keys in a row were handed out without waiting, the next future that finds a key yields first, and
+    /// returns the key only at its second poll. So a queue that is never empty lets other tasks run, on every executor.
+    /// To take a key without waiting, use [`try_get`](Self::try_get).
     ///
     /// # Panics
     /// The future panics if the clock, the timer or `Clone` of the key panics; no key is handed out in that case.
@@ -72,8 +72,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// Waits for a key like [`get`](Self::get), then takes the other keys that are Ready, up to `most` keys in all.
-    /// Returns an empty batch once the queue is closed, and returns one immediately if `most` is 0, like tokio's
-    /// `recv_many`.
+    /// Returns an empty batch once the queue is closed, or immediately if `most` is 0, like tokio's `recv_many`.
     ///
     /// # Panics
     /// Panics like `get`.
@@ -177,7 +176,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Unlocks, and returns the leases of the keys that were taken.
+    /// Unlocks, and returns the lease of a key that was taken.
     ///
     /// The lease is made before any call that may panic, so that the key is not lost. It is made after unlocking, so that other threads do
     /// not wait while the reference count of the queue changes.
@@ -327,7 +326,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         match self.within(limit, &mut self.get()).await {
             Some(Some(lease)) => Ok(lease),
             Some(None) => Err(GetTimeoutError::Closed),
-            // `get` may have yielded, or a key may have become Ready since.
+            // There may be a key: `get` may have returned `Pending` only to yield, or the key has become Ready since.
             None => self.try_get().map_err(|error| match error {
                 TryGetError::Empty => GetTimeoutError::TimedOut,
                 TryGetError::Closed => GetTimeoutError::Closed,

@@ -156,8 +156,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// Waits for a lease that has been held for `bound` or longer, such as the lease of a worker that is stuck; `None`
     /// once the queue is drained. Each lease is reported once, the oldest first.
     ///
-    /// The future does not poll the queue: it waits for the time at which the oldest lease becomes overdue. From now on
-    /// the queue [tracks ages](Self::track_ages).
+    /// The future does not poll the queue: it waits for the time at which the oldest lease becomes overdue. From the
+    /// first poll on, the queue [tracks ages](Self::track_ages).
     ///
     /// # Panics
     /// The future panics if the clock, the timer or `Clone` of the key panics; no lease is reported in that case.

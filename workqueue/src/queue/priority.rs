@@ -105,10 +105,10 @@ where
     pub fn refresh_groups(&self) {
         let shared = &self.shared;
         let refresh = shared.order().start_refresh();
-        // Declared before the guards, so that the names of groups are dropped after them.
+        // Declared before the guards, so that the names of groups are dropped after the guards.
         let mut names = Vec::new();
         shared.lock().state.start_refresh(refresh, &mut names);
-        // The functions are called for new groups from now on.
+        // From now on, adds of new groups call the functions again, because older tags are stale.
         let limits = shared.order().limits_of(names);
         let now = shared.now_if_timed();
         let mut locked = shared.lock();

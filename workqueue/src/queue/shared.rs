@@ -11,13 +11,13 @@
 //! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue consistent.
 //!
 //! # No lost wake-up
-//! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. It restores three rules
+//! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. This call restores three rules
 //! (`shared/locked.rs`):
 //! 1. One task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too. That thread signals
 //!    the next thread when it has taken a key or found no key. One adder is woken for each free slot that its class of keys may use
 //!    (`queue/adders.rs`).
-//! 2. While getters wait and a deadline is ahead, the timer is armed for the deadline. If threads sleep, one of them sleeps at most until
-//!    that deadline.
+//! 2. While getters wait and a deadline is ahead, the timer is armed for the next deadline. If threads sleep, one of them sleeps at most until that
+//!    deadline.
 //! 3. All waiters for a condition are woken once the condition holds: the queue is closed, drained or idle, or a lease exists that no
 //!    watcher observes yet.
 //!
@@ -173,8 +173,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
-        // Ordering: Relaxed. A deadline that is missed here was set by a concurrent call, and is later than the last time that was passed
-        // to the queue's state. So the deadline may be treated as not due. A waiter checks again before it sleeps (`Wait`).
+        // Ordering: Relaxed. A deadline that is missed here was set by a concurrent call, and is later than the last time that was passed to the
+        // queue's state. So the deadline may be treated as not due. A waiter checks again before it sleeps (`NextKey::Wait`).
         T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
     }
 
@@ -276,7 +276,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K,
         self.perform(effects);
     }
 
-    /// Wakes one waiter of each kind that waits for a deadline. The waiter arms the alarm again when it is polled.
+    /// Wakes one getter, and all tasks that wait for another time. They arm the alarm again when they are polled.
     fn alarm_failed(&self) {
         let mut locked = self.lock();
         locked.alarm.reset();

@@ -127,8 +127,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.drain_until(None)
     }
 
-    /// Like [`drain`](Self::drain), but blocks the thread for at most `limit`. Keys that are Ready or leased at that
-    /// time are leftovers, too.
+    /// Like [`drain`](Self::drain), but blocks the thread for at most `limit`. Keys that are Ready or leased when the
+    /// limit ends are leftovers, too.
     ///
     /// The limit is in real time, whatever the queue's clock.
     #[must_use = "these keys were not finished"]
@@ -140,8 +140,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Stops the queue immediately: removes and returns all Ready and waiting keys, and returns clones of the keys that
     /// are still leased.
     ///
-    /// Ending one of those leases has no effect. From now on `get` returns `None`. A second call returns the keys that
-    /// are still leased at that time.
+    /// From now on `get` returns `None`, and ending one of these leases has no effect. A second call returns the keys
+    /// that are still leased then.
     ///
     /// # Panics
     /// Panics if the clock or `Clone` of a leased key panics; the queue is not stopped in that case. A panic in a waker
@@ -192,7 +192,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
     /// Like [`drain`](Self::drain), but waits for at most `limit` by the queue's clock. Keys that are Ready or leased
-    /// at that time are leftovers, too.
+    /// when the limit ends are leftovers, too.
     ///
     /// # Panics
     /// Panics if the clock or the timer panics.
@@ -240,7 +240,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// Panics if the clock or the timer panics.
     ///
     /// # Cancel safety
-    /// The limit starts with the first poll, and nothing happens before it. Dropping the future after that only stops
+    /// Nothing happens before the first poll, with which the limit starts. Dropping the future after that only stops
     /// waiting.
     ///
     /// # Examples

@@ -33,7 +33,7 @@ impl TaskWaiters {
         self.tasks.waiting()
     }
 
-    /// Returns the number of tasks that were woken and have not been polled since, after limiting it to `at_most`.
+    /// Lowers the count of tasks that were woken and have not been polled since to at most `at_most`, and returns the count.
     ///
     /// A task that was woken and is never polled again must not count for ever. As soon as another waiter has taken the key that the task
     /// was woken for, the task no longer counts as notified, and the next key wakes the next task.

@@ -29,8 +29,8 @@ pub(crate) struct Timeout {
 impl Timeouts {
     /// Inserts a waker to be woken at `at`, which is later than `now`.
     pub(crate) fn insert(&mut self, at: Nanos, now: Nanos, waker: Waker) -> Timeout {
-        // This happens if the alarm fired early, or the clock jumped back. Without this reset, the task would be woken immediately and wait
-        // again, over and over.
+        // `passed` may be ahead of the clock if the alarm fired early, or the clock jumped back. Without this reset, the task would be woken
+        // immediately and wait again, over and over.
         if at <= self.passed {
             self.passed = now;
         }
@@ -40,7 +40,7 @@ impl Timeouts {
         place
     }
 
-    /// Removes the timeout of a task that does not wait any more. The caller must drop the waker outside the lock.
+    /// Removes the timeout of a task that no longer waits. The caller must drop the waker outside the lock.
     pub(crate) fn remove(&mut self, place: Timeout) -> Option<Waker> {
         self.waiting.remove(&place)
     }
@@ -55,7 +55,7 @@ impl Timeouts {
         self.waiting.range((Excluded(passed), Unbounded)).next().map(|(place, _)| place.at)
     }
 
-    /// Advances the time to `now`, if it is later.
+    /// Advances `passed` to `now`, if `now` is later.
     pub(crate) fn pass(&mut self, now: Nanos) {
         self.passed = self.passed.max(now);
     }

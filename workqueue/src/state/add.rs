@@ -9,7 +9,7 @@ use crate::state::order::ReadyQueue;
 use crate::state::wait::{DelayRequest, Wait};
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Makes the key Ready, or marks its lease dirty.
+    /// Makes the key Ready, or marks its lease as dirty.
     ///
     /// The key is moved out of `new` only if it was absent.
     #[inline]
@@ -66,8 +66,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    // `always`, because the compiler considers the function too large; without it the add of a duplicate takes 223
-    // instructions instead of 199.
+    // `always`, because the compiler considers the function too large for a plain `inline`. If it is not inlined, the
+    // add of a duplicate takes 223 instructions instead of 199.
     #[inline(always)]
     fn add_again(&mut self, slot: u32, tag: &O::Tag, now: Nanos) -> Added {
         let state = self.slab.get(slot).state;
@@ -194,7 +194,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         true
     }
 
-    /// Cancels the pending run of the key. If the key is leased, the lease continues.
+    /// Cancels the pending run of the key. If the key is leased, the lease continues. Returns whether there was a run to cancel, and the key if it
+    /// has left the queue.
     pub(crate) fn cancel(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
     where
         K: Eq,
@@ -217,7 +218,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (true, None)
     }
 
-    /// Takes the key out of `new` and inserts it into a new slot. The key must be absent.
+    /// Takes the key out of `new` and inserts it into a new slot, if there is room. The key must be absent.
     #[inline]
     fn admit(&mut self, new: &mut NewKey<K, O::Tag>) -> Result<u32, AddErrorKind> {
         self.has_room(&mut new.tag)?;
@@ -231,8 +232,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.insert(key, new.hash, class)
     }
 
-    /// Checks whether the queue and the key's class have room for an absent key. The class is checked even if the queue is full: the check
-    /// stores the limits from the tag, and determines the line in which the adder waits.
+    /// Checks whether the queue and the key's class have room for an absent key. The class is checked even if the queue is full, because the check
+    /// stores the limits from the tag and determines the line in which the adder waits.
     #[inline]
     fn has_room(&mut self, tag: &mut O::Tag) -> Result<(), AddErrorKind> {
         let in_class = self.order.has_room(tag);
@@ -268,7 +269,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.leave_line(line);
     }
 
-    /// Returns the number of keys that the class of this line has room for, not counting the limit of the queue.
+    /// Returns the number of keys that the class of this line has room for, apart from the capacity of the queue.
     pub(crate) fn room_of(&self, line: u32) -> usize {
         self.order.room(line)
     }
@@ -286,7 +287,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Added::Dirty
     }
 
-    /// Ends a wait because of an add before its deadline.
+    /// Ends the wait of a slot whose key was added before the deadline.
     fn end_wait(&mut self, slot: u32, now: Nanos) -> Added {
         if self.slab.get(slot).state == State::LeasedWaiting {
             self.forget_wait(slot);

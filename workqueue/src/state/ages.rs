@@ -28,7 +28,7 @@ pub(crate) enum NextOverdue<K> {
     Wait(Nanos),
     /// No key is leased.
     Empty,
-    /// No key is leased, and no key can be leased any more.
+    /// No key is leased, and no key can be leased later.
     Drained,
 }
 
@@ -69,7 +69,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Some(now.since(self.slab.get(lease.slot).at.max(self.ages?)))
     }
 
-    /// Returns the oldest lease that was not reported yet if it has been held for `bound`, and marks it as reported.
+    /// Considers only leases that were not reported yet. If the oldest of them has been held for `bound`, marks it as reported and returns it.
     ///
     /// The key is cloned first, so that a panic in `Clone` marks no lease as reported.
     pub(crate) fn next_overdue(&mut self, bound: Duration, now: Nanos) -> NextOverdue<K>

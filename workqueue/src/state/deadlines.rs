@@ -8,7 +8,7 @@ use crate::state::deadlines::node::{HeapNode, Siblings};
 use crate::state::entry::State;
 use crate::state::slab::Slab;
 
-/// Children of a node.
+/// The number of children of a node.
 const ARITY: usize = Siblings::COUNT;
 /// The lane of the root.
 const ROOT: usize = ARITY - 1;
@@ -21,7 +21,7 @@ const ROOT: usize = ARITY - 1;
 ///
 /// # Invariants
 /// 1. No node is before its parent, in the order of deadline, then sequence number.
-/// 2. The entry of the node at position p is `Waiting`, has p as its first link, and the node's deadline.
+/// 2. The entry of the node at position p is `Waiting`, stores p in its first link, and has the same deadline as the node.
 /// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is the
 ///    family of the root.
 #[derive(Debug, Default)]
@@ -88,8 +88,8 @@ impl Deadlines {
         }
     }
 
-    /// Counts the deadlines at or before `now`, up to `most`; if there are no more than `most`, also finds the first
-    /// deadline after `now`. O(count).
+    /// Adds the number of deadlines at or before `now` to `found.0`, and stops once `found.0` exceeds `most`. Unless it
+    /// stops, also stores the first deadline after `now` in `found.1`, if it is earlier than the one there. O(count).
     pub(crate) fn survey(&self, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
         self.survey_below(0, now, most, found);
     }
@@ -209,7 +209,7 @@ impl Deadlines {
     }
 }
 
-/// The family and lane of a position.
+/// Returns the family and the lane of a position.
 #[inline]
 fn place(position: usize) -> (usize, usize) {
     ((position + ROOT) / ARITY, (position + ROOT) % ARITY)

@@ -19,8 +19,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.heaps().map(Deadlines::len).sum()
     }
 
-    /// Counts the deadlines at or before `by`, up to `most`; if there are no more than `most`, also finds the first
-    /// deadline after `by`. O(count).
+    /// Returns the number of deadlines at or before `by`, and the first deadline after `by`. Stops counting at `most` +
+    /// 1; in that case the second value is not reliable. O(count).
     pub(super) fn survey(&self, by: Nanos, most: usize) -> (usize, Option<Nanos>) {
         let mut found = (0, None);
         self.order.heaps().for_each(|heap| heap.survey(by, most, &mut found));
@@ -40,8 +40,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waiting.into_iter().map(|(.., slot)| slot).collect()
     }
 
-    /// Returns the next sequence number. Sequence numbers order equal deadlines. After 2³² of them all deadlines are renumbered, without a change of
-    /// their order, which takes O(n log n).
+    /// Returns the next sequence number. Sequence numbers order equal deadlines. Once all 2³² numbers are used, the deadlines are renumbered in their
+    /// current order, which takes O(n log n).
     #[inline]
     pub(super) fn next_sequence(&mut self) -> u32 {
         if self.sequence == u32::MAX {

@@ -2,9 +2,9 @@
 //!
 //! # State table
 //!
-//! The table shows what each operation does to a key in each state, or whether it hands the key out. `=` means no
-//! effect; a blank cell cannot occur. A wait whose deadline has passed counts as the state in the last column, even
-//! before the queue has processed the deadline.
+//! The table shows the effect of each operation on a key in each state. `=` means no effect; a blank cell cannot occur.
+//! A key whose deadline has passed counts as being in the state in the last column, even before the queue has processed
+//! the deadline.
 //!
 //! | state | `add` | delayed add (t) | `postpone` (t) | `get` | lease ends | `cancel` | deadline |
 //! |---|---|---|---|---|---|---|---|
@@ -15,8 +15,8 @@
 //! | Leased+dirty | = | = | → Leased+Waiting(t) | = | → Ready (tail) | → Leased | |
 //! | Leased+Waiting(t₀) | → Leased+dirty | by its mode | later of the two | = | → Waiting(earlier of t₀ and the outcome's) | → Leased | → Leased+dirty |
 //!
-//! With strict backoff, no add shortens a wait that is a backoff. If a lease ends as a failure, the key waits for its
-//! backoff even if it is dirty or would otherwise wait for less.
+//! With strict backoff, no add shortens a wait that is a backoff. And if a lease ends as a failure, the key waits for
+//! its backoff, even if the key is dirty or has an earlier wait.
 
 use flyball_sync::Nanos;
 
@@ -25,8 +25,8 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 /// The entry of a key, from its first add until it leaves the queue.
 ///
-/// An entry takes 24 bytes beside the key (up to 8 more for a key type without a niche, such as an integer). Data that only few keys have
-/// (a wait while leased, the limit of a debounced wait) is in side tables of `QueueState`: in the entry it would cost every key 16 bytes.
+/// An entry takes 24 bytes beside the key (up to 8 more for a key type without a niche, such as an integer). Data that only few keys have (a wait
+/// while leased, the limit of a debounced wait) is in side tables of `QueueState`, because in the entry this data would cost every key 16 bytes.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {
     /// `None` exactly when vacant.

@@ -53,8 +53,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
     }
 
-    /// Returns how many keys can be handed out, and the deadline at which one more key becomes Ready. While the queue is open, uses `now`
-    /// if it is known. Examines at most `most` + 1 of the deadlines that have passed.
+    /// Returns how many keys can be handed out, and the deadline at which one more key becomes Ready. Without `now`, no deadline counts as passed
+    /// until the queue is shut down. Examines at most `most` + 1 of the deadlines that have passed.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
@@ -105,8 +105,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (served && !self.paused).then_some(at)
     }
 
-    /// Returns whether a key is Ready because its deadline has passed. While the queue is open, uses `now` if it is
-    /// known.
+    /// Returns whether a key is Ready because its deadline has passed. Without `now`, no deadline counts as passed
+    /// until the queue is shut down.
     #[inline]
     pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
         let by = match self.phase {
@@ -118,8 +118,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.first_wait().is_some_and(|(at, _)| by.is_some_and(|by| at <= by))
     }
 
-    /// Returns whether a getter would find a key, without observing the time. Due keys count, whether or not the order
-    /// would hand them out next.
+    /// Returns whether a getter may find a key, without observing the time. Due keys count even if the order cannot
+    /// hand them out.
     #[cold]
     pub(crate) fn may_hand_out(&self, now: Option<Nanos>) -> bool {
         !self.paused && (self.has_due(now) || self.next_slot(now.unwrap_or(self.seen)).is_some())
@@ -165,12 +165,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.slab.live() == 0
     }
 
-    /// Returns whether no key is leased and no Ready key can be handed out, by `now` if it is known.
+    /// Returns whether no key is leased and no Ready key can be handed out. Without `now`, uses the last time that was passed in.
     pub(crate) fn is_idle(&mut self, now: Option<Nanos>) -> bool {
         self.leased() == 0 && !self.has_ready(now)
     }
 
-    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends, by `now` if it is known.
+    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends. Without `now`, uses the last time that was passed in.
     pub(crate) fn has_ready(&mut self, now: Option<Nanos>) -> bool {
         if self.queued() > self.order.suspended() {
             return true;

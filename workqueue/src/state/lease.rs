@@ -8,7 +8,7 @@ use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Hands out the next key in the order, whether it was added Ready or its deadline has passed.
+    /// Hands out the next key in the order, which is Ready or has a deadline that has passed.
     ///
     /// The key is cloned first, so that a panic in `Clone` changes nothing.
     #[inline]
@@ -23,7 +23,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Hands out the next key. The caller must have observed the time, which determines the next key.
+    /// Hands out the key that [`next_slot`](Self::next_slot) returned. The caller must have observed the time before, because the time determines the
+    /// next key.
     #[inline]
     pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> NextKey<K>
     where
@@ -119,7 +120,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// A dirty key is Ready again whatever the outcome, except that a strict backoff still applies.
+    /// Makes a key that was dirty Ready, whatever the transition. Exception: with strict backoff, a key whose lease has failed waits.
     fn end_dirty(&mut self, slot: u32, transition: Transition, now: Nanos) {
         match transition {
             Transition::Wait(wait) if self.options.strict && wait.backoff => {
@@ -132,7 +133,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Adjusts a transition for a delay of zero, and for a shutdown. A delay of zero makes the key Ready. After
     /// shutdown a retried or requeued key gets a deadline after the horizon, so that it becomes a leftover and does not
-    /// keep the queue open. While delayed keys are still served, its deadline may be before the horizon.
+    /// keep the queue open. While delayed keys are still served, a deadline up to the horizon stays unchanged.
     fn served(&mut self, transition: Transition, now: Nanos) -> Transition {
         let wait = match transition {
             Transition::Leave => return transition,
@@ -154,7 +155,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Detaches a lease from its guard: from now on it is ended by its key.
+    /// Detaches a lease from its guard. From now on the lease is ended by its key.
     pub(crate) fn detach(&mut self, id: LeaseId) {
         let entry = self.slab.get_mut(id.slot);
         if entry.generation == id.generation && entry.state.is_leased() {
@@ -162,7 +163,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Attaches a detached lease to a guard again.
+    /// Marks the detached lease of a key as attached, and returns its id and key for a new guard; `None` if there is no such lease.
     pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(LeaseId, K)>
     where
         K: Clone + Eq,

@@ -3,10 +3,10 @@
 use crate::state::entry::NIL;
 use crate::state::slab::Slab;
 
-/// A list of slots in the order in which they were pushed; removing one from the middle is O(1).
+/// A list of slots in the order in which they were pushed. Removing a slot from the middle is O(1).
 ///
 /// # Invariants
-/// 1. Following the second link from `head` visits `len` slots and ends at `tail`; the first link mirrors it.
+/// 1. Following the second links from `head` visits `len` slots and ends at `tail`. The first links lead back the same way.
 #[derive(Debug)]
 pub(crate) struct List {
     head: u32,

@@ -1,7 +1,7 @@
 //! PURE. The counters of a queue with metrics, each updated in constant time.
 //!
-//! Adds are not counted when a key becomes pending: this happens in many places, and a deadline that passes runs no code at all. Instead
-//! the number is computed. Each key that became pending was handed out, was withdrawn, or is still pending. So
+//! Adds are not counted when a key becomes pending, because this happens in many places, and a deadline that passes runs no code at all. Instead the
+//! number is computed. Each key that became pending was handed out, was withdrawn, or is still pending. So
 //!
 //! > adds = taken + withdrawn + depth
 //!
@@ -28,8 +28,8 @@ pub(super) struct Meter {
     most_adds: u64,
     /// The sum of the times at which the current leases began.
     began: u128,
-    /// The time since which a key has been pending, if the entry of the key does not store that time: the key was
-    /// leased at that time, or it has been gathered into the order since. Only for Ready and dirty slots.
+    /// The time since which a key has been pending, if the entry of the key does not store that time, because the key
+    /// was leased then or has been gathered into the order since. Only for Ready and dirty slots.
     pending_since: SparseMap<PendingSince>,
     last_hand_out: HandedOut,
 }
@@ -57,7 +57,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (stats.adds, stats.delayed_adds) = (meter.most_adds, meter.delays);
     }
 
-    /// Like [`get`](Self::get), for a queue that may have metrics. A queue without a clock skips this check.
+    /// Like [`get`](Self::get), for a queue that may have metrics. A queue without a clock has none, and calls `get` directly.
     pub(crate) fn get_metered(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,
@@ -86,8 +86,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Returns how long a lease that is about to end has been held; `None` without metrics, or if the lease has ended.
     ///
-    /// If no caller has `seen` the lease, it does not count as a hand-out, and a key that is not dirty becomes pending again without being
-    /// counted as an add.
+    /// `seen` is false if no worker has started on the key. If that key is not dirty, its hand-out is no longer counted, so the key becomes pending
+    /// again without being counted as an add.
     pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
         let comes_back = matches!(self.phase, Phase::Open | Phase::DrainingDelays);
         let meter = self.meter.as_mut()?;
@@ -100,8 +100,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         })
     }
 
-    /// Stores the time since which a slot has been pending, because of an add while it is leased, or because of a
-    /// deadline.
+    /// Stores the time since which a slot has been pending: the time of an add while it is leased, or a deadline.
     pub(super) fn meter_pending(&mut self, slot: u32, since: Nanos, delayed: bool) {
         if let Some(meter) = &mut self.meter {
             meter.pending_since.set(slot, PendingSince { since, delayed });

@@ -25,11 +25,11 @@ pub(crate) use sealed::ReadyQueue;
 
 /// The line of adders that wait only for room in the queue.
 pub(crate) const ANY_ROOM: u32 = 0;
-/// The line of adders whose class cannot have room, whichever key leaves the queue.
+/// The line of adders whose class has a capacity of 0, so that no key that leaves the queue makes room for them.
 pub(crate) const NO_ROOM: u32 = 1;
 
 /// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed, because the correctness of the queue depends on
-/// it, and so that methods can be added.
+/// its order, and so that methods can be added later.
 ///
 /// # Examples
 /// A function for queues with any order:
@@ -77,7 +77,7 @@ pub(crate) mod sealed {
         /// Computes the tag of an add of `key`. Runs user code.
         fn tag(&self, key: &K) -> Tag<Self::ReadyQueue>;
 
-        /// Makes a tag current. Runs user code.
+        /// Computes a stale tag again. Runs user code.
         #[inline]
         fn renew(&self, _key: &K, _tag: &mut Tag<Self::ReadyQueue>) {}
     }
@@ -87,8 +87,8 @@ pub(crate) mod sealed {
     /// The part of an order under the lock: the Ready keys, linked through their entries; the waiting keys, in one or
     /// several heaps; and, by slot, the order's data on every other key.
     ///
-    /// A slot is [admitted](Self::admit) before any other call for it, and [vacated](Self::vacate) at the end. `by` is
-    /// the time up to which deadlines have passed.
+    /// A slot is [admitted](Self::admit) before any other call for it, and [vacated](Self::vacate) at the end. In all
+    /// methods, `by` is the time up to which deadlines have passed.
     pub trait ReadyQueue: Send + 'static {
         /// Whether due keys are gathered from the heaps into the order. If not, [`next`](Self::next) takes them
         /// directly from the heaps; this suits an order in which the due key with the earliest deadline of a heap is
@@ -107,20 +107,20 @@ pub(crate) mod sealed {
         /// The number of keys in the order.
         fn count(&self) -> usize;
 
-        /// The number of those keys that could be handed out one after the other if no lease ended.
+        /// The number of keys in the order that could be handed out one after the other if no lease ended.
         #[inline]
         fn available(&self) -> usize {
             self.count()
         }
 
-        /// The number of those keys that cannot be handed out, whichever lease ends. They neither keep a queue open nor
-        /// prevent it from being idle.
+        /// The number of keys in the order that cannot be handed out, whichever lease ends. Such keys neither keep a
+        /// queue open nor prevent it from being idle.
         #[inline]
         fn suspended(&self) -> usize {
             0
         }
 
-        /// Returns the slot to hand out next, in the order or due, if any can be handed out.
+        /// Returns the slot to hand out next, which is in the order or due, and the reason; `None` if no slot can be handed out.
         fn next<K>(
             &self,
             slab: &Slab<K>,
@@ -132,7 +132,7 @@ pub(crate) mod sealed {
         #[inline]
         fn on_hand_out(&mut self, _pick: Self::Pick, _by: impl FnOnce() -> Nanos) {}
 
-        /// Returns candidate slots, one of which has been in the order the longest; due slots may be among them.
+        /// Returns the candidates for the slot that has been in the order the longest. Due slots may be among the candidates.
         fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32>;
 
         /// Returns the heaps of all waiting keys.
@@ -144,7 +144,7 @@ pub(crate) mod sealed {
         /// Makes a slot wait.
         fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32);
 
-        /// Ends the wait of a slot. The caller must then set its state.
+        /// Ends the wait of a slot. The caller must then set the state of the slot.
         fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
         /// Moves the wait of a slot to another deadline.
@@ -200,14 +200,14 @@ pub(crate) mod sealed {
         #[inline]
         fn reposition<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
 
-        /// Called when the clock has jumped back: deadlines after `by` have not passed, even if a later time was seen before.
+        /// Called when the clock has jumped back: deadlines after `by` have not passed, even if a later time was passed in before.
         #[cold]
         fn clock_jumped_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
 
         /// Links a slot at the tail.
         fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// Unlinks a slot from wherever it is linked. The caller must then set its state.
+        /// Unlinks a slot from wherever it is linked. The caller must then set the state of the slot.
         fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
         /// Called when a slot that was unlinked is handed out.
@@ -232,7 +232,7 @@ pub(crate) mod sealed {
         /// Returns all Ready slots, including due ones, in the order of hand-out as far as it is known.
         fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32>;
 
-        /// Returns the first invariant that is violated.
+        /// Checks all invariants, and returns the first that is violated.
         fn check<K>(&self, slab: &Slab<K>) -> Result<(), String>;
     }
 }

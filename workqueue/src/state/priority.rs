@@ -21,7 +21,7 @@ impl<K: Eq> QueueState<K, Levels> {
         let (by, entry) = (self.due_by(now), self.slab.get(slot));
         let (state, at) = (entry.state, entry.at);
         if state == State::Waiting && at <= by && self.order.is_positioned_above(slot, priority) {
-            // The key is Ready, and moves to the end of a line.
+            // The key counts as Ready, because its deadline has passed. It moves to the end of the line of its new priority.
             self.meter_pending(slot, at, true);
             self.unlink(slot);
             self.order.assign(slot, priority);
@@ -54,7 +54,7 @@ impl<K, G: Clone + Eq + Send + 'static> QueueState<K, Groups<G>> {
         self.order.start_refresh(refresh, names);
     }
 
-    /// Sets the limits of groups. A closed queue stays closed, whatever the new limits are.
+    /// Sets the limits of groups. Has no effect on a closed queue, which stays closed.
     pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], refresh: usize, now: Option<Nanos>) {
         self.observe(now);
         if !self.is_closed() {

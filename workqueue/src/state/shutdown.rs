@@ -15,7 +15,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     /// Refuses adds from now on, and keeps leased keys from becoming dirty. Keys that are due now are still handed out;
-    /// keys that wait longer stay. This also ends the serving of delayed keys.
+    /// keys that wait longer stay. If a drain still serves delayed keys, this ends the serving.
     pub(crate) fn shut_down(&mut self, now: Option<Nanos>) {
         let now = self.observe(now).min(LAST);
         self.horizon = match self.phase {
@@ -45,7 +45,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Empties the queue: keys that are not leased are moved to `left`; ending the remaining leases has no effect.
+    /// Empties the queue: moves the keys that are not leased to `left`, and clones the leased keys into it. From now on, ending a lease has no
+    /// effect.
     ///
     /// `left` is passed in by the caller, so that keys are dropped outside every lock, even if a `Clone` panics.
     pub(crate) fn stop(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)

@@ -55,7 +55,7 @@ impl<K> Slab<K> {
         slot as u32
     }
 
-    /// Vacates a slot that is not linked any more. The caller must drop the key outside every lock.
+    /// Vacates a slot that is no longer linked. The caller must drop the key outside every lock.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.entries[slot as usize];

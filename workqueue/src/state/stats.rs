@@ -9,7 +9,7 @@ use crate::state::order::ReadyQueue;
 
 /// The statistics of a queue: the number of keys in each state, ages, and counters, all taken at the same time.
 ///
-/// Durations are by the queue's clock. The values stay correct while the queue drains, and afterwards.
+/// Durations are measured by the queue's clock. The values stay correct while the queue drains, and afterwards.
 ///
 /// # Examples
 /// ```
@@ -56,8 +56,9 @@ pub struct QueueStats {
     pub ages_tracked: bool,
     /// How long the oldest Ready key has been Ready; `None` if no key is Ready, or ages are not tracked.
     ///
-    /// Only the first key of each priority or group of an [order](crate::Order) is examined. So a key that was
-    /// [lowered](crate::Queue::set_priority), and is therefore behind younger keys, counts only once it is the first.
+    /// Only the first key of each priority or group of an [order](crate::Order) is examined. So a key whose priority
+    /// was [lowered](crate::Queue::set_priority), and which is therefore behind younger keys, counts only once it is
+    /// the first.
     pub oldest_ready: Option<Duration>,
     /// How long the oldest lease has been held; `None` if no key is leased, or ages are not tracked.
     pub oldest_lease: Option<Duration>,
@@ -66,8 +67,8 @@ pub struct QueueStats {
     /// The total number of times that a key became pending (Ready, or leased and dirty): by an add, by a deadline that
     /// passed, or by a retry. An add that is merged is not counted. Never decreases. Zero without metrics.
     pub adds: u64,
-    /// The total number of delays that were accepted: of delayed adds, requeues and backoffs, of any length. Never
-    /// decreases. Zero without metrics.
+    /// The total number of delays that were accepted, of any length: those of delayed adds, requeues and backoffs.
+    /// Never decreases. Zero without metrics.
     pub delayed_adds: u64,
 }
 
@@ -80,7 +81,7 @@ impl QueueStats {
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Takes O(1), plus one step for each deadline that has passed, for each leased key that waits, and for each group.
+    /// Returns the statistics. Takes O(1), plus one step for each deadline that has passed, for each leased key that waits, and for each group.
     pub(crate) fn stats(&mut self, now: Option<Nanos>) -> QueueStats {
         let now = now.unwrap_or(self.seen);
         let (ready, due_leased) = self.pending_counts(now);

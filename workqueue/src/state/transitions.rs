@@ -9,14 +9,14 @@ use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
-/// A table with more buckets does not fit the CPU's nearest cache.
+/// A table with more buckets than this does not fit into the CPU's nearest cache.
 const LARGE: usize = 1 << 14;
 /// The largest number of due keys that one operation gathers.
 const GATHER_LIMIT: usize = 64;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Updates and returns the time. Each operation makes this call once, at its start, so the set of due keys stays the same until its
-    /// end.
+    /// Updates and returns the time. Each operation calls this once, at its start, so the set of due keys stays the same until the end of the
+    /// operation.
     #[inline]
     pub(super) fn observe(&mut self, now: Option<Nanos>) -> Nanos {
         if let Some(now) = now {
@@ -135,7 +135,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.leases.push(&mut self.slab, slot);
     }
 
-    /// Makes the key of a lease wait once the lease has ended.
+    /// Sets the wait of a leased key, which begins when the lease ends.
     pub(super) fn postpone_lease(&mut self, slot: u32, wait: Wait) {
         let sequence = self.next_sequence();
         self.slab.get_mut(slot).state = State::LeasedWaiting;

@@ -55,7 +55,7 @@ pub(crate) struct LeaseId {
 pub(crate) enum NextKey<K> {
     /// This key, now leased.
     Key(LeaseId, K),
-    /// No key is Ready, and none becomes Ready before this deadline unless a key is added.
+    /// No key is Ready, and none becomes Ready before this deadline unless a key is added or a lease ends.
     Wait(Nanos),
     /// No key is Ready, and none becomes Ready unless a key is added or a lease ends.
     Empty,
@@ -63,7 +63,7 @@ pub(crate) enum NextKey<K> {
     Closed,
 }
 
-/// What happens to a key at the end of its lease, unless it is dirty.
+/// What happens to a key at the end of its lease, unless the key is dirty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
     /// The key leaves the queue.
@@ -78,7 +78,7 @@ pub enum Transition {
 
 /// The keys that were not finished, by state.
 ///
-/// Ready keys are in the order in which they would have been handed out, waiting keys are ordered by deadline.
+/// Ready keys are in the order in which they would have been handed out; waiting keys are ordered by deadline.
 ///
 /// # Examples
 /// ```

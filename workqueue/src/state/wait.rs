@@ -69,7 +69,7 @@ pub(crate) enum DelayRequest {
         limit: Nanos,
     },
     Replace(Nanos),
-    /// Earliest, after a failure.
+    /// Like `Earliest`, for the backoff after a failure.
     Backoff(Nanos),
 }
 
@@ -128,7 +128,7 @@ impl Wait {
 }
 
 impl DelayRequest {
-    /// Returns the wait of a request if there is no existing wait.
+    /// Returns the wait that this request sets if the key does not wait yet.
     pub(crate) fn alone(self) -> Wait {
         match self {
             Self::Earliest(at) | Self::Replace(at) => Wait::fixed(at),

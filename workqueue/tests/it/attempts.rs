@@ -125,7 +125,7 @@ fn waits_at_least_the_given_minimum() {
     assert_eq!(deadline(&queue, "b"), 10);
 }
 
-/// The lower of the two limits applies. If they are equal, the limit of the caller applies.
+/// Of the limit of the queue and the limit of the caller, the lower applies. If they are equal, the limit of the caller applies.
 #[test]
 fn beside_the_limit_of_the_queue_the_lower_one_holds() {
     for (most, given_up) in [(1, false), (2, false), (3, true)] {

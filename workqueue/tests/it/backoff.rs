@@ -1,4 +1,4 @@
-//! Backoff: a key has one backoff at a time, and only a wait that was served makes the next one longer.
+//! Backoff: a key has one backoff at a time, and the next backoff is longer only after the key has waited for the previous one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -231,8 +231,8 @@ impl Policy<u32> for Counted {
     }
 }
 
-/// In controller-runtime#1594 and flyte#6025, each duplicate took a token although only the earliest one ran. Here the limiter is called
-/// once per served wait.
+/// In controller-runtime#1594 and flyte#6025, each duplicate took a token although only the earliest duplicate ran. Here the limiter is called once
+/// per wait.
 #[test]
 fn the_limiter_is_asked_once_per_wait() {
     let (clock, asked) = (ManualClock::new(), Arc::new(AtomicU32::new(0)));

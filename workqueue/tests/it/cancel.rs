@@ -159,7 +159,7 @@ fn the_last_waker_counts() {
     assert_eq!((old.wakes(), new.wakes()), (0, 1));
 }
 
-/// A drain that moves to another task wakes that task.
+/// A drain future that moves to another task wakes that task.
 #[test]
 fn the_last_waker_of_a_drain_counts() {
     let queue = Queue::new();
@@ -283,7 +283,7 @@ fn a_stalled_getter_does_not_stall_the_timer() {
     now.done();
 }
 
-/// A getter that was woken and is never polled does not prevent the next add from waking another getter: the key that it was woken for has
+/// A getter that was woken and is never polled does not prevent the next add from waking another getter, because the key of the first wake-up has
 /// been taken.
 #[test]
 fn a_stalled_getter_does_not_stall_the_next_add() {
@@ -426,7 +426,8 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
     assert!(with_both > 500, "only {with_both} steps had a key and a waiting getter");
 }
 
-/// Asserts that a getter was woken or the alarm is set if a key needs it. Returns whether there was a waiting key to check.
+/// If a getter is parked and no getter was woken, asserts that no key is Ready, and that the alarm is set for the first waiting key. Returns whether
+/// there was such a waiting key.
 fn assert_waiter_woken<F: Future<Output = Option<T>>, T>(
     queue: &TimedQueue<u64>,
     clock: &flyball_sync::ManualClock,
@@ -451,7 +452,7 @@ fn timed_by_number() -> (TimedQueue<u64>, flyball_sync::ManualClock) {
     (Queue::builder().timer(clock.timer()).seed(1).build(), clock)
 }
 
-/// A drain that is dropped at any poll leaves the queue shut down, and the next drain completes as the first one would have.
+/// A drain may be dropped at any poll. After its first poll the queue stays shut down, and the next drain completes as usual.
 #[test]
 fn drains_dropped_at_any_poll_lose_nothing() {
     for dropped_at in 0..4 {

@@ -98,7 +98,7 @@ fn a_pause_stops_no_lease() {
     assert!(queue.cancel(&"a"));
 }
 
-/// A paused queue that is shut down is not closed while it has Ready keys. An empty one is closed.
+/// A paused queue that is shut down is not closed while it has Ready keys. An empty paused queue is closed.
 #[test]
 fn a_paused_queue_closes_when_it_is_empty() {
     let queue = Queue::new();
@@ -505,7 +505,7 @@ fn wakes_a_getter_behind_any_number_that_are_never_polled() {
     }
 }
 
-/// Wakers are woken in batches. More waiters than fit into one batch are all woken, whatever they wait for.
+/// Wakers are woken in batches. If there are more waiters than fit into one batch, all of them are woken, whatever they wait for.
 #[test]
 fn wakes_any_number_of_tasks() {
     const TASKS: u32 = 100;
@@ -548,7 +548,7 @@ struct PollsWhenWoken {
 impl PollsWhenWoken {
     fn poll(self: &Arc<Self>) {
         assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "one change woke the task again and again");
-        // The task is woken while it is polled.
+        // The lock is taken if the task is woken while it is polled.
         let Some(mut future) = self.future.try_lock() else { return };
         assert!(poll_with(future.as_mut(), &self.clone().into()).is_pending());
     }

@@ -13,7 +13,7 @@
 //! - The limiters themselves (`flyball-ratelimit`): spark-operator#2186, k#104655, k#138743, shipper#209, k#24052, traefik/mesh#130.
 //! - One limiter shared by two queues (virtual-kubelet#953), which does not compile: a queue takes its policy by value.
 //! - A payload beside the key (k#86381): the queue holds only keys, by design.
-//! - Speed: k#127635, k#127944, k#90631, cr#3014, cr#3415, cr#3471, karmada#7072. It is measured, not tested.
+//! - Speed: k#127635, k#127944, k#90631, cr#3014, cr#3415, cr#3471, karmada#7072. Speed is measured, not tested.
 //! - D2 to D8 and D13 to D16 are about watches, stores and controllers.
 
 use std::collections::BTreeSet;
@@ -381,14 +381,14 @@ fn k126027_an_add_is_the_run_of_the_wait() {
     }
 }
 
-/// Three requested behaviours: an add that ends a wait, an add that keeps it, and a backoff that no add shortens.
+/// Three requested behaviours: an add that ends a wait, an add that keeps the wait, and a backoff that no add shortens.
 #[test]
 fn k112325_three_ways_to_meet_a_wait() {
     let (queue, _clock) = backoff();
     queue.add_rate_limited("foo").unwrap();
     assert_eq!(queue.add("foo").unwrap(), Added::Promoted);
     queue.try_get().unwrap().retry();
-    // A caller that wants no run before the wait is over uses a delayed add.
+    // A delayed add does not run the key before the wait is over.
     assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)));
     assert_eq!(queue.add_after_with("foo", HOUR, DelayMode::Earliest).unwrap(), Added::Merged);
     assert_eq!(deadline(&queue, "foo"), 10);
@@ -412,7 +412,7 @@ fn cr_min_delay_a_key_can_be_put_off() {
     assert_eq!(serve(&queue), 2);
 }
 
-/// Users built batch windows on delays: all events of a window are one run at its end, and no event waits longer.
+/// Users built batch windows on delays: all events of a window cause one run at the end of the window, and no event waits longer.
 #[test]
 fn kueue2380_cosi407_a_batch_window() {
     let (queue, clock) = timed();
@@ -604,7 +604,7 @@ fn grafana119322_kro616_a_drain_with_a_limit() {
 
 // ---- the Rust peers --------------------------------------------------------------------------------------------
 
-/// Under load some keys never ran. Here 2000 keys with 10 slots, and twice as much work as the slots can do, run equally often.
+/// Under load some keys never ran. Here 2000 keys run equally often on 10 slots, although the slots can do only half of the work.
 #[test]
 fn d1_no_key_starves_under_load() {
     const KEYS: usize = 2_000;

@@ -136,7 +136,7 @@ fn a_deadline_that_is_now_is_an_add() {
     }
 }
 
-/// A debounced add with a delay of zero does not end a debounced wait; it ends only a fixed one.
+/// A debounced add with a delay of zero does not end a debounced wait; it ends only a fixed wait.
 #[test]
 fn a_debounced_add_of_nothing_does_not_end_a_debounce() {
     let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
@@ -293,7 +293,7 @@ fn not_strict_an_add_ends_a_backoff() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-/// A later deadline applies, and the wait is still a backoff.
+/// If a backoff is moved to a later deadline, the wait is still a backoff.
 #[test]
 fn strict_a_backoff_may_become_longer() {
     let longer: [fn(&crate::support::BackoffQueue); 2] = [

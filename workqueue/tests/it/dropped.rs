@@ -351,7 +351,7 @@ impl<'a> Waiters<'a> {
         }
     }
 
-    /// A drain shuts the queue down at its first poll.
+    /// Polls a drain once, which shuts the queue down.
     fn drain(&mut self, until: Option<Nanos>, mut drain: Task<'a, Leftovers<u64>>) {
         match drain.poll() {
             Poll::Pending => self.drainers.push((until, drain)),
@@ -450,7 +450,7 @@ impl<'a> Waiters<'a> {
         }
     }
 
-    /// Asserts that a waiter was woken if its condition holds, and that an alarm is set if it waits for a time.
+    /// Asserts that each waiter was woken if its condition holds, and that an alarm is set if a waiter waits for a time.
     fn assert_woken(&mut self) {
         let (queue, now) = (self.queue, self.clock.now());
         queue.check().unwrap();
@@ -474,7 +474,7 @@ impl<'a> Waiters<'a> {
                 KeyState::Waiting(at) => Some(at),
                 _ => None,
             });
-            // Not checked after a shutdown: a waiting key possibly never becomes Ready then, and a drain that still hands out delayed keys sets its
+            // Not checked after a shutdown, because a waiting key may then never become Ready, and a drain that still hands out delayed keys sets its
             // own alarm.
             if let Some(soonest) = soonest.min().filter(|_| on_their_way == 0 && !queue.is_shutting_down()) {
                 assert!(rings_by(soonest), "a key and a getter wait, and no alarm is set");
@@ -518,7 +518,7 @@ impl<'a> Waiters<'a> {
         self.known[4] += self.watchers.iter().filter(|(_, task)| task.was_woken()).count();
     }
 
-    /// From here on only woken tasks are polled, and the clock moves only to its alarms: every waiter must still complete.
+    /// Polls only woken tasks, and moves the clock only to its alarms: every waiter must still complete.
     fn settle(&mut self) {
         self.queue.resume();
         loop {

@@ -21,7 +21,7 @@ pub(crate) struct Effects {
     pub(super) signal_all: bool,
     /// The adders to signal.
     pub(in crate::queue) room: Signals,
-    /// Whether the queue is drained or idle.
+    /// Whether to signal the threads that wait until the queue is drained or idle.
     pub(in crate::queue) quiet: bool,
     pub(in crate::queue) arm: Option<Nanos>,
     /// Whether the batch is full and more tasks are to be woken.

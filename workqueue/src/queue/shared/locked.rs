@@ -96,8 +96,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// The counter belongs to the queue, under its lock, and not to a runtime. So it works on every executor and needs no feature. A run under a
     /// seeded scheduler stays reproducible, which a thread-local counter would prevent.
     ///
-    /// Only tasks that are served change the counter. A task that has to wait does not show that other tasks had time to run: they may run
-    /// on other threads, or be polled next by the same task, as in a `select!`.
+    /// Only tasks that are served change the counter. A task that waits does not reset it, because other tasks have not necessarily run: the next
+    /// getter may run on another thread, or be polled by the same task, as in a `select!`.
     #[inline]
     pub(crate) fn must_yield(&self) -> bool {
         self.immediate >= BUDGET
@@ -179,8 +179,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             let (wanted, next) = self.state.outlook(now, lookahead);
             let notified = self.getters.notified(wanted) + self.blocked_getters.signalled;
             self.notify_getters(wanted.saturating_sub(notified), &mut effects);
-            // The next deadline after those that a waiter was woken for. It is set here and not by the woken waiters,
-            // so that a task that is woken and never polled delays at most one key.
+            // The next deadline after those that a waiter was woken for. The alarm is set here and not by the woken
+            // waiters, so that a task that is woken and never polled delays at most one key.
             alarm = next.filter(|_| self.waits());
             if let Some(at) = alarm {
                 self.cover_deadline(at, &mut effects);
@@ -197,10 +197,9 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects
     }
 
-    /// Called when the alarm has fired. The alarm's time is used as the current time, because the clock is not read
-    /// here: the timer may fire early, and a waiter that is woken too early reads the clock and waits again.
-    /// This may arm the alarm again, for a later deadline. With a timer that always fires immediately, this repeats once for each deadline,
-    /// and then ends.
+    /// Called when the alarm has fired. The clock is not read here; the alarm's time is used as the current time. If the timer has fired early, the
+    /// woken waiter reads the clock and waits again. This may arm the alarm again, for a later deadline. With a timer that always fires immediately,
+    /// this repeats once for each deadline, and then ends.
     pub(super) fn on_alarm(&mut self) -> Effects {
         let fired = self.alarm.fired();
         self.collect_wakeups(fired, true)
@@ -258,7 +257,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         *alarm = alarm.iter().copied().chain(watch).chain(others.timeouts.next()).min();
     }
 
-    /// Wakes one waiter of each kind that waits for a deadline.
+    /// Wakes one getter, if a deadline is ahead, and all tasks that wait for an overdue lease or with a time limit.
     pub(super) fn wake_for_time(&mut self) -> Effects {
         let mut effects = Effects::default();
         if self.state.next_deadline().is_some() {
@@ -271,7 +270,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects
     }
 
-    /// Wakes every task that waits for a key, to check again.
+    /// Wakes every task that waits for a key, so that it checks again.
     pub(crate) fn wake_tasks(&mut self, effects: &mut Effects) {
         self.getters.notify_all();
         effects.more = self.fill_batch(&mut effects.wakers);

@@ -3,32 +3,32 @@
 //! A level is *lower* while a higher level also has Ready keys. A hand-out is *regular* if it is from the highest level with Ready keys.
 //!
 //! # Invariants
-//! 1. At a regular hand-out each lower level that has Ready keys earns one credit. A level has no credits after it was served, and after a
-//!    hand-out at which it had no Ready key.
-//! 2. A level with `share` credits is owed a hand-out. If levels are owed a hand-out, the one with the smallest `since` is served next,
-//!    even if it has become the highest level. If none is, the highest level is served next.
+//! 1. At a regular hand-out each lower level that has Ready keys earns one credit. A level loses its credits when it is served, and at each hand-out
+//!    at which it has no Ready key.
+//! 2. A level with `share` credits is owed a hand-out. If levels are owed a hand-out, the one with the smallest `since` is served next, even if it
+//!    has become the highest level. If no level is owed a hand-out, the highest level is served next.
 //!
 //! # Bounds
 //! Let L be the number of levels that are lower at some hand-out in the period of a bound.
 //!
 //! *A level X that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from another level gives X a credit, so
-//! after `share` of them X is owed a hand-out. Before X is served, each other level Y is served at most once because Y is owed a hand-out: after that
-//! Y has no credits and the larger `since`, and X earns each credit that Y earns. Y may be the highest level when it is owed a hand-out. Then that
-//! hand-out is regular, and one of the `share`; or the `share` regular hand-outs were from levels above Y, so Y was lower at that time and counts in
-//! L. So at most share + L − 1 hand-outs come before that of X.
+//! after `share` of them X is owed a hand-out. Before X is served, each other level Y gets at most one owed hand-out. After it Y has no credits and a
+//! larger `since` than X, and X earns each credit that Y earns. Y may have become the highest level by then. In that case the owed hand-out is also
+//! regular. Either it is one of the `share` regular hand-outs; or these were from levels above Y, so Y was lower at that time and counts in L. So at
+//! most share + L − 1 hand-outs come before that of X.
 //!
 //! *Hence a key with n keys before it at its level is handed out within (share + L) · (n + 1) hand-outs*: each time the level is served,
 //! one of these keys leaves, and no key is inserted before it.
 //!
-//! *The first key of the highest level waits for at most one key of each lower level*: until that key is handed out no hand-out is regular,
-//! so a level that was served earns no credit.
+//! *The first key of the highest level waits for at most one key of each lower level*: until the first key is handed out no hand-out is regular, so a
+//! lower level that was served earns no credit.
 //!
 //! Rejected: to give credits for owed hand-outs, too. With as many lower levels as `share`, the hand-outs of the lower levels would give
 //! one another enough credits for ever, and the highest level would never be served.
 
 use std::num::NonZeroU32;
 
-/// The credits of all levels: a level is an index, 0 is the highest.
+/// The credits of all levels. A level is an index; index 0 is the highest level.
 #[derive(Clone, Debug)]
 pub(super) struct Credits {
     share: Option<NonZeroU32>,
@@ -65,7 +65,7 @@ impl Credits {
         Some(owed.min_by_key(|&level| self.levels[level].since).unwrap_or(highest))
     }
 
-    /// Updates the credits after a hand-out from level `served`. `is_ready` returns whether a level had Ready keys before that.
+    /// Updates the credits after a hand-out from level `served`. `is_ready` returns whether a level had Ready keys before the hand-out.
     #[inline]
     pub(super) fn on_hand_out(&mut self, served: usize, is_ready: impl Fn(usize) -> bool) {
         if self.share.is_none() {

@@ -12,10 +12,10 @@ use crate::state::order::{Order, sealed};
 
 /// Serves groups of keys in weighted round robin, for example one group for each namespace or tenant.
 ///
-/// A function computes the group of a key. The groups with Ready keys are served one after the other; each time a group is served, it gets
-/// as many hand-outs as its [weight](Self::weight_by), by default one. So a group with Ready keys that is below its lease limit waits for
-/// at most as many hand-outs as the sum of the weights of the other groups, however many keys those groups have. A group that had no Ready
-/// key joins at the end. Within a group keys are first in, first out.
+/// A function computes the group of a key. The groups with Ready keys are served one after the other; each time a group is served, it gets as many
+/// hand-outs as its [weight](Self::weight_by), by default one. So a group with Ready keys that is below its lease limit waits for at most as many
+/// hand-outs as the sum of the weights of the other groups, however many keys those groups have. A group that had no Ready key and gets one joins at
+/// the end. Within a group keys are first in, first out.
 ///
 /// [`max_leased`](Self::max_leased) limits how many keys of a group are leased at the same time: with 1 they run one after the other. If a
 /// group reaches the limit, or has no more Ready keys, the next group is served; with a limit of 1 this happens after each hand-out,
@@ -100,8 +100,8 @@ impl<K, G> Fair<K, G> {
         }
     }
 
-    /// Sets the number of hand-outs of a group each time it is served. With 0 the group is suspended, as with
-    /// [`max_leased`](Self::max_leased).
+    /// Sets how many hand-outs a group gets each time it is served, by a function of the group. With 0 the group is
+    /// suspended, as with [`max_leased`](Self::max_leased).
     ///
     /// # Examples
     /// ```

@@ -10,8 +10,8 @@
 //!    `weight` hand-outs left. (After a limit was lowered, existing leases or keys may exceed it.)
 //! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them
 //!    belong to groups whose keys are not handed out.
-//! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it. Each
-//!    group before it has at most as many hand-outs left as its weight, and a group that enters later is placed after it.
+//! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it: no group has more
+//!    hand-outs left than its weight, and a group that enters later is placed at the end.
 //! 6. *Room.* The limits of a group are those of the last add of one of its keys, refused or not, or those of a later refresh. So the check for room
 //!    in a group and the decision which adders of the group to wake use the same limits.
 //!
@@ -47,7 +47,7 @@ pub struct Groups<G> {
     count: usize,
     available: usize,
     suspended: usize,
-    /// The number of refreshes of the limits.
+    /// The number of the latest refresh of the limits.
     refresh: usize,
     waits: Deadlines,
 }
@@ -69,7 +69,7 @@ struct Group<G> {
 }
 
 impl<G> Group<G> {
-    /// The number of the group's keys that could be handed out if no lease ended.
+    /// Returns the number of the group's keys that could be handed out if no lease ended.
     fn share(&self) -> usize {
         self.line.len().min((self.limits.max_leased as usize).saturating_sub(self.leased))
     }
@@ -115,7 +115,7 @@ impl<G> Groups<G> {
         }
     }
 
-    /// Returns the `most` groups with the most Ready keys, and the sum of the others. O(groups).
+    /// Appends the statistics of the `most` groups with the most Ready keys to `groups`, and returns the sum of the others. O(groups · log groups).
     ///
     /// `groups` is passed in by the caller, so that clones are dropped outside every lock, even if a later clone
     /// panics.
@@ -146,7 +146,7 @@ impl<G> Groups<G> {
     where
         G: Eq,
     {
-        // A later refresh has started, and will set newer limits.
+        // If a later refresh has started, that refresh sets newer limits.
         if refresh < self.refresh {
             return;
         }

@@ -18,7 +18,7 @@ pub(super) struct Level {
     pub(super) raised: VecDeque<RaisedPosition>,
     /// The waiting keys of this priority.
     pub(super) waits: Deadlines,
-    /// The number of slots in lines, of any level, that have this priority.
+    /// The number of slots with this priority in the lines of all levels.
     pub(super) ready: usize,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Position {
     pub(super) sequence: u64,
     /// The time at which the key took its position.
     pub(super) since: Nanos,
-    /// Second positions of the key with lower sequence numbers are not valid.
+    /// Second positions of the key with a sequence number below this are not valid.
     pub(super) valid_from: u64,
     /// The level of the line or heap that contains the key.
     pub(super) level: i8,
@@ -121,7 +121,7 @@ impl Level {
         slots
     }
 
-    /// Appends a second position. Invalid second positions are removed once they may be the majority.
+    /// Appends a second position. If most second positions are invalid, removes the invalid ones first.
     pub(super) fn raise(&mut self, raised: RaisedPosition, positions: &[Position]) {
         if self.raised.len() > 2 * positions.len() {
             self.raised.retain(|raised| raised.is_valid(positions));
@@ -195,8 +195,8 @@ fn first(one: Option<Rank>, other: Option<Rank>) -> Option<Rank> {
 }
 
 /// Returns whether a key that has been in line since `since` goes before a key whose deadline `at` has passed. A
-/// deadline goes before an add of the same time, because it was set earlier. A key whose `since` is in the future (the
-/// clock jumped back) goes first; otherwise deadlines would starve it until that time.
+/// deadline goes before an add of the same time, because it was set earlier. A key whose `since` is in the future,
+/// because the clock has jumped back, goes first; otherwise deadlines would starve the key until that time.
 #[inline]
 pub(crate) fn goes_before(since: Nanos, at: Nanos, now: Nanos) -> bool {
     since < at || since > now

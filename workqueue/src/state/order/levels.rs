@@ -29,11 +29,11 @@
 //! 1. A Ready slot is in the line of its position's level, and a waiting slot is in the heap of that level; `count` slots are in lines. No
 //!    two levels have the same priority; the levels are sorted from the highest to the lowest.
 //! 2. Within a line, and among second positions, sequence numbers are ascending. The first of the second positions of a level is valid.
-//! 3. A leased slot is dirty exactly when it was added meanwhile.
+//! 3. A slot has a `requested` priority exactly when it is leased and was added meanwhile.
 //! 4. `top` of a Ready slot is its priority. At that level the slot is in the line, or has a valid second position. Only slots that are
 //!    Ready, or whose deadline has passed, have valid second positions.
-//! 5. `ready` of a level counts the slots in lines that are queued with its priority.
-//! 6. `due` holds the waiting slots that have a valid second position, by deadline, and no others.
+//! 5. `ready` of a level counts the slots, in all lines, that are queued with the priority of the level.
+//! 6. `due` holds exactly the waiting slots that have a valid second position, ordered by deadline.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -57,8 +57,8 @@ pub struct Levels {
     credits: Credits,
     /// The position of each slot.
     positions: Vec<Position>,
-    /// The keys that were raised after their deadline had passed, and have not been handed out. If the clock jumps back, or a thread passes
-    /// an older time, some of these keys are not due any more.
+    /// The keys that were raised after their deadline had passed, and have not been handed out. If the clock jumps back, or a thread passes an older
+    /// time, some of these keys are no longer due.
     due: BTreeSet<(Nanos, u32)>,
     count: usize,
     sequence: u64,
@@ -76,12 +76,13 @@ impl Levels {
         position.requested.unwrap_or(position.priority)
     }
 
-    /// Returns whether a Ready key that is lowered to `priority` leaves the position at which it became Ready.
+    /// Returns whether the position of a Ready key is above `priority`. If the key is lowered to `priority`, it must leave that position.
     pub(crate) fn is_positioned_above(&self, slot: u32, priority: i8) -> bool {
         self.positions[slot as usize].level > priority
     }
 
-    /// Sets the priority of a key in any state. A key whose deadline has passed must not be [above](Self::is_positioned_above) the priority.
+    /// Sets the priority of a key in any state. A waiting key whose deadline has passed must not be [positioned above](Self::is_positioned_above)
+    /// `priority`.
     pub(crate) fn set_priority<K>(
         &mut self,
         slab: &mut Slab<K>,
@@ -180,7 +181,7 @@ impl Levels {
         }
     }
 
-    /// Removes a waiting slot that has second positions from `due`, before these become invalid.
+    /// Removes a waiting slot that has second positions from `due`. Called before these positions become invalid.
     #[inline]
     fn forget_due<K>(&mut self, slab: &Slab<K>, slot: u32) {
         let Position { level, top, .. } = self.positions[slot as usize];
@@ -277,7 +278,7 @@ impl ReadyQueue for Levels {
         if index >= self.positions.len() {
             self.positions.resize(index + 1, Position::default());
         }
-        // Invalidates the second positions of the key that had this slot before.
+        // A new number invalidates the second positions of the key that had this slot before.
         let valid_from = self.next_sequence();
         self.positions[index] = Position { priority, own: priority, valid_from, ..Position::default() };
     }

@@ -14,7 +14,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// A group of weight 0 has no turn, so its limit of leased keys is 0.
+    /// Creates the limits. A group of weight 0 gets no hand-outs, so its limit of leased keys is 0.
     pub(super) fn new(weight: u32, max_leased: u32, capacity: usize) -> Self {
         let max_leased = if weight == 0 { 0 } else { max_leased };
         Self { weight: weight.max(1), max_leased, capacity }
@@ -28,13 +28,13 @@ impl Limits {
 /// The tag of an add: the name of the group, and the limits for it.
 #[derive(Debug)]
 pub struct GroupTag<G> {
-    /// `None` once it has become the name of a group.
+    /// `None` once the name was moved into the record of a new group.
     pub(super) group: Option<G>,
     pub(super) hash: u64,
     pub(super) limits: Limits,
-    /// The number of refreshes before these limits were computed.
+    /// The number of the latest refresh that started before these limits were computed.
     pub(super) refresh: usize,
-    /// The group's index, if the group exists: valid as long as the lock is held under which it was found.
+    /// The group's index; `NIL` if the group does not exist. Valid only until the queue is unlocked.
     pub(super) found: u32,
 }
 

@@ -9,8 +9,8 @@ use crate::state::order::{Order, sealed};
 ///
 /// A priority is a number from −128 to 127, by default 0; higher is more urgent.
 /// [`Queue::with_priority`](crate::Queue::with_priority) adds keys with another priority;
-/// [`set_priority`](crate::Queue::set_priority) sets it to a higher or a lower value. Keys of one priority are first
-/// in, first out, from when they become Ready; a waiting key keeps its priority.
+/// [`set_priority`](crate::Queue::set_priority) sets it to a higher or a lower value. Keys of one priority are handed
+/// out in the order in which they become Ready; a waiting key keeps its priority.
 ///
 /// # Raises
 /// Adds of one key coalesce to the highest priority. A raise by an add lasts for one hand-out. If the key is then retried or requeued, it
@@ -22,9 +22,9 @@ use crate::state::order::{Order, sealed};
 ///
 /// # Share
 /// The highest priority with Ready keys is served first, however many keys wait below it. Each lower priority with
-/// Ready keys earns one credit per hand-out of the highest. With 4 credits, or the number that you set with
-/// [`share`](Self::share), the lower priority is served once, and has no credits after that. If L lower priorities have
-/// Ready keys in the meantime:
+/// Ready keys earns one credit per hand-out of the highest. Once it has 4 credits, or the number that you set with
+/// [`share`](Self::share), the lower priority is served once, and loses its credits. If L lower priorities have Ready
+/// keys in the meantime:
 /// - a key of the highest priority waits for the keys before it; and before each of these keys, and before the key itself, at most one key
 ///   of each lower priority is served;
 /// - a key of a lower priority, with n keys of the same priority before it, is handed out within (share + L) · (n + 1) hand-outs.
@@ -52,8 +52,9 @@ pub struct Priority {
 }
 
 /// With a share of 4, one lower priority gets a fifth of the hand-outs. If a restart lists 2000 keys, each of them then runs once within a minute,
-/// although keys that have already run keep ten workers busy. With a share of 6 some of them do not run (`workqueue/tests/it/starvation.rs`). Strict
-/// priorities are not the default, because three keys starved a production queue for half an hour (home-operations/miroir#122).
+/// although keys that have already run keep ten workers busy. With a share of 6 some of them do not run in that minute
+/// (`workqueue/tests/it/starvation.rs`). Strict priorities are not the default, because three keys starved a production queue for half an hour
+/// (home-operations/miroir#122).
 const DEFAULT_SHARE: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 impl Priority {
@@ -85,8 +86,8 @@ impl Priority {
         Self { share: Some(hand_outs) }
     }
 
-    /// Creates the order without a share: a key is handed out only while no key of a higher priority is Ready, so it
-    /// may wait for ever.
+    /// Removes the share: a key is handed out only while no key of a higher priority is Ready, so the key may wait for
+    /// ever.
     #[must_use]
     pub const fn strict(self) -> Self {
         Self { share: None }

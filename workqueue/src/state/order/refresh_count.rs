@@ -2,7 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the number | an atomic: incremented after the functions' results have changed, and read before the functions are called |
+//! | the number | an atomic: incremented after the results of the functions of `Fair` have changed, and read before these functions are called |
 
 use flyball_sync::locks::{AtomicUsize, Ordering};
 
@@ -16,8 +16,8 @@ impl Default for RefreshCount {
 }
 
 impl RefreshCount {
-    /// Returns the current number. Read it before calling the functions: their results are then no older than the
-    /// number.
+    /// Returns the current number. Call this before the functions of `Fair`, so that their results are no older than
+    /// the number.
     #[inline]
     pub(super) fn number(&self) -> usize {
         // Ordering: Acquire, see `start_refresh`.

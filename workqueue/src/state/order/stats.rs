@@ -54,6 +54,6 @@ impl GroupStats<usize> {
 pub struct TopGroups<G> {
     /// The groups with the most Ready keys, in descending order.
     pub groups: Vec<GroupStats<G>>,
-    /// The sum of all other groups: `group` is their number. `capacity_left` sums only the groups with a capacity.
+    /// The sum of all other groups: `group` is the number of these groups. `capacity_left` sums only the groups with a capacity.
     pub others: GroupStats<usize>,
 }

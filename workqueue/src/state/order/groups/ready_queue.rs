@@ -175,7 +175,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.change(self.of[slot as usize], |group| group.line.unlink(slab, slot));
     }
 
-    /// Moves a group to the end of the ring if this was its last hand-out in this turn.
+    /// Counts the lease, and moves the group to the end of the ring if this was the last hand-out of its turn.
     #[inline]
     fn begin(&mut self, slot: u32) {
         let index = self.of[slot as usize];
@@ -205,8 +205,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.groups.iter().flat_map(|group| group.line.iter(slab)).collect()
     }
 
-    /// Simulates hand-outs without ends of leases; Ready slots that cannot be reached that way come last. Due slots
-    /// were gathered before.
+    /// Simulates the hand-outs that are possible if no lease ends; the other Ready slots come last. Due slots have
+    /// already been gathered.
     fn slots<K>(&self, slab: &Slab<K>, _: Nanos, _: Nanos) -> Vec<u32> {
         let mut slots = Vec::with_capacity(self.count);
         let mut lines: Vec<_> = self.groups.iter().map(|group| group.line.iter(slab)).collect();
