@@ -11,7 +11,7 @@ use flyball_workqueue::{KeyState, Lease, LeaseOutcome, Queue, TryGetError};
 use crate::support::{backoff, ns};
 use crate::task::Task;
 
-/// A queue without delays that holds `keys`, and the lease of the first of them.
+/// Returns a queue without delays that holds `keys`, and a lease of the first key.
 fn leased<const N: usize>(keys: [&'static str; N]) -> (Queue<&'static str>, Lease<&'static str>) {
     let queue = Queue::new();
     queue.add_many(keys);
@@ -179,8 +179,8 @@ impl Drop for PanickingKey {
     }
 }
 
-/// If several panics occur while a lease ends, the first one propagates and the payloads of the others are leaked. The key that was taken
-/// is not lost.
+/// If several panics occur while a lease ends, the first one propagates and the others are discarded, even if their payloads panic in the drop. The
+/// key that was taken is not lost.
 #[test]
 fn a_key_survives_payloads_that_panic() {
     let queue = Queue::new();

@@ -15,7 +15,7 @@ use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithTimer};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Longer than any policy here keeps the failures of an idle key.
+/// A longer time than any policy here keeps the failures of a key that has left the queue.
 const BACKLOG: Duration = Duration::from_secs(100_000);
 
 type Given = Arc<Mutex<Vec<(u32, u32)>>>;
@@ -111,7 +111,7 @@ fn forgets_by_itself_the_failures_of_keys_that_have_left() {
     }
     let known = (0..1_000).filter(|key| queue.num_requeues(key) > 0).count();
     assert_eq!(known, 0, "expired failures were not evicted");
-    // The failures of the key itself also expire, if it fails again before they are evicted.
+    // A key that is added again after its failures were evicted starts without failures.
     queue.add(0).unwrap();
     clock.advance(BACKLOG);
     queue.try_get().unwrap().retry();

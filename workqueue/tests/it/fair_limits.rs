@@ -34,7 +34,7 @@ fn timed(order: Fair<Key, char>) -> (TimedQueue, ManualClock) {
     (Queue::builder().order(order).timer(clock.timer()).build(), clock)
 }
 
-/// Returns a value, and a function that returns it as the limit of every group, so that a test can change the limit.
+/// Returns a shared value, and a function that returns this value as the limit of every group, so that a test can change the limit.
 fn changing(value: usize) -> (Arc<AtomicUsize>, impl Fn(&char) -> usize + Send + Sync) {
     let own = Arc::new(AtomicUsize::new(value));
     let asked = own.clone();
@@ -162,7 +162,7 @@ fn a_wake_up_for_room_in_a_group_is_not_lost() {
     queue.check().unwrap();
 }
 
-/// Adders wait for room in the queue, and then their group becomes full. They do not block the adders of other groups.
+/// Adders whose group becomes full while they wait for room in the queue do not block the adders of other groups.
 #[test]
 fn a_full_group_does_not_block_adders_that_wait_for_the_queue() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(1).build();
@@ -247,7 +247,7 @@ fn one_adder_is_woken_for_each_free_slot() {
             assert!(on_their_way >= could.min(3 - total), "{could} of {total}: {on_their_way}");
             waited.fetch_add(adders.len(), Ordering::Relaxed);
         }
-        // Polls the woken adders until none is woken. Then no adder must be left that has room.
+        // Polls the woken adders until none is woken. The adders must not wake one another for ever.
         let mut rounds = 0;
         while adders.iter().any(|(_, task)| task.was_woken()) {
             adders.retain_mut(|(_, task)| !(task.was_woken() && task.is_ready()));
@@ -449,7 +449,7 @@ fn a_group_resumes_with_the_next_add() {
     }
 }
 
-/// An add computes the limits before they change, and is applied after `refresh_groups`. It must not restore the old limits.
+/// An add computes the limits before they change, and is applied after `refresh_groups`. The add must not restore the old limits.
 #[test]
 fn an_add_brings_nothing_older_than_the_last_refresh() {
     for known in [true, false] {
@@ -547,7 +547,7 @@ fn a_thread_whose_group_panics_passes_its_wake_up_on() {
             (0..50).for_each(|_| thread::yield_now());
             queue.cancel(&('a', 1));
             while !(blocked.is_finished() && other.is_finished()) {
-                // One of the two keys was added first.
+                // Removes the key that was added first, which makes room for the other adder.
                 _ = queue.cancel(&('a', 2)) || queue.cancel(&('a', 3));
                 thread::yield_now();
             }
@@ -558,7 +558,7 @@ fn a_thread_whose_group_panics_passes_its_wake_up_on() {
     }
 }
 
-/// Checking for room updates the limits of the group. Adders that fit into the new limits are woken, even if the add itself yields.
+/// Checking for room updates the limits of the group. Waiters that can go on with the new limits are woken, even if the add itself yields.
 #[test]
 fn an_adder_that_yields_wakes_adders_with_room() {
     let limit = Arc::new(AtomicU32::new(0));
@@ -579,7 +579,7 @@ fn an_adder_that_yields_wakes_adders_with_room() {
     assert!(getter.was_woken());
 }
 
-/// Of two concurrent refreshes, the one that was called later applies, whichever ends last.
+/// Of two concurrent refreshes, the one that started later applies, whichever ends last.
 #[test]
 fn the_later_of_two_refreshes_holds() {
     let leases = Arc::new(AtomicU32::new(u32::MAX));

@@ -124,7 +124,7 @@ fn a_marked_key_runs_again() {
     }
 }
 
-/// `add_rate_limited` returns a key that is given up. The state of the key in the queue does not change.
+/// If `add_rate_limited` gives a key up, the error contains the key. The state of the key in the queue does not change.
 #[test]
 fn a_limited_add_that_is_one_too_many() {
     type Before = fn(&BackoffQueue);
@@ -234,7 +234,7 @@ fn a_limiter_that_does_not_count() {
     assert_eq!(serve(&queue), 1);
 }
 
-/// The hook is called after the lease has ended, so it may call the queue, and its changes apply afterwards.
+/// The hook is called after the lease has ended, so the hook may call the queue, and the changes that it makes are kept.
 #[test]
 fn the_hook_calls_back() {
     let home: Arc<Mutex<Option<BackoffQueue>>> = Arc::default();
@@ -263,7 +263,7 @@ fn the_hook_calls_back() {
     drop(queue.try_get().unwrap());
     let leases: Vec<_> = std::iter::from_fn(|| given_up_keys.try_get().ok()).collect();
     assert_eq!(crate::task::keys(&leases), ["a", "b", "c"]);
-    // The hook holds a handle to the queue that holds the hook.
+    // Breaks the cycle: the queue holds the hook, and the hook holds a handle to the queue.
     home.lock().unwrap().take();
 }
 
@@ -298,7 +298,7 @@ fn the_hook_panics() {
     queue.check().unwrap();
 }
 
-/// Two threads may give up the same key concurrently: the hook is called once for each failure that reached the limit.
+/// Several threads give keys up concurrently: the hook is called once for each key.
 #[test]
 fn the_hook_is_called_once_for_each_key_given_up() {
     let given_up = Arc::new(Mutex::new(0));

@@ -44,7 +44,7 @@ fn definition_of_idle() {
     assert!(idle());
 }
 
-/// Every operation that makes the queue idle wakes all its waiters, tasks and threads.
+/// Every operation that makes the queue idle wakes all tasks and threads that wait for an idle queue.
 #[test]
 fn all_idle_waiters_are_woken() {
     type Ends = fn(&TimedQueue, Lease<&'static str, flyball_workqueue::WithTimer<flyball_sync::ManualTimer>>);
@@ -350,7 +350,7 @@ fn a_stop_ends_the_serving() {
     assert!(getter.finish().is_none());
 }
 
-/// A queue that is shut down already serves no delayed keys. The call waits for the leases, at most for its limit.
+/// If the queue is shut down already, `drain_all_timeout` serves no delayed keys. It waits for the leases, for at most its limit.
 #[test]
 fn after_a_shutdown_nothing_more_is_served() {
     let (queue, clock) = timed();
@@ -398,7 +398,7 @@ fn a_blocking_drain_serves_what_waits() {
     });
 }
 
-/// Drains with limits of every length: each key is either served or a leftover.
+/// Drains with limits before, between and after the deadlines: each key is either served or a leftover.
 #[test]
 fn served_or_left_over() {
     for limit in 0..60 {

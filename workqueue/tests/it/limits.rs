@@ -1,4 +1,4 @@
-//! Waiting with a limit, as a task by the queue's clock and as a thread in real time.
+//! Waiting with a time limit: for tasks by the queue's clock, for threads in real time.
 
 use std::thread;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn get_timeout_takes_a_key_that_comes_in_time() {
     assert_eq!(none.finish().unwrap_err(), GetTimeoutError::Closed);
 }
 
-/// A limit of zero returns a Ready key, even if the future would yield to other tasks.
+/// With a limit of zero, `get_timeout` returns a Ready key, even if `get` would yield to other tasks.
 #[test]
 fn a_limit_of_zero_takes_what_is_there() {
     let clock = ManualClock::new();

@@ -12,7 +12,8 @@ use testkit::random::{cases, thorough};
 /// Enough random bytes for about two hundred operations.
 const MAX_LEN: usize = 520;
 
-/// Divides the number of operation sequences by 10, unless the run is thorough. `floor` is divided by 20, because small counts vary more.
+/// Returns the divisor of the number of operation sequences: 10, unless the run is thorough. `floor` is divided by 20, because small counts vary
+/// more.
 fn divisor() -> u64 {
     if thorough() { 1 } else { 10 }
 }

@@ -445,7 +445,7 @@ fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// The key is added. If the task whose waker panics is dropped, the next getter is woken.
+/// If a waker panics in an add, the key has still been added. If the task of that waker is dropped, the next getter is woken.
 #[test]
 fn a_waker_panics_in_an_add() {
     let queue = Queue::new();
@@ -546,7 +546,7 @@ fn a_waker_panics_when_a_lease_ends() {
     assert_eq!(queue.state(&"a"), KeyState::Ready);
 }
 
-/// A waker whose last handle panics in its drop.
+/// A waker that panics when its last handle is dropped.
 #[test]
 fn a_waker_panics_in_its_drop() {
     struct Bomb;
@@ -602,7 +602,7 @@ fn a_waker_calls_back() {
     drop(queue.stop_now());
 }
 
-/// A key that uses the queue as it is dropped: no drop runs under the lock.
+/// A key that calls the queue in its drop: no drop runs under the lock.
 #[test]
 fn a_key_calls_back_in_its_drop() {
     #[derive(Clone)]

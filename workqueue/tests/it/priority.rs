@@ -146,7 +146,7 @@ fn serves_an_urgent_key_before_a_long_backlog() {
     for backlog in [1_500, 10_000, 100_000_u32] {
         let queue = queue();
         queue.with_priority(-100).add_many(1..=backlog);
-        // The keys that run before the urgent key belong to the backlog, too.
+        // Ten keys of the backlog run before the urgent key is added.
         (0..10).for_each(|_| queue.try_get().unwrap().done());
         queue.add(0).unwrap();
         assert_eq!(*queue.try_get().unwrap(), 0, "behind {backlog}");
@@ -276,7 +276,7 @@ fn a_raised_key_is_handed_out_once() {
     clock.advance(SECOND);
     assert_eq!(queue.priority(&1), Some(5), "the raise was lost before the hand-out");
     assert_eq!(drain(|| queue.try_get().ok()), [1]);
-    // Lowered to a priority between its two positions, to the first position, and below it.
+    // Lowered twice to a priority between its two positions, and once to a priority below both.
     for (priority, expected) in [(3, [1, 2, 3]), (0, [2, 1, 3]), (-3, [2, 3, 1])] {
         raise(-1);
         queue.with_priority(1).add(2).unwrap();
@@ -343,7 +343,7 @@ fn a_raise_lasts_one_hand_out() {
     assert_eq!(queue.priority(&"a"), Some(1));
 }
 
-/// A lease that no caller has seen, because a waker panicked, does not use up the raise.
+/// A lease that does not reach its caller, because a waker panicked, does not use up the raise.
 #[test]
 fn an_unseen_lease_keeps_the_raise() {
     let clock = ManualClock::new();

@@ -18,7 +18,7 @@ use testkit::wakers::{Counting, Panicking, poll_with};
 
 use crate::support::{backoff, ns, timed, times};
 
-/// A timer that has not fired yet, however late it is. tokio's timer rounds up to the next millisecond.
+/// A timer that fires only when the test calls `fire`, like a timer that is late. tokio's timer rounds up to the next millisecond.
 #[derive(Clone, Default)]
 struct UnfiredTimer {
     clock: ManualClock,
@@ -134,7 +134,7 @@ fn a_key_may_call_its_queue_in_its_drop() {
     queue.try_get().unwrap().retry();
     queue.try_get().unwrap().succeed();
     queue.add(key(3)).unwrap();
-    // All hashes are equal, so that `Eq` is called: 99 is compared with itself.
+    // Equal keys have equal hashes, so that `Eq` is called: 99 is compared with 99.
     queue.add(key(99)).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add(key(99)))).is_err());
     queue.check().unwrap();
@@ -188,7 +188,7 @@ impl Timer for PanickingClock {
     }
 }
 
-/// Dropping a getter reads no clock: the clock may be the cause of a panic, and a second panic would abort the process.
+/// Dropping a getter reads no clock, because the clock may be the cause of a panic, and a second panic would abort the process.
 #[test]
 fn a_getter_is_dropped_without_the_clock() {
     let fragile = PanickingClock::default();
@@ -270,7 +270,7 @@ fn a_due_key_wakes_a_blocked_thread() {
     assert_eq!(getter.join().unwrap(), "a");
 }
 
-/// After the clock has jumped forward and back, a Ready key does not wait until the later time.
+/// A key that became Ready while the clock was too far ahead is served after the clock has jumped back.
 #[test]
 fn a_glitch_of_the_clock_starves_no_ready_key() {
     let (queue, clock) = timed();
@@ -316,7 +316,7 @@ fn a_counted_failure_can_be_forgotten() {
     }
 }
 
-/// Expired failures of many keys are evicted a few at a time, until none is left.
+/// Each success forgets the failure before it, so failures do not accumulate.
 #[test]
 fn failures_are_swept_as_they_come() {
     let (queue, clock) = backoff();
@@ -383,7 +383,7 @@ fn a_getter_that_is_kept_does_not_stop_the_alarm() {
     assert!(poll_with(drain.as_mut(), &drain_waker).is_ready());
 }
 
-/// `add_ref` does not clone a key that a full queue refuses; the clone would be dropped under the lock.
+/// `add_ref` does not clone a key that a full queue refuses.
 #[test]
 fn a_full_queue_clones_nothing() {
     #[derive(PartialEq, Eq, Hash)]
@@ -465,7 +465,7 @@ fn a_report_reaches_the_caller_even_if_user_code_panics() {
     let mut other = Box::pin(queue.get());
     assert!(poll_with(other.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     queue.add_after(2, Duration::from_nanos(10)).unwrap();
-    // The timer has not fired: the watcher is the first to see that a key is due, and wakes the getter.
+    // The timer has not fired: the watcher is the first to find that a key is due, and wakes the getter.
     timer.clock.advance(Duration::from_nanos(10));
     let report = block_on(queue.next_overdue(Duration::from_nanos(5))).unwrap();
     assert_eq!((report.key, report.age), (1, Duration::from_nanos(10)));

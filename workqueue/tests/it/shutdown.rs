@@ -78,7 +78,7 @@ fn dirty_marks_and_leases() {
     assert_eq!((ready, waiting, leased), (vec![], vec!["dirty", "waits"], vec![]));
 }
 
-/// With every outcome after shutdown, a key that would become Ready again is a leftover, and is not handed out.
+/// If a lease ends after shutdown with an outcome that would make the key Ready again, the key is a leftover, and is not handed out.
 #[test]
 fn late_outcomes_are_leftovers() {
     let (queue, clock) = backoff();
@@ -145,7 +145,7 @@ fn stop_names_everything_once() {
     assert_eq!(queue.state(&"dirty"), KeyState::Absent);
 }
 
-/// A shutdown wakes every waiting getter, immediately if no key is left.
+/// The shutdown of a queue without keys wakes every waiting getter immediately.
 #[test]
 fn shutdown_wakes_every_getter() {
     for stop in [false, true] {
@@ -170,7 +170,7 @@ fn shutdown_wakes_every_getter() {
     }
 }
 
-/// Getters that wait for a dirty key are woken, too, if the queue closes because the key is cancelled.
+/// Getters that wait for a dirty key are woken when its lease ends, and also when the queue closes because the key is cancelled.
 #[test]
 fn the_end_of_a_dirty_lease_wakes_a_getter() {
     for cancel in [true, false] {
@@ -195,7 +195,7 @@ fn the_end_of_a_dirty_lease_wakes_a_getter() {
                 panic!("the dirty key is not Ready")
             };
             assert_eq!(*again, "a");
-            // No key can become Ready any more, so the other getter must be woken.
+            // No further key can become Ready, so the other getter must be woken.
             assert!(other.wakes() >= 1);
         }
         assert!(matches!(poll_with(second.as_mut(), &other_waker), Poll::Ready(None)));

@@ -58,7 +58,7 @@ fn a_snapshot_shows_everything_in_order() {
     assert_eq!(order, ["ready", "due, failed", "last"], "`keys` does not return the order of hand-out");
 }
 
-/// The result is a copy: taking it changes nothing, and later operations do not change it.
+/// `keys` returns a copy: the call changes nothing, and later operations do not change the copy.
 #[test]
 fn a_snapshot_is_a_copy() {
     let queue = every_state();

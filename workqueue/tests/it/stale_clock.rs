@@ -1,5 +1,4 @@
-//! Operations whose time is older than the time of an earlier operation: threads may take the lock in another order than they read the
-//! clock.
+//! Operations whose time is older than the time of an earlier operation: threads may take the lock in a different order than they read the clock.
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use flyball_workqueue::{KeyState, Priority, Queue};
 
 use crate::support::ns;
 
-/// Raised keys have second positions. A time that goes back must not cause an iteration over all of them.
+/// Raised keys have second positions. An operation with an older time must not iterate over all of these positions.
 #[test]
 fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     const OPS: u64 = 1_000;
@@ -41,7 +40,7 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     queue.check().unwrap();
 }
 
-/// If the time goes back, the raised keys that are not due any more are found among many keys that are still due.
+/// After an operation with an older time, the raised keys that are no longer due wait again, and the others stay Ready.
 #[test]
 fn a_time_that_goes_back_turns_back_those_that_are_early() {
     let clock = ManualClock::new();
@@ -54,7 +53,7 @@ fn a_time_that_goes_back_turns_back_those_that_are_early() {
         queue.with_priority(3).add(key).unwrap();
         queue.check().unwrap();
     }
-    // A key that was lowered, cancelled, postponed or handed out has no second position any more.
+    // A key that was lowered, cancelled, postponed or handed out no longer has a second position.
     assert!(queue.set_priority(&3, -2) && queue.cancel(&4) && queue.postpone(&5, ns(1)));
     queue.check().unwrap();
     let first = queue.try_get().unwrap();

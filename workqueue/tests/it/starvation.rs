@@ -1,6 +1,6 @@
 //! More work than the workers can do: which keys run, and how long they wait, on virtual time.
 //!
-//! kube-runtime keeps keys that wait for a slot in a hash set and scans it from its first bucket, so keys in low buckets always run first. The
+//! kube-runtime keeps keys that wait for a slot in a hash set and scans the set from the first bucket, so keys in low buckets always run first. The
 //! simulator shows that this rule starves keys, and that the queue's orders do not starve keys under the same load.
 
 use std::cell::RefCell;
@@ -114,7 +114,7 @@ impl Results {
         keys.into_iter().map(|key| self.key_results[key as usize].waited_for).max().unwrap()
     }
 
-    /// Returns the largest number of these hand-outs for keys that became Ready later.
+    /// Returns the largest number of hand-outs for keys that became Ready later, while one of the keys was Ready.
     fn overtaken(&self, keys: impl IntoIterator<Item = u32>) -> usize {
         keys.into_iter().map(|key| self.key_results[key as usize].overtaken).max().unwrap()
     }
@@ -173,7 +173,7 @@ fn fifo_starves_no_key() {
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
     assert_eq!(seen.overtaken(0..OVERLOAD.keys), 0);
-    // No key is overtaken, so each other key is handed out at most once meanwhile.
+    // No key is overtaken, so while a key waits, each other key is handed out at most once.
     assert!(seen.longest() <= OVERLOAD.time_of(OVERLOAD.keys as usize), "{:?}", seen.longest());
     let runs = || seen.key_results.iter().map(|fate| fate.runs);
     assert!(runs().max().unwrap() - runs().min().unwrap() <= 1, "the keys did not run equally often");
@@ -237,7 +237,7 @@ fn without_a_share_steady_urgent_work_starves_the_rest() {
     assert!(seen.key_results[..URGENT as usize].iter().all(|fate| fate.runs > 0));
 }
 
-/// A controller whose reconciles write a status: the write is a change, which raises its own key while it is leased.
+/// A controller whose reconciles write a status: the write is a change, which raises the key of the reconcile while the key is leased.
 struct WritesStatus(TestQueue<Priority>);
 
 impl Simulated for WritesStatus {

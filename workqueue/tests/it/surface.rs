@@ -22,7 +22,7 @@ fn sync<T: Sync>() {}
 fn unpin<T: Unpin>() {}
 fn fixed<T: 'static>() {}
 
-/// A key that is `Send` only. The queue and its leases can still be sent to any thread.
+/// A key that is `Send`, but not `Sync`. The queue and its leases can still be sent to any thread.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SendOnly(u32, PhantomData<Cell<u32>>);
 
@@ -91,7 +91,7 @@ fn auto_traits_of_the_rest() {
     assert_eq!(DelayMode::default(), DelayMode::Earliest);
 }
 
-/// Keys need not be `Sync`, nor `Debug`, nor `Ord`.
+/// Keys need not be `Sync`, `Debug` or `Ord`.
 #[test]
 fn required_traits_of_a_key() {
     #[derive(Clone, PartialEq, Eq, Hash)]
@@ -104,7 +104,7 @@ fn required_traits_of_a_key() {
     assert_eq!(refused.into_key().0, 2);
 }
 
-/// A future that holds a lease over an await stays `Send`, so workers can be spawned.
+/// A future that holds a lease across an await point is `Send`, so workers can be spawned.
 #[test]
 fn a_worker_can_be_spawned() {
     fn spawnable<F: Future + Send + 'static>(_: &F) {}
