@@ -52,7 +52,7 @@ impl<F: Future<Output = Option<T>>, T> PolledGetter<F> {
         self.counting.wakes()
     }
 
-    /// Returns whether the getter was polled. A getter that has completed is not kept.
+    /// Returns whether the getter was polled. The tests drop completed getters, so a polled getter is parked.
     fn is_parked(&self) -> bool {
         self.polled.is_some()
     }

@@ -57,7 +57,7 @@ impl<'a, T> Task<'a, T> {
         self.counting.wakes()
     }
 
-    /// Returns whether the future was polled. A task that has completed is not kept.
+    /// Returns whether the future was polled. The tests drop completed tasks, so a polled task is parked.
     pub(crate) fn is_parked(&self) -> bool {
         self.polled.is_some()
     }

@@ -1,4 +1,4 @@
-//! Real threads with blocking and async getters. The tests do not sleep: after a lost wake-up a test never ends.
+//! Real threads with blocking and async getters. The tests neither sleep nor use time limits, so a test hangs after a lost wake-up.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -54,7 +54,7 @@ fn never_twice_at_once_and_never_lost() {
         }
         let left = block_on(queue.drain());
         assert!(left.ready.is_empty() && left.leased.is_empty());
-        // A key that fails during the drain is a leftover; its failed run has seen all adds.
+        // A key that fails during the drain is a leftover. Its failed run started after all adds.
         assert!(left.waiting.len() <= KEYS);
     });
     for key in 0..KEYS {
@@ -110,7 +110,7 @@ fn getters_with_timeouts() {
             let (queue, taken) = (&queue, &taken);
             scope.spawn(move || {
                 loop {
-                    // Drops the future after a few polls, each with another waker, then starts again.
+                    // Drops the future after at most `patience` polls, then starts again with a new future.
                     let mut get = Box::pin(queue.get());
                     let mut polls = 0;
                     let answer = block_on(std::future::poll_fn(|cx: &mut Context<'_>| {

@@ -31,7 +31,7 @@ fn a_due_key_counts_as_ready_before_it_is_gathered() {
     assert_eq!(queue.add_after("a", ns(0)).unwrap(), flyball_workqueue::Added::Merged);
 }
 
-/// No operation runs until long after the deadlines. The keys are still handed out in the order in which they became Ready.
+/// No key is taken until long after the deadlines. The keys are still handed out in the order in which they became Ready.
 #[test]
 fn the_order_is_by_time_of_becoming_ready() {
     let (queue, clock) = timed();
@@ -52,7 +52,7 @@ fn the_order_is_by_time_of_becoming_ready() {
     assert_eq!(order, ["at 0", "at 10", "at 15", "at 20", "at 20, added then", "at 25", "at 30", "at 100"]);
 }
 
-/// A leased key whose wait is over is dirty: it goes to the tail when the lease ends, not back to its deadline.
+/// A leased key whose wait is over is dirty: when the lease ends, the key is queued at the tail, and not at the position of its deadline.
 #[test]
 fn a_wait_that_ends_under_a_lease_is_a_mark() {
     let (queue, clock) = timed();
@@ -145,7 +145,7 @@ fn a_timed_getter_gives_up() {
     lease.done();
 }
 
-/// Of two blocking getters, one sleeps until the deadline. When it takes the key, the other one sleeps until the next deadline.
+/// One of several blocking getters sleeps until the deadline. When this getter takes the key, another getter sleeps until the next deadline.
 #[test]
 fn blocking_getters_hand_over() {
     for _ in 0..20 {
@@ -319,7 +319,7 @@ impl Timer for ManualAlarm {
     }
 }
 
-/// A timer may fire early. The time that the timer was set for must not be used as the current time, whatever the order of the queue.
+/// A timer may fire early. This must make no key Ready, whatever the order of the queue.
 #[test]
 fn an_early_alarm_makes_no_key_ready() {
     let alarm = ManualAlarm::default();

@@ -371,7 +371,7 @@ fn rate_limited_adds() {
 //   drain: `a_long_drain_can_be_watched`.
 // - Fairness and starvation: `defects.rs`. `ParallelizeUntil`: not part of a queue.
 
-/// A drain with keys that are not leased yet: upstream returns immediately and loses them.
+/// A drain with keys that are not leased yet: upstream returns immediately and loses these keys.
 #[test]
 fn drain_waits_for_what_is_queued() {
     let queue = Queue::new();
@@ -403,7 +403,7 @@ fn two_drains_both_end() {
     assert!(poll_once(two.as_mut()).is_ready());
 }
 
-/// A drain of a queue with delays: upstream loses the waiting keys, here they are returned.
+/// A drain of a queue with delays: upstream loses the waiting keys; here the drain returns them.
 #[test]
 fn drain_names_what_waits() {
     let (queue, clock) = timed();

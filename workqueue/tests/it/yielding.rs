@@ -39,7 +39,7 @@ fn a_waiting_getter_does_not_keep_another_from_yielding() {
     assert!((0..5).all(|_| gives_way()));
 }
 
-/// A task polls an adder and a getter in a loop, as with `select!`.
+/// A task polls an adder and a getter in a loop, as with `select!`. The future that waits must not keep the task from yielding.
 #[test]
 fn a_waiting_getter_does_not_keep_its_task_from_yielding() {
     let queue = Queue::builder().capacity(2).build();

@@ -66,7 +66,7 @@ fn the_life_of_a_key() {
     assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 0));
 }
 
-/// A delay counts when it is accepted. Its key counts as an add when the deadline passes, before any operation has processed the deadline.
+/// A delay counts when it is accepted. The key counts as an add as soon as the deadline passes, even before an operation has processed the deadline.
 #[test]
 fn delays_become_adds_at_their_deadline() {
     let (queue, clock, reports) = measured();
@@ -310,7 +310,7 @@ fn a_stop_counts_gathered_keys_as_withdrawn() {
     assert_eq!(queue.stats().adds, 200);
 }
 
-/// If a waker panics, the key is requeued before a caller has seen the lease, and its add is counted once.
+/// If a waker panics, the key is requeued before the lease reaches a caller, and its add is counted once.
 #[test]
 fn an_unseen_lease_is_counted_once() {
     let clock = ManualClock::new();

@@ -84,7 +84,7 @@ fn a_sink_that_panics_changes_nothing() {
     assert_eq!(*dead.lock().unwrap(), [("a", 2), ("b", 2)]);
     let read = queue.stats();
     assert_eq!((read.adds, read.leased, read.depth()), (4, 0, 0));
-    // Two hand-outs, twice; as many ends; four failures, two keys given up; one refusal, one report.
+    // Four hand-outs, four ends, four failures, two keys given up, one refusal and one overdue lease.
     assert_eq!(reports.take().len(), 4 + 4 + 4 + 2 + 1 + 1);
     drop(queue.stop_now());
     queue.check().unwrap();

@@ -1,4 +1,4 @@
-//! User code that calls the queue from every callback. None of it runs under a lock; otherwise these tests would deadlock. Also wakers that
+//! User code that calls the queue from every callback. This code never runs under a lock; otherwise these tests would deadlock. Also wakers that
 //! panic.
 
 use std::hash::{Hash, Hasher};
@@ -95,7 +95,7 @@ fn raw(waker: Arc<CallingWaker>) -> RawWaker {
 
 /// Takes over the reference count that the waker of `data` holds.
 fn own(data: *const ()) -> Arc<CallingWaker> {
-    // SAFETY: `data` comes from `raw`, and the waker does not use its reference count any more.
+    // SAFETY: `data` comes from `raw`, and the waker no longer uses its reference count.
     unsafe { Arc::from_raw(data.cast()) }
 }
 
@@ -123,7 +123,7 @@ fn calls_queue<T>(
         assert!(poll_with(task.as_mut(), &first.waker()).is_pending());
         assert!(poll_with(task.as_mut(), &second.waker()).is_pending());
         assert!(first.calls(Call::Clone) >= 1 && second.calls(Call::Clone) >= 1);
-        // The test's own handle, and the queue's handle.
+        // The test's handle and the queue's handle to the first waker were used up.
         assert!(first.calls(Call::Drop) + first.calls(Call::Wake) >= 2);
         wakes(&queue, &clock);
         assert!(second.calls(Call::Wake) >= 1);
@@ -342,7 +342,7 @@ impl Eq for CallingKey {}
 
 impl Drop for CallingKey {
     fn drop(&mut self) {
-        // Not during a visit: the visit creates keys itself.
+        // Skipped during a visit, because the visit drops keys itself.
         if let Ok(Some(visit)) = self.1.try_lock().as_deref() {
             visit();
         }
@@ -396,6 +396,6 @@ fn keys_may_call_the_queue_in_their_drop() {
     drop(queue.drain_all_timeout(ns(0)).now_or_never());
     drop(queue.stop_now());
     assert!(visits.load(Ordering::SeqCst) > 20, "{visits:?}");
-    // The visit holds a handle to the queue that holds the keys.
+    // Breaks the cycle: the queue holds the limiter's keys, the keys hold the visit, and the visit holds a handle to the queue.
     *visit.lock().unwrap() = None;
 }

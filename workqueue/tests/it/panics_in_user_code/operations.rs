@@ -54,7 +54,7 @@ enum Operation {
     TryEndAndGet(LeaseOutcome),
     EndAndGet(LeaseOutcome),
     BlockingEndAndGet(LeaseOutcome),
-    /// Dropped before its first poll.
+    /// An `end_and_get` future that is dropped before its first poll.
     UnpolledEndAndGet(LeaseOutcome),
     KeepAges,
     Age,
@@ -174,7 +174,7 @@ impl World {
             _ => 7,
         });
         let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
-        // The first lease is kept: it is that of key 3, and the oldest.
+        // Unless the operation takes a lease, the first lease is that of key 3, which is the oldest.
         let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
         let mut many = Some(many);
         let mut key = Some(key);
