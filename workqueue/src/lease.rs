@@ -1,4 +1,4 @@
-//! SHELL. Leases: a worker's exclusive right to a key, until it ends the lease with an outcome.
+//! SHELL. Leases: a worker's exclusive right to a key, until the worker ends the lease with an outcome.
 
 mod leasing;
 pub(crate) mod outcome;
@@ -112,8 +112,8 @@ impl<K, T> Lease<K, T> {
     /// [`Queue::attach`](crate::Queue::attach).
     ///
     /// This is for frameworks that pass only the key to a worker. Dropping the key does not end the lease: unless
-    /// `done` is called, the key is never handed out again, and [`next_overdue`](crate::Queue::next_overdue) reports
-    /// the lease.
+    /// `done` or `attach` is called, the key is never handed out again, and
+    /// [`next_overdue`](crate::Queue::next_overdue) reports the lease.
     ///
     /// # Panics
     /// Panics if `Clone` of the key panics; the lease counts as a failure in that case.
@@ -211,8 +211,9 @@ impl<K, T> Lease<K, T> {
     /// Ends the lease as a failure. With a limiter, the failure is counted and the key is Ready again after the
     /// limiter's delay. Without a limiter, the key is Ready again immediately, at the tail.
     ///
-    /// If an add runs the key early, and the key fails again before its backoff is over, the key returns to the same
-    /// backoff: the count and the deadline stay unchanged. After shutdown the key becomes a leftover instead.
+    /// If an add makes the key Ready early, and the next lease also fails before the backoff is over, the key returns
+    /// to the same backoff: the failure count and the deadline stay unchanged. After shutdown the key becomes a
+    /// leftover instead.
     ///
     /// # Examples
     /// ```
@@ -238,7 +239,7 @@ impl<K, T> Lease<K, T> {
     ///
     /// Use this for a server's `Retry-After`, or for any other minimum. The key waits for the longer of `least` and the
     /// limiter's delay. The failure counts like any other, and the limiter's delay does not depend on `least`. An add
-    /// still runs the key immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
+    /// still makes the key Ready immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
     ///
     /// # Examples
     /// ```
@@ -266,7 +267,8 @@ impl<K, T> Lease<K, T> {
     }
 
     /// Like [`retry_after_at_least`](Self::retry_after_at_least), unless this is failure number `most` of the key. In
-    /// that case the failures of the key are forgotten, and the lease is returned to the caller, which must end it.
+    /// that case the failures of the key are forgotten, and the lease is returned to the caller, which must end the
+    /// lease.
     ///
     /// Use this to limit the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after);
     /// the lower limit applies. Both limits ignore failures that the limiter does not count, such as a failure before
@@ -334,7 +336,7 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Requeued);
     }
 
-    /// Ends the lease with an outcome that is passed as a value. The method of the same name describes each outcome.
+    /// Ends the lease with an outcome that is passed as a value. [`LeaseOutcome`] lists the outcomes, with the methods that describe them.
     ///
     /// A queue without delays ignores the delay of an outcome: the key is Ready again immediately, at the tail. To end
     /// a lease and take the next key in one call, use [`Queue::end_and_get`](crate::Queue::end_and_get).

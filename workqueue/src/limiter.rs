@@ -1,18 +1,18 @@
-//! SHELL. The limiter of a queue: the failures of all keys, under their own lock.
+//! SHELL. The limiter of a queue: the failures of all keys, under a separate lock.
 //!
 //! | what | guarded by |
 //! |---|---|
 //! | the policy and the state of the random number generator | `inner` |
 //! | `tracked`: zero means that no key has failures | written under `inner`; read without it |
 //!
-//! `inner` is held while the policy runs. The policy calls `Hash`, `Eq` and `Clone` of keys, and takes the queue's lock to check whether a key is in
-//! the queue. `inner` is never taken under the queue's lock. A policy is a pure function of its arguments and must not call the queue. Keys that the
-//! policy evicts are dropped after unlocking, even if a panic unwinds.
+//! `inner` is held while the policy runs. The policy calls `Hash`, `Eq` and `Clone` of keys, and a closure that takes the queue's lock to check
+//! whether a key is in the queue. `inner` is never taken under the queue's lock. Otherwise a policy is a pure function of its arguments, and must not
+//! call the queue. Keys that the policy evicts are dropped after unlocking, even if a panic unwinds.
 //!
-//! The failures of a key are kept as long as the key is in the queue: a policy calls `in_use` before it evicts a key. Two alternatives were rejected.
-//! Notifying the policy when a key enters or leaves the queue would cost a lock and a hash each time. If a key leaves and enters concurrently, the
-//! two notifications would also have to stay in order. Storing failures in the entry of the key does not work for every policy, because a policy may
-//! store something other than a count, or combine several policies.
+//! The failures of a key are kept as long as the key is in the queue: a policy calls that closure (`in_use`) before it evicts a key. Two alternatives
+//! were rejected. Notifying the policy when a key enters or leaves the queue would cost a lock and a hash each time. If a key leaves and enters
+//! concurrently, the two notifications would also have to stay in order. Storing failures in the entry of the key does not work for every policy,
+//! because a policy may store something other than a count, or combine several policies.
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -105,7 +105,7 @@ impl<K: ?Sized, L: Policy<K> + Send + 'static> QueueLimiter<K> for L {}
 /// What happens to a key after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The key may run again at `until`. `counted` is false if the key failed before its previous backoff was over.
+    /// The backoff of the key ends at `until`. `counted` is false if the key failed before its previous backoff was over.
     Backoff { until: Nanos, counted: bool },
     /// The key is given up: its failures are forgotten, and the give-up hook still has to be called.
     Last { failures: u32 },

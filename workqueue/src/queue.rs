@@ -1,4 +1,4 @@
-//! SHELL. The queue. Its operations are in the files below, grouped by purpose.
+//! SHELL. The queue. The operations are in the modules below, grouped by purpose.
 
 mod add;
 pub(crate) mod adders;

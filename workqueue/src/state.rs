@@ -10,7 +10,7 @@
 //!    lists of leases exactly when it is leased: in `reported` if it has the flag `REPORTED`, else in `leases`.
 //! 3. `dirty` counts the leased slots that are dirty; `postponed` holds exactly the waits of the leased slots that wait.
 //! 4. A wait has a limit in `limits` exactly when its slot has the flag `LIMITED`; only a waiting slot has this flag.
-//! 5. No slot becomes dirty by an add once the queue is shut down.
+//! 5. Once the queue is shut down, no add makes a slot dirty.
 //! 6. In the order, exactly the live slots are admitted (by `admit`), and exactly the leased slots have begun (by `begin`).
 //! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics, `began` is the sum of the times at which the
 //!    leases began, and `pending_since` has entries only for Ready and dirty slots.
@@ -90,9 +90,9 @@ pub(crate) struct QueueState<K, O> {
     paused: bool,
     /// After a shutdown, the time of the shutdown, which replaces the clock. In `DrainingDelays`, the time at which the serving of delayed keys ends.
     horizon: Nanos,
-    /// The latest time that was passed in.
+    /// The last time that was passed in.
     seen: Nanos,
-    /// The sequence number of the next deadline.
+    /// The sequence number of the last deadline that was set.
     sequence: u32,
     /// The time at which the queue started to track ages; `None` if it does not track them.
     ages: Option<Nanos>,

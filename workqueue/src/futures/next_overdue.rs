@@ -64,8 +64,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
                     _ => None,
                 };
                 let others = &mut locked.others;
-                // A watcher waits either for a lease to begin or for a time, never for both. `collect_wakeups` wakes
-                // the watchers that wait for a lease.
+                // While no unreported lease exists, all watchers wait for a lease to begin, and `watch_at` is `None`:
+                // `collect_wakeups` then wakes them. Otherwise all watchers wait for a time.
                 others.watch_at = match others.watch_at {
                     Some(other) if others.watchers.waiting() > 0 => at.map(|at| at.min(other)),
                     _ => at,

@@ -45,7 +45,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_tagged(key, tag)
     }
 
-    /// Like [`add`](Self::add), but takes the key by reference and clones it only if it is absent. So adding a duplicate neither allocates nor
+    /// Like [`add`](Self::add), but takes the key by reference and clones it only if the key is absent. So adding a duplicate neither allocates nor
     /// increments a reference count.
     ///
     /// # Errors
@@ -66,9 +66,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_ref_tagged(key, self.shared.tag(key))
     }
 
-    /// Adds a key; waits asynchronously while the queue is full. Waits, too, while the key's group is full (see
-    /// [`Fair::capacity`](crate::Fair::capacity)). Without a [capacity](crate::QueueBuilder::capacity) of either kind
-    /// it never waits.
+    /// Adds a key; waits asynchronously while the queue is full. Without a [capacity](crate::QueueBuilder::capacity) of
+    /// the queue or of the key's [group](crate::Fair::capacity), the future never waits.
     ///
     /// Like the future of [`get`](Self::get), this future sometimes yields to other tasks although there is room.
     ///

@@ -35,7 +35,7 @@ struct Line {
     is_active: bool,
 }
 
-/// The slot of a task that waits for room.
+/// The line of a task that waits for room, and the place of the task in that line.
 pub(crate) struct AdderPlace {
     pub(crate) line: u32,
     place: Place,
@@ -46,7 +46,7 @@ pub(crate) struct AdderPlace {
 pub(crate) struct Signals {
     /// The number of threads to signal, if there is only one line.
     pub(crate) some: usize,
-    /// Whether to signal all threads: with several lines a signal may reach a thread of the wrong line.
+    /// Whether to signal all threads, because with several lines a signal for one thread may reach a thread of the wrong line.
     pub(crate) all: bool,
 }
 

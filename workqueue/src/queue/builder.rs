@@ -270,7 +270,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Makes backoff strict: no add shortens it. A failed key does not run before its backoff is over, however many
     /// events arrive meanwhile.
     ///
-    /// By default an add runs the key immediately, but failures still count only once per backoff.
+    /// By default an add makes the key Ready immediately, but failures still count only once per backoff.
     ///
     /// # Examples
     /// ```

@@ -107,7 +107,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.add_rate_limited_tagged(key, tag)
     }
 
-    /// Postpones a pending run of a key: the key runs no earlier than after `delay`. This is the only operation that
+    /// Postpones a pending run of a key: the key runs no earlier than `delay` from now. This is the only operation that
     /// makes a Ready key wait.
     ///
     /// A wait becomes longer, never shorter. A leased key that is dirty waits for `delay` once its lease ends. Returns

@@ -31,8 +31,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Counts a failure of `key` and returns how its lease ends; `None` if this was failure number `most`. A lower
-    /// limit of the queue applies first.
+    /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`. A
+    /// lower limit of the queue applies first.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
@@ -93,7 +93,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Decision { now: Some(now), ..Decision::of(Transition::Wait(Wait::fixed(now + delay))) }
     }
 
-    /// Decides on a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up. Without a limiter, it waits for
+    /// Decides on a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up. Without a limiter, the key waits for
     /// `at_least`.
     fn back_off(&self, key: &K, at_least: Duration) -> Decision {
         let now = self.now();

@@ -24,7 +24,7 @@ use crate::time_mode::{SupportsAsync, TimeMode};
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Ends a lease and waits asynchronously for the next key; `None` once the queue is closed.
     ///
-    /// A worker calls this between two keys: it combines [`Lease::succeed`], or another outcome, with
+    /// A worker calls this between two keys: the call combines [`Lease::succeed`], or another outcome, with
     /// [`get`](Self::get) in one step under one lock. If the ended key is Ready again, it is queued at the tail before
     /// the next key is taken. If the lease belongs to another queue, it ends there.
     ///

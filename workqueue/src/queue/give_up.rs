@@ -19,7 +19,7 @@ impl<K> GiveUp<K> {
         self.most
     }
 
-    /// Calls the hook. It is user code, so call this outside every lock.
+    /// Calls the hook. The hook is user code, so call this outside every lock.
     pub(crate) fn notify(&self, key: &K, failures: u32) {
         (self.hook)(key, failures);
     }

@@ -83,7 +83,7 @@ where
     #[must_use]
     pub fn stats_by_group(&self, most: usize) -> TopGroups<G> {
         let now = self.shared.now_if_timed();
-        // Declared before the guard, so that clones are dropped after it.
+        // Declared before the guard, so that clones are dropped after the guard.
         let mut groups = Vec::new();
         let others = self.shared.lock().state.groups(now, most, &mut groups);
         TopGroups { groups, others }

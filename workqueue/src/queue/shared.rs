@@ -131,7 +131,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.order.tag(key)
     }
 
-    /// Locks the queue to add keys, after making their tags current.
+    /// Locks the queue for an add. If the tag is stale, computes it again before.
     #[inline]
     pub(crate) fn lock_to_add(
         &self,
@@ -276,7 +276,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K,
         self.perform(effects);
     }
 
-    /// Wakes one getter, and all tasks that wait for another time. They arm the alarm again when they are polled.
+    /// Wakes one getter and all other tasks that wait for a time, because no alarm is set. These tasks arm the alarm again when they are polled.
     fn alarm_failed(&self) {
         let mut locked = self.lock();
         locked.alarm.reset();

@@ -240,7 +240,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// Panics if the clock or the timer panics.
     ///
     /// # Cancel safety
-    /// Nothing happens before the first poll, with which the limit starts. Dropping the future after that only stops
+    /// Nothing happens before the first poll, which also starts the limit. Dropping the future after that only stops
     /// waiting.
     ///
     /// # Examples

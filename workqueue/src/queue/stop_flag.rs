@@ -24,8 +24,8 @@ impl StopFlag {
     /// Returns whether the flag is set. A caller that acts on the result must hold the queue's lock.
     pub(crate) fn is_set(&self) -> bool {
         // Ordering: Relaxed. The thread that sets the flag takes the lock afterwards. A getter that holds the lock
-        // before that does not see the flag, but is parked or asleep when that thread wakes all waiters; a getter that
-        // holds the lock after that sees the flag through the lock.
+        // before that may miss the flag, but is parked or asleep when that thread wakes all waiters. A getter that
+        // takes the lock after that thread reads the flag as set.
         self.0.load(Ordering::Relaxed) != 0
     }
 }

@@ -33,7 +33,7 @@ impl TaskWaiters {
         self.tasks.waiting()
     }
 
-    /// Lowers the count of tasks that were woken and have not been polled since to at most `at_most`, and returns the count.
+    /// Limits the count of notified tasks (woken, and not polled since) to `at_most`, and returns the count.
     ///
     /// A task that was woken and is never polled again must not count for ever. As soon as another waiter has taken the key that the task
     /// was woken for, the task no longer counts as notified, and the next key wakes the next task.
@@ -43,7 +43,7 @@ impl TaskWaiters {
         self.notified
     }
 
-    /// Returns whether the task at `place` still waits with `waker`, so that parking it again would change nothing.
+    /// Returns whether the task at `place` still waits with `waker`, so that parking the task again would change nothing.
     pub(crate) fn waits_for(&self, place: &Place, waker: &Waker) -> bool {
         self.tasks.at(place.slot()).is_some_and(|own| own.will_wake(waker))
     }

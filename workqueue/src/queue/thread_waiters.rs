@@ -8,7 +8,7 @@ pub(crate) struct ThreadWaiters {
     pub(crate) asleep: usize,
     /// The number of signals that were sent and that no thread has consumed by waking up.
     pub(crate) signalled: usize,
-    /// The deadline until which one of the threads sleeps at most. The other threads sleep without a time limit.
+    /// One of the threads sleeps at most until this deadline. The other threads sleep without a time limit.
     pub(crate) covered_deadline: Option<Nanos>,
 }
 

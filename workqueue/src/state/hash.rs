@@ -6,8 +6,8 @@ pub(crate) fn fold(hash: u64) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
-/// Spreads a hash for the hash table, which takes the bucket from the low bits and a tag from the high bits. An odd factor permutes the low
-/// bits. Fibonacci hashing (Knuth 1973, 6.4).
+/// Spreads a hash for the hash table, which takes the bucket from the low bits and a tag from the high bits. The factor is odd, so the multiplication
+/// permutes the low bits. This is Fibonacci hashing (Knuth 1973, 6.4).
 #[inline]
 pub(crate) fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)

@@ -8,7 +8,7 @@ use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Hands out the next key in the order, which is Ready or has a deadline that has passed.
+    /// Hands out the next key in the order: a Ready key, or a waiting key whose deadline has passed.
     ///
     /// The key is cloned first, so that a panic in `Clone` changes nothing.
     #[inline]

@@ -57,7 +57,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (stats.adds, stats.delayed_adds) = (meter.most_adds, meter.delays);
     }
 
-    /// Like [`get`](Self::get), for a queue that may have metrics. A queue without a clock has none, and calls `get` directly.
+    /// Like [`get`](Self::get), for a queue that may have metrics. A queue without a clock has no metrics, and calls `get` directly.
     pub(crate) fn get_metered(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,

@@ -91,8 +91,7 @@ pub(crate) mod sealed {
     /// methods, `by` is the time up to which deadlines have passed.
     pub trait ReadyQueue: Send + 'static {
         /// Whether due keys are gathered from the heaps into the order. If not, [`next`](Self::next) takes them
-        /// directly from the heaps; this suits an order in which the due key with the earliest deadline of a heap is
-        /// next.
+        /// directly from the heaps; this suits an order that hands out the due keys of each heap by deadline.
         const GATHERS: bool;
         /// Whether adds of a queued key may change its position.
         const RAISES: bool;
@@ -156,8 +155,8 @@ pub(crate) mod sealed {
             false
         }
 
-        /// Finds the class of an absent key, and returns whether the class has room for one more key. May run `Eq`,
-        /// before any change.
+        /// Finds the class of an absent key, and returns whether the class has room for one more key. May run `Eq`, but
+        /// changes nothing before.
         #[inline]
         fn has_room(&mut self, _tag: &mut Self::Tag) -> bool {
             true
@@ -177,7 +176,7 @@ pub(crate) mod sealed {
         #[inline]
         fn leave_line(&mut self, _line: u32) {}
 
-        /// Returns the number of keys that the order has room for in the class of a line.
+        /// Returns how many more keys the class of a line has room for.
         #[inline]
         fn room(&self, _line: u32) -> usize {
             usize::MAX

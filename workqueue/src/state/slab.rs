@@ -19,12 +19,12 @@ impl<K> Slab<K> {
         Self { entries: Vec::new(), free: NIL, live: 0 }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Returns a slot for `key` that is not linked. The caller must set its state before anything else.
+    /// Returns a slot for `key` that is not linked. The caller must set the state of the slot before anything else.
     ///
     /// # Panics
     /// Panics if the slab holds 2³²−1 keys already.
@@ -79,7 +79,7 @@ impl<K> Slab<K> {
         &mut self.entries[slot as usize]
     }
 
-    /// The live entries with their slots. O(slots).
+    /// Returns the live entries with their slots. O(slots).
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry<K>)> {
         let slots = self.entries.iter().enumerate().map(|(slot, entry)| (slot as u32, entry));
         slots.filter(|(_, entry)| entry.state != State::Vacant)

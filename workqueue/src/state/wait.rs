@@ -40,10 +40,10 @@ pub enum DelayMode {
     /// The earlier of the two deadlines applies.
     #[default]
     Earliest,
-    /// Debounce: each add moves the deadline later, but no add waits longer than its `max_wait`, and no add of another
-    /// mode waits longer than it requested.
+    /// Debounce: adds in this mode postpone one another, but the key waits at most `max_wait` after each of them, and
+    /// no longer than an add in another mode requested.
     Debounce {
-        /// The longest time that this add waits, however many adds follow.
+        /// The longest time that the key waits after this add, however many adds follow.
         max_wait: Duration,
     },
     /// The new deadline applies, whether it is earlier or later.

@@ -93,8 +93,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// Returns whether a task that could be served at its first poll must yield first: the task wakes itself, and is
     /// polled again after others.
     ///
-    /// The counter belongs to the queue, under its lock, and not to a runtime. So it works on every executor and needs no feature. A run under a
-    /// seeded scheduler stays reproducible, which a thread-local counter would prevent.
+    /// The counter belongs to the queue, under its lock, and not to a runtime. So the counter works on every executor and needs no feature. A run
+    /// under a seeded scheduler stays reproducible, which a thread-local counter would prevent.
     ///
     /// Only tasks that are served change the counter. A task that waits does not reset it, because other tasks have not necessarily run: the next
     /// getter may run on another thread, or be polled by the same task, as in a `select!`.
@@ -198,8 +198,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     }
 
     /// Called when the alarm has fired. The clock is not read here; the alarm's time is used as the current time. If the timer has fired early, the
-    /// woken waiter reads the clock and waits again. This may arm the alarm again, for a later deadline. With a timer that always fires immediately,
-    /// this repeats once for each deadline, and then ends.
+    /// woken waiter reads the clock and waits again. The call may arm the alarm again, for a later deadline. If a timer always fires immediately, the
+    /// alarm fires once for each deadline, and no more after that.
     pub(super) fn on_alarm(&mut self) -> Effects {
         let fired = self.alarm.fired();
         self.collect_wakeups(fired, true)

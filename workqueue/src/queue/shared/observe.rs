@@ -1,4 +1,4 @@
-//! SHELL. Reports to metrics sinks, after unlocking; and the statistics that are read.
+//! SHELL. Reports to metrics sinks, after unlocking, and reads of the statistics.
 //!
 //! A queue without a clock has no metrics, and the code in this file compiles to nothing.
 

@@ -12,9 +12,9 @@
 //! Let L be the number of levels that are lower at some hand-out in the period of a bound.
 //!
 //! *A level X that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from another level gives X a credit, so
-//! after `share` of them X is owed a hand-out. Before X is served, each other level Y gets at most one owed hand-out. After it Y has no credits and a
-//! larger `since` than X, and X earns each credit that Y earns. Y may have become the highest level by then. In that case the owed hand-out is also
-//! regular. Either it is one of the `share` regular hand-outs; or these were from levels above Y, so Y was lower at that time and counts in L. So at
+//! after `share` of them X is owed a hand-out. Before X is served, each other level Y gets at most one owed hand-out. After that hand-out Y has no
+//! credits and a larger `since` than X, and X earns each credit that Y earns. If Y has become the highest level by then, the owed hand-out is also
+//! regular. Either it is one of the `share` regular hand-outs, or those were from levels above Y, so Y was lower at that time and counts in L. So at
 //! most share + L − 1 hand-outs come before that of X.
 //!
 //! *Hence a key with n keys before it at its level is handed out within (share + L) · (n + 1) hand-outs*: each time the level is served,

@@ -1,6 +1,6 @@
 //! PURE. A FIFO list (line) for each group, and a ring of the groups that are served in weighted round robin.
 //!
-//! Deficit round robin (Shreedhar and Varghese 1996) where every packet has size one, so no deficit is ever left over.
+//! This is deficit round robin (Shreedhar and Varghese 1996) with packets of size one, so no deficit is ever left over.
 //!
 //! # Invariants
 //! 1. Every slot that is not vacant belongs to one group, which counts it in `keys`; a group is in the index exactly as

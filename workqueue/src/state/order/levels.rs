@@ -9,12 +9,12 @@
 //! | add of a Ready or waiting key at p | = | the higher of the two | – |
 //! | add of a leased key at p | = | = | p, or the higher of the two |
 //! | `set_priority` to p | p | p | p, where there is one |
-//! | lease ends, done | the requested one, if the key was added meanwhile; else the key leaves | the same | – |
-//! | lease ends otherwise | = | the higher of own and requested | – |
+//! | lease ends with [`Transition::Leave`] | the requested one, if the key was added meanwhile; else the key leaves | the same | – |
+//! | lease ends with [`Transition::Wait`] or [`Transition::Ready`] | = | the higher of own and requested | – |
 //! | lease ends with [`Transition::NotBegun`] | = | the higher of queued with and requested | – |
 //! | `cancel` of a leased key | = | = | – |
 //!
-//! So a raise lasts for one hand-out: after a failure, a requeue or an add while leased, the key starts again from its own priority.
+//! So a raise lasts for one hand-out: unless the transition is `NotBegun`, the end of a lease discards the priority that the key was queued with.
 //!
 //! # Positions of a key
 //! A key that becomes Ready is appended to the line of its priority. A key that is raised while it is Ready keeps that
@@ -278,7 +278,7 @@ impl ReadyQueue for Levels {
         if index >= self.positions.len() {
             self.positions.resize(index + 1, Position::default());
         }
-        // A new number invalidates the second positions of the key that had this slot before.
+        // A new `valid_from` invalidates the second positions of the key that had this slot before.
         let valid_from = self.next_sequence();
         self.positions[index] = Position { priority, own: priority, valid_from, ..Position::default() };
     }

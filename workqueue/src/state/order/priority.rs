@@ -9,8 +9,8 @@ use crate::state::order::{Order, sealed};
 ///
 /// A priority is a number from −128 to 127, by default 0; higher is more urgent.
 /// [`Queue::with_priority`](crate::Queue::with_priority) adds keys with another priority;
-/// [`set_priority`](crate::Queue::set_priority) sets it to a higher or a lower value. Keys of one priority are handed
-/// out in the order in which they become Ready; a waiting key keeps its priority.
+/// [`set_priority`](crate::Queue::set_priority) sets the priority of a key to a higher or a lower value. Keys of one
+/// priority are handed out in the order in which they become Ready; a waiting key keeps its priority.
 ///
 /// # Raises
 /// Adds of one key coalesce to the highest priority. A raise by an add lasts for one hand-out. If the key is then retried or requeued, it
