@@ -43,7 +43,7 @@ impl Worker {
         }
     }
 
-    /// Cancels the run of a deleted object. Its token goes to the next key, unless another key has reserved a later token.
+    /// Cancels the run of a deleted object. The reserved token goes to the next key, unless another key has reserved a later token.
     fn withdraw(&mut self, queue: &Queue<Key, Fifo, NoLimiter, Time>, key: Key) -> bool {
         queue.cancel(&key);
         let reservation = self.reservations.remove(&key);

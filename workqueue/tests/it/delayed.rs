@@ -19,7 +19,7 @@ fn latest(longest: u64) -> DelayMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     Fixed(u64),
-    /// Its deadline and its limit.
+    /// The deadline and the limit of the wait.
     Debounced(u64, u64),
 }
 use Wait::{Debounced, Fixed};
@@ -283,7 +283,7 @@ fn strict_no_add_shortens_a_backoff() {
     assert!(crate::support::holds_nothing(&queue.stats()), "one of the adds caused another run");
 }
 
-/// Without strict backoff an add runs the key immediately.
+/// Without strict backoff an add makes the key Ready immediately.
 #[test]
 fn not_strict_an_add_ends_a_backoff() {
     let (queue, _clock) = backoff();

@@ -104,7 +104,7 @@ fn adders_at_every_stage() {
     }
 }
 
-/// Futures that wait for a state of the queue: dropping one of them at any stage does not affect another.
+/// Futures that wait for a state of the queue: dropping one of them at any stage does not affect the others.
 #[test]
 fn idle_waiters_at_every_stage() {
     type Idler = for<'a> fn(&'a TimedQueue) -> Task<'a, ()>;

@@ -24,7 +24,7 @@ use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed};
 
-/// Panics in the nth call from now, once.
+/// A fuse that panics once, in the nth call after it is armed.
 #[derive(Clone, Debug, Default)]
 struct Fuse(Arc<AtomicI64>);
 
@@ -336,7 +336,7 @@ fn operations() -> Vec<Operation> {
     operations
 }
 
-/// Performs every operation with a fuse at each call that it makes. Returns the number of panics.
+/// Performs every operation once for each call of user code that the operation makes, and lets that call panic. Returns the number of panics.
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
     for act in operations() {

@@ -23,7 +23,7 @@ struct Load {
     lasts: Duration,
 }
 
-/// Twice as much as ten slots can do: each key is Ready again after 5 s, but 2000 runs take 9.8 s.
+/// Twice as much work as ten slots can do: each key is Ready again after 5 s, but 2000 runs take 9.8 s.
 const OVERLOAD: Load = Load {
     keys: 2000,
     slots: 10,
@@ -81,7 +81,7 @@ struct KeyResult {
     longest: Duration,
     /// The number of hand-outs while the key was Ready.
     waited_for: usize,
-    /// The number of these hand-outs for keys that became Ready later.
+    /// The number of the hand-outs in `waited_for` that were for keys that became Ready later.
     overtaken: usize,
 }
 
