@@ -1,10 +1,10 @@
-//! The three crates together, without any Kubernetes: a warehouse whose items change, and a sign on each shelf that
-//! shows how many items are on it.
+//! The three crates together, without Kubernetes. The example has a warehouse whose items change, and a sign on each
+//! shelf that shows the number of items on that shelf.
 //!
 //! - informer-cache mirrors the items of the warehouse, indexed by shelf;
-//! - every change becomes a key, the shelf, in the workqueue;
-//! - the controller reconciles each shelf whose sign may be wrong. A sign that cannot be written is retried with the exponential backoff of
-//!   ratelimit.
+//! - every change adds a key to the workqueue: the name of the shelf;
+//! - the controller reconciles each shelf whose sign may be wrong. If a sign cannot be written, its shelf is retried with the exponential
+//!   backoff of ratelimit.
 //!
 //! Run it with `cargo run -p flyball-controller --example three_together`.
 
@@ -79,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     warehouse.put("lamps", "A", 5); // the item moves: both shelves must be reconciled
     let last = warehouse.take("nuts");
 
-    // Wait until the cache has the last change, close it, and let the controller reconcile the remaining keys.
+    // Wait until the cache has the last change, shut the informer down, and wait until the controller has reconciled the remaining keys.
     items.store().wait_for_version(last).await?;
     items.shut_down();
     let report = running.await??;
@@ -109,8 +109,8 @@ impl Signs {
     }
 }
 
-/// A source: anything that can be listed, and watched from a version on. This one keeps all its history in memory;
-/// version n is the state after n events.
+/// A source: anything that can be listed, and watched from a given version on. This source keeps all its history in
+/// memory; version n is the state after n events.
 #[derive(Clone, Default)]
 struct Warehouse {
     history: Arc<watch::Sender<Vec<WatchEvent<Item>>>>,

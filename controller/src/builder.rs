@@ -33,7 +33,7 @@ use crate::{
 /// the delay of the queue's limiter.
 ///
 /// # Examples
-/// A controller that ends by itself when all changes of a closed cache are reconciled:
+/// The queue is already shut down, so the run ends by itself when all queued keys are reconciled:
 /// ```
 /// # use flyball_controller::{Action, Controller};
 /// # use flyball_ratelimit::Exponential;
@@ -70,12 +70,12 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Creates a controller with one worker over this queue, and no informer yet.
+    /// Creates a controller over this queue, with one worker and no informer.
     ///
-    /// Other code may add keys to the queue, too. Do not give the queue a capacity: a full queue refuses keys, and a change
-    /// whose key is refused is lost. The queue's limiter decides when a failed key is retried. Give the queue
-    /// [metrics](flyball_workqueue::QueueBuilder::metrics) to observe the controller: each lease ends with the outcome of
-    /// its reconcile (succeeded, requeued or failed), and the lease of a reconcile that is dropped with its worker is
+    /// Other code may add keys to the queue, too. Do not give the queue a capacity, because a full queue refuses keys, and
+    /// a change whose key is refused is lost. The queue's limiter decides when a failed key is retried. To observe the
+    /// controller, give the queue [metrics](flyball_workqueue::QueueBuilder::metrics). They report for each lease the
+    /// outcome of its reconcile (succeeded, requeued or failed). If a reconcile is dropped with its worker, its lease is
     /// reported as dropped.
     ///
     /// # Examples
@@ -130,15 +130,16 @@ where
         Ok(self.conflict_backoff(Exponential::new(settings.conflict_backoff())))
     }
 
-    /// Reports the start, the end and the duration of every reconcile to this sink. The durations cost one read of the
-    /// queue's clock at each add and at each end of a lease; without metrics nothing is measured.
+    /// Reports the start, the end and the duration of every reconcile to this sink. To measure durations, the queue
+    /// [tracks ages](Queue::track_ages), which costs a clock read at each add and each get, and one more at the end of
+    /// each reconcile. Without metrics nothing is measured.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.setup.config.metrics = Some(Box::new(metrics));
         self
     }
 
     /// Returns the readiness and liveness of the controller. From now on the queue [tracks ages](Queue::track_ages), which costs one clock read at
-    /// each add and each get. Keys that are leased by other users of the queue count, too.
+    /// each add and each get. A key that other code has leased from the queue for too long affects the liveness, too.
     ///
     /// # Examples
     /// ```
@@ -177,10 +178,10 @@ where
     /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but no change becomes a key and no worker starts.
     /// Use this for leader election: a replica with warm caches takes over without a new list.
     ///
-    /// A controller in standby with all caches synced is [ready](Health::ready); otherwise a rolling update that waits for
-    /// the new replica would never stop the old one. When `begins` completes, all objects become keys, as at any start. To
-    /// keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function
-    /// that returns whether this replica still leads.
+    /// A controller in standby is [ready](Health::ready) when all caches have synced. If it were not ready, a rolling
+    /// update would wait for the new replica forever, and never stop the old one. When `begins` completes, all objects
+    /// become keys, as at any start. To keep reconciles from starting after the leadership has ended, add
+    /// [`filter_keys`](Self::filter_keys) with a function that returns whether this replica still leads.
     ///
     /// # Examples
     /// ```
@@ -207,18 +208,19 @@ where
         self
     }
 
-    /// Runs the controller until it is shut down or [idle](Self::stop_when_idle), or until other code has shut down the queue and the backlog is
-    /// served. Then returns a report. The future must be polled within a tokio runtime, because it uses the runtime's timer.
+    /// Runs the controller, and returns a report when the run has ended. The run ends when the controller is shut down or
+    /// [idle](Self::stop_when_idle), or when other code has shut down the queue and the backlog is served. The future must be polled within a
+    /// tokio runtime, because it uses the runtime's timer.
     ///
     /// The run has these steps:
     /// 1. The controller observes all informers: their objects become keys, and so does every later change.
     /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. If an
     ///    informer ends before the controller, the run ends. A controller [in standby](Self::standby_until) observes
     ///    its informers only after the standby.
-    /// 3. At [shutdown](Self::graceful_shutdown_on) the events are stopped first: no change is mapped any more.
-    /// 4. Running reconciles end, and no other key is started, unless the controller [drains](Self::drain_on_shutdown) its
-    ///    queue. After the [grace](Self::shutdown_grace) running reconciles are [cancelled](Context::cancelled), and
-    ///    dropped [some time later](Self::abort_after).
+    /// 3. At [shutdown](Self::graceful_shutdown_on) the controller first stops mapping changes to keys.
+    /// 4. Running reconciles finish, and no further reconcile starts, unless the controller
+    ///    [drains](Self::drain_on_shutdown) its queue. After the [grace](Self::shutdown_grace), reconciles that still
+    ///    run are [cancelled](Context::cancelled), and [some time later](Self::abort_after) they are dropped.
     /// 5. The workers are joined and the queue is shut down. The keys that are still in the queue are in the
     ///    [report](RunReport::leftovers).
     ///
@@ -228,8 +230,8 @@ where
     /// - [`RunError::Config`] if the configuration of the controller is invalid.
     /// - [`RunError::SyncFailed`] if an informer ended before it had synced, and [`RunError::SyncTimeout`] if one took [too
     ///   long](Self::cache_sync_timeout). No key was reconciled in either case.
-    /// - [`RunError::CacheEnded`] if an informer ended later: its cache would never change again. Running reconciles have
-    ///   ended.
+    /// - [`RunError::CacheEnded`] if an informer ended later, because its cache would never change again. The error is
+    ///   returned after the running reconciles have ended.
     ///
     /// After an error the queue is not shut down, and keeps its keys.
     ///
@@ -237,11 +239,11 @@ where
     /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
     ///
     /// # Cancel safety
-    /// Dropping the future stops workers and events without finishing anything: the runtime drops each running reconcile at
-    /// its next await point, which may be after the drop returns. No queued key is lost: the queue is not shut down. Keys
-    /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue
-    /// for the next controller. Every change published until the drop has become keys; another controller over the same
-    /// informers starts with all their objects.
+    /// Dropping the future stops the workers and the mapping of changes, and finishes nothing: the runtime drops each
+    /// running reconcile at its next await point, which may be after the drop of the future returns. No queued key is lost,
+    /// because the queue is not shut down. Keys whose reconciles were dropped count as failed and are retried after their
+    /// backoff, and all keys stay in the queue for the next controller. Every change published until the drop has become
+    /// keys; a later controller over the same informers starts with all their objects.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>
     where
         F: Fn(K, Context) -> R + Send + Sync + 'static,
@@ -265,14 +267,14 @@ where
     /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk: one request for a
     /// hundred objects, one transaction.
     ///
-    /// `reconcile` receives the keys of one [batch](BatchConfig), each of them once, and returns one result per key, in the order of the keys. Each
-    /// key has its own outcome: it is retried, given up or requeued independently of the others. If the whole call fails (it returns an error,
+    /// `reconcile` receives the keys of one [batch](BatchConfig), each key once, and returns one result per key, in the order of the keys. Each key
+    /// has its own outcome: it is retried, given up or requeued independently of the other keys. If the whole call fails (it returns an error,
     /// panics, times out, or returns a number of results that differs from the number of keys), every key in the batch fails.
     ///
-    /// One worker at a time collects a batch, and only while that worker is not busy, so keys stay in the queue while all
-    /// workers are busy. Keys in an open batch are leased, and their age counts as if they were being reconciled; at most
-    /// eight batches' worth of keys is collected at a time. All other settings, [`finally`](Self::finally) included, apply
-    /// to single keys.
+    /// Only one worker at a time collects batches, and a worker that reconciles does not collect, so keys stay in the
+    /// queue while all workers are busy. Keys in an open batch are leased, and the age of their leases includes the time
+    /// in the batch. Open batches together hold fewer keys than eight full batches. All other settings, including
+    /// [`finally`](Self::finally), apply to single keys.
     ///
     /// # Errors
     /// Like `run`.

@@ -1,11 +1,11 @@
-//! PURE. The status of a cache of a controller.
+//! PURE. The status of a cache that a controller watches.
 
 use std::fmt;
 use std::sync::Arc;
 
 use flyball_informer_cache::InformerState;
 
-/// The status of a cache of a controller.
+/// The status of a cache that a controller watches.
 ///
 /// # Examples
 /// The caches that a program logs while its controller is not ready:
@@ -31,7 +31,7 @@ pub struct CacheStatus {
     pub synced: bool,
     /// The state of the informer.
     pub state: InformerState,
-    /// The message of the source's last error, `None` once the source has answered again.
+    /// The message of the source's last error; `None` once the source has responded without an error again.
     pub last_error: Option<Arc<str>>,
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::InvalidControllerConfig;
 
-/// The configuration of a controller, as data: with the feature `serde`, a section of a configuration file. See
-/// [`Controller::with_config`](crate::Controller::with_config).
+/// The configuration of a controller, as data. With the feature `serde`, it can be read from a section of a
+/// configuration file. See [`Controller::with_config`](crate::Controller::with_config).
 ///
 /// Missing settings have their defaults; unknown settings are errors. Durations are strings: `"250ms"`, `"5s"`, `"2m"`.
 ///
@@ -29,8 +29,8 @@ use crate::InvalidControllerConfig;
 pub struct ControllerConfig {
     /// How many keys are reconciled at once: [`workers`](crate::Controller::workers).
     pub workers: usize,
-    /// The maximum number of workers, which the pool reaches while all workers are busy:
-    /// [`workers_between`](crate::Controller::workers_between). Equal to `workers` unless set.
+    /// The maximum number of workers, up to which the pool grows while all workers are busy:
+    /// [`workers_between`](crate::Controller::workers_between). If this is `None`, the maximum is `workers`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_workers: Option<usize>,
     /// [`worker_idle_timeout`](crate::Controller::worker_idle_timeout).
@@ -98,15 +98,15 @@ impl ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// The delays of the backoff after conflicts: the initial one, and the maximum.
+    /// Returns the first and the longest wait after a conflict.
     pub(crate) fn conflict_backoff(&self) -> RangeInclusive<Duration> {
         self.conflict_backoff_initial..=self.conflict_backoff_max
     }
 }
 
 impl Default for ControllerConfig {
-    /// The grace and the abort timeout add up to less than the 30 s that Kubernetes gives a pod, so there is time left to release a lease and to
-    /// exit. The sync timeout is the one of controller-runtime.
+    /// The grace and the abort timeout add up to less than the 30 s that Kubernetes gives a pod by default, so there is time left to release a
+    /// lease and to exit. The sync timeout is the same as in controller-runtime.
     fn default() -> Self {
         Self {
             workers: 1,

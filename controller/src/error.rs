@@ -1,4 +1,4 @@
-//! PURE. The errors of a controller that did not run.
+//! PURE. The errors of a controller that could not run, or whose run ended early.
 
 use std::error::Error;
 use std::fmt;
@@ -22,30 +22,30 @@ use crate::CacheStatus;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidControllerConfig {
-    /// No worker would ever take a key.
+    /// The number of workers is 0, so no key would be reconciled.
     ZeroWorkers,
     /// The maximum number of workers is below the minimum.
     MaxWorkersBelowMin,
-    /// Idle workers would stop immediately.
+    /// The idle timeout of workers is 0, so idle workers would stop immediately.
     ZeroWorkerIdleTimeout,
-    /// A batch of zero keys can never hold a key.
+    /// The maximum size of a batch is 0, so a batch could never hold a key.
     ZeroBatchSize,
-    /// Every reconcile would time out before its first poll.
+    /// The reconcile timeout is 0, so every reconcile that waits would time out immediately.
     ZeroReconcileTimeout,
-    /// Every key would be given up before its first attempt.
+    /// The maximum number of attempts is 0, so a key would have no attempt.
     ZeroMaxAttempts,
-    /// A key would be retried immediately after each conflict.
+    /// The initial wait after a conflict is 0, so a key would be retried immediately after each conflict.
     ZeroConflictBackoff,
     /// The initial wait after a conflict is longer than the maximum wait.
     ConflictBackoffMaxBelowInitial,
-    /// The queue has no limiter that counts the failures of a key.
+    /// A maximum number of attempts is set, but the queue has no limiter that counts the failures of a key.
     LimiterCountsNoFailures,
-    /// [`stop_when_idle`](crate::Controller::stop_when_idle) without an informer: a controller without informers waits for
-    /// keys that other code adds.
+    /// [`stop_when_idle`](crate::Controller::stop_when_idle) is set, but the controller has no informer. Such a controller
+    /// only serves keys that other code adds, so it cannot determine when no work is left.
     NoInformers,
-    /// All objects would be resynced continuously: see [`WatchOptions::resync_every`](crate::WatchOptions::resync_every).
+    /// A [resync period](crate::WatchOptions::resync_every) is 0, so all objects would be resynced continuously.
     ZeroResyncPeriod,
-    /// No cache can sync within zero time.
+    /// The cache sync timeout is 0, but no cache can sync in zero time.
     ZeroCacheSyncTimeout,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for InvalidControllerConfig {
 
 impl Error for InvalidControllerConfig {}
 
-/// Why a controller did not run, or ended.
+/// The reason why a controller did not start, or ended early.
 ///
 /// # Examples
 /// The errors that a program can handle:
@@ -128,13 +128,13 @@ pub enum RunError {
         /// The required caches that had not synced.
         missing: Vec<CacheStatus>,
     },
-    /// The informer of a cache failed, or was shut down, while the controller ran, so its changes are no longer delivered.
-    /// Running reconciles have ended as at a [shutdown](crate::Controller::graceful_shutdown_on); the queue is not shut
-    /// down and keeps all other keys, for a controller over new caches.
+    /// The informer of a cache failed, or was shut down, while the controller ran, so the cache does not change any more.
+    /// Running reconciles have ended as at a [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut
+    /// down and keeps all other keys, for a later controller with new caches.
     CacheEnded(CacheStatus),
 }
 
-/// A condition that workers wait for before they start.
+/// A condition that must be met before workers start.
 ///
 /// # Examples
 /// ```

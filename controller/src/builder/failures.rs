@@ -20,7 +20,7 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Drops a reconcile that is not done after this time, and counts it as a failure. No limit by default.
+    /// Drops a reconcile that is not done after this time, and counts it as a failure. By default there is no limit.
     ///
     /// The reconcile is dropped at an await point: a reconcile that blocks its thread is not interrupted.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
@@ -49,7 +49,7 @@ where
     }
 
     /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use it for
-    /// writes that must happen in each case, such as a status that holds the reason of the failure.
+    /// writes that must happen in every case, such as a status that holds the reason for the failure.
     ///
     /// `finally` receives the key and the result of the reconcile, runs while the key is still leased, and has a
     /// [`reconcile_timeout`](Self::reconcile_timeout) of its own. If `finally` fails after a successful reconcile, the
@@ -104,10 +104,11 @@ where
     }
 
     /// Runs every reconcile, and its [`finally`](Self::finally), within a `tracing` span. The span has the name `reconcile`, the level `INFO`, the
-    /// target `flyball_controller`, and the fields `controller` (this name), `key`, and, after the end, `outcome`.
+    /// target `flyball_controller`, and the fields `controller` (the argument), `key` and `outcome`. The outcome is recorded when the reconcile
+    /// has ended.
     ///
-    /// A [batch](Self::run_batches) runs within a span `reconcile_batch`, with the number of its `keys`; after the batch, each key gets its own span
-    /// `reconcile`. If a subscriber or the formatting of a key panics, at most that key fails.
+    /// A [batch](Self::run_batches) runs within a span `reconcile_batch`, with the number of its keys in the field `keys`; after the batch, each key
+    /// gets its own span `reconcile`. If the `tracing` subscriber or the `Debug` formatting of a key panics, at most that key fails.
     ///
     /// # Examples
     /// ```
@@ -172,10 +173,10 @@ where
     }
 
     /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use it if a server returns the time after which to retry. The key
-    /// waits for the longer of this minimum and the limiter's delay; after `None` or a panic the limiter's delay applies alone.
+    /// waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum.
     ///
-    /// The worker that leases the key calls the function once for each transient failure. A change of the key still ends
-    /// the wait, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
+    /// The worker that has leased the key calls `of` once for each transient failure. A change of the key still ends the
+    /// wait, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
     ///
     /// # Examples
     /// ```
@@ -216,11 +217,11 @@ where
     /// and doubles up to 1 s.
     ///
     /// The policy counts the consecutive conflicts of each key. The count is reset when the key succeeds, or when the controller or the
-    /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the key was added in the meantime, the count is reset at the next
-    /// of these events. There is at most one open wait per key. If the key is added again and runs before that wait is over, another conflict changes
-    /// neither the count nor the end of the wait.
+    /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the queue gives up a key that was added again while it was
+    /// leased, the count is kept until the next of these events. There is at most one open wait per key. If the key is added again and runs before
+    /// that wait is over, a conflict of that run changes neither the count nor the end of the wait.
     ///
-    /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
+    /// If two writers conflict with each other, use a policy with jitter, so that they do not retry at the same time.
     ///
     /// # Examples
     /// ```

@@ -17,17 +17,17 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Shuts down when `signal` completes. Running reconciles end; no other key is started, and queued keys are left in the
-    /// queue, unless the controller [drains](Self::drain_on_shutdown) it.
+    /// Shuts down when `signal` completes. Running reconciles finish. No further reconcile starts, and queued keys are left
+    /// in the queue, unless the controller [drains](Self::drain_on_shutdown) the queue.
     ///
-    /// | from the signal on | by default | |
+    /// | time after the signal | default | effect |
     /// |---|---|---|
-    /// | immediately | | changes are not mapped any more; reconciles see [`Context::shutdown_started`](crate::Context::shutdown_started) |
-    /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | reconciles that still run see [`Context::cancelled`](crate::Context::cancelled); a drain ends |
+    /// | immediately | | changes are no longer mapped; [`Context::shutdown_started`](crate::Context::shutdown_started) completes |
+    /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | [`Context::cancelled`](crate::Context::cancelled) completes; a drain ends |
     /// | after [`abort_after`](Self::abort_after) more | 5 s | reconciles that still run are dropped at an await point |
     ///
-    /// The run ends as soon as no reconcile runs. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the keys that
-    /// were left in the queue, and those of the reconciles that were dropped.
+    /// The run ends as soon as no reconcile is running. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the
+    /// keys that were left in the queue, and those of the reconciles that were dropped.
     ///
     /// # Examples
     /// ```
@@ -63,27 +63,27 @@ where
         self
     }
 
-    /// Sets how long running reconciles, and a [drain](Self::drain_on_shutdown), may take at shutdown. After this time
-    /// running reconciles are [cancelled](crate::Context::cancelled), and no key is started any more. 20 s by default;
-    /// `Duration::MAX` means no limit.
+    /// Sets how long running reconciles, and a [drain](Self::drain_on_shutdown), may take at shutdown. After this
+    /// time, reconciles that still run are [cancelled](crate::Context::cancelled), and no further reconcile starts.
+    /// The default is 20 s; `Duration::MAX` means no limit.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
         self.setup.config.settings.shutdown_grace = limit;
         self
     }
 
     /// Sets how long a reconcile that was [cancelled](crate::Context::cancelled) at shutdown may still run. After this time
-    /// it is dropped at an await point, and its key is a [leftover](crate::RunReport::leftovers); a panic while it is
-    /// dropped is caught. 5 s by default.
+    /// the reconcile is dropped at an await point, and its key is a [leftover](crate::RunReport::leftovers); a panic during
+    /// the drop is caught. The default is 5 s.
     ///
-    /// Together with the default [grace](Self::shutdown_grace) the shutdown takes at most 25 s; Kubernetes gives a pod 30
-    /// s.
+    /// With the default [grace](Self::shutdown_grace) the shutdown takes at most 25 s. Kubernetes by default kills a pod
+    /// 30 s after the signal.
     pub fn abort_after(mut self, limit: Duration) -> Self {
         self.setup.config.settings.abort_after = limit;
         self
     }
 
-    /// Also reconciles the keys that are Ready at shutdown, within the [grace](Self::shutdown_grace). By default they are left in the
-    /// queue: the next controller lists all objects anyway.
+    /// Also reconciles the keys that are Ready at shutdown, within the [grace](Self::shutdown_grace). By default these keys are left
+    /// in the queue, because the next controller lists all objects anyway.
     ///
     /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are closed immediately.
     ///
@@ -118,10 +118,10 @@ where
     /// Ends the run without a signal once no work is left: every informer has stopped, every change has become a key, and
     /// the queue is idle (no retry and no delayed key is left).
     ///
-    /// The run also waits for watches that are [added](crate::ControllerHandle::add_watch) while it runs. Removing the last
-    /// watch leaves nothing to wait for: to replace a watch, add the new one first.
+    /// The run also waits for watches that are [added](crate::ControllerHandle::add_watch) while it runs. If the last watch
+    /// is removed, the run has nothing to wait for, so to replace a watch, add the new one first.
     ///
-    /// For jobs and tests. A key whose reconcile always asks for a requeue keeps the controller running.
+    /// Use this for jobs and tests. A key whose reconcile always requests a requeue keeps the controller running.
     ///
     /// # Examples
     /// ```

@@ -1,6 +1,6 @@
 //! EDGE. The settings for watches: which informers a controller watches, and how changes become keys.
 //!
-//! Cancel safety: nothing runs before the controller does.
+//! Cancel safety: nothing here runs before the controller runs.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Adds the keys that `mapper` returns to the queue, for every change of the informer's objects. The mapper is called
-    /// for the existing objects first, and returns a key, an [`Option`] of one, or [several](IntoKeys).
+    /// Maps every change of the informer's objects to keys, and adds these keys to the queue. `mapper` is called for the
+    /// existing objects first. It returns a key, an [`Option`] of a key, or [several keys](IntoKeys).
     ///
-    /// Every change is mapped separately, before changes coalesce. The mapper also receives the state before the change, because keys may depend on
-    /// it. The informer calls the mapper right after it has published the change, and waits for the mapper, so the mapper must be quick.
+    /// Every change is mapped separately, before changes coalesce. The mapper also receives the state before the change, because its keys may
+    /// depend on that state. The informer calls the mapper right after it has published the change, and waits for the mapper, so the mapper must be
+    /// quick.
     ///
-    /// A change whose mapper panics is mapped again until the mapper returns: first after 100 ms, then each time after twice the previous wait, up to
-    /// a minute. Other objects do not wait for these retries. At most the 16 newest such changes of an object are kept.
-    /// [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics,
-    /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) the changes that are never mapped.
+    /// If the mapper panics, the change is mapped again until the mapper returns: first after 100 ms, then each time after twice the previous wait,
+    /// up to a minute. Other objects do not wait for these retries. For each object, only the 16 newest changes to retry are kept.
+    /// [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
+    /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the changes that are still not mapped when the run ends.
     ///
     /// # Examples
     /// ```no_run
@@ -57,8 +58,8 @@ where
         self.watches_with(informer, mapper, WatchOptions::new())
     }
 
-    /// Like [`watches`](Self::watches), with [options](WatchOptions): a filter, a priority, a resync period, whether
-    /// workers wait for the informer, and how keys are added.
+    /// Like [`watches`](Self::watches), with [options](WatchOptions): a filter, a priority, a resync period, a
+    /// function that adds the keys, and whether workers wait for the informer.
     ///
     /// # Examples
     /// ```no_run
@@ -95,7 +96,7 @@ where
         self
     }
 
-    /// Returns a handle that adds and removes watches, also while the controller runs.
+    /// Returns a handle that adds and removes watches, even while the controller runs.
     #[must_use]
     pub fn handle(&self) -> ControllerHandle<K, O, L, T> {
         ControllerHandle { watches: self.setup.watches.clone(), sink: Arc::downgrade(&self.setup.sink) }
@@ -103,7 +104,7 @@ where
 
     /// Sets how long the required informers may take to sync, from the start of the run. After this time the run ends with
     /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which lists the caches that have not synced, with their
-    /// last errors. 2 minutes by default, as in controller-runtime; `Duration::MAX` means no limit.
+    /// last errors. The default is 2 minutes, as in controller-runtime; `Duration::MAX` means no limit.
     ///
     /// The timeout does not apply to futures passed to [`wait_for_cache`](Self::wait_for_cache).
     ///
@@ -136,10 +137,10 @@ where
         self
     }
 
-    /// Delays the start of the workers until `ready` completes, in addition to the informers that the controller watches. Use this for caches that
-    /// reconciles read and another controller watches, or for any other condition.
+    /// Delays the start of the workers until `ready` has completed and the watched informers have synced. Use this for caches that reconciles read
+    /// but only another controller watches, or for any other condition.
     ///
-    /// If `ready` returns an error, the run ends as it does when an informer ends before it has synced.
+    /// If `ready` returns an error, the run ends with [`RunError::SyncFailed`](crate::RunError::SyncFailed).
     ///
     /// # Examples
     /// ```no_run
@@ -161,10 +162,10 @@ where
         self
     }
 
-    /// Starts workers before the watched informers have synced. Futures passed to [`wait_for_cache`](Self::wait_for_cache)
-    /// are still awaited, such as the caches that reconciles read.
+    /// Starts workers before the watched informers have synced. The workers still wait for futures passed to
+    /// [`wait_for_cache`](Self::wait_for_cache), for example for caches that reconciles read.
     ///
-    /// The objects of an informer that syncs later become keys at that time, like any change.
+    /// If an informer syncs later, its objects become keys at that time, like any change.
     ///
     /// # Examples
     /// ```
@@ -196,11 +197,11 @@ where
     }
 
     /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas.
-    /// Changes do not add any other key. If other code adds such a key to the queue, a worker removes and
-    /// [counts](crate::RunReport::filtered_keys) it.
+    /// Changes add only keys of this controller. If other code adds another replica's key to the queue, a worker
+    /// removes and [counts](crate::RunReport::filtered_keys) that key.
     ///
-    /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in it is treated
-    /// like a panic of the mapper.
+    /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is
+    /// treated like a panic in the mapper.
     ///
     /// # Examples
     /// One of three replicas, each with its namespaces:
@@ -236,11 +237,11 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Sets the priority of the keys of initial objects, whether the first list is published before the run or during it. 0 by default; the
-    /// [options](WatchOptions::initial_priority) of a watch take precedence.
+    /// Sets the priority of the keys of initial objects, no matter whether the first list is published before the run or during it. The
+    /// default is 0; the [options](WatchOptions::initial_priority) of a watch take precedence.
     ///
-    /// With a priority below 0, objects that change after the start are reconciled before those of the first list. Keys of the first list are still
-    /// served: they get their [share](flyball_workqueue::Priority::share) of the hand-outs.
+    /// With a priority below 0, objects that change after the start are reconciled before those of the first list. Keys of the first list do not
+    /// starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! EDGE. The settings for workers: how many there are.
+//! EDGE. The settings for workers: how many workers run at once.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -9,7 +9,7 @@ use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays}
 
 use crate::Controller;
 
-/// Settings for workers: how many there are.
+/// Settings for workers: how many workers run at once.
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
@@ -17,18 +17,18 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Sets how many keys are reconciled at once. 1 by default.
+    /// Sets how many keys are reconciled at once. The default is 1.
     pub fn workers(self, workers: usize) -> Self {
         self.workers_between(workers..=workers)
     }
 
-    /// Sets the minimum and maximum number of keys that are reconciled at once. While all workers are busy, another worker
-    /// is started, up to the maximum; a worker that was idle [for a while](Self::worker_idle_timeout) stops, down to the
-    /// minimum.
+    /// Sets the minimum and maximum number of keys that are reconciled at once. Whenever all running workers are busy, one
+    /// more worker is started, up to the maximum; a worker that was idle [for a while](Self::worker_idle_timeout) stops,
+    /// down to the minimum.
     ///
-    /// A key waits for a worker only while all workers of the maximum are busy. Each worker is a task, which is cheap to
+    /// A key waits for a worker only while the maximum number of workers is busy. Each worker is a task, which is cheap to
     /// start; the maximum limits the resources that reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) reports
-    /// the workers that start and stop.
+    /// when a worker starts or stops.
     ///
     /// # Examples
     /// ```
@@ -55,7 +55,7 @@ where
         self
     }
 
-    /// Sets how long a worker above the minimum stays idle before it stops: 10 s by default.
+    /// Sets how long a worker stays idle before it stops, if there are more workers than the minimum. The default is 10 s.
     pub fn worker_idle_timeout(mut self, idle_timeout: Duration) -> Self {
         self.setup.config.settings.worker_idle_timeout = idle_timeout;
         self
