@@ -45,9 +45,9 @@ impl Health {
         Self { watches, oldest: Arc::new(oldest) }
     }
 
-    /// Returns `Ok` if the controller runs, or is [in standby](crate::Controller::standby_until) with all required caches synced. In both cases no
-    /// cache may have ended, and the controller must not be shutting down. A watch that is added to a running controller does not change the
-    /// readiness: the workers go on while the new cache syncs.
+    /// Returns `Ok` if the controller runs, or is [in standby](crate::Controller::standby_until) with all required caches synced. A controller
+    /// that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does not change the
+    /// readiness, because the workers go on while the new cache syncs.
     ///
     /// # Errors
     /// Returns the reason why the controller is not ready.
@@ -89,8 +89,8 @@ impl Health {
         }
     }
 
-    /// Returns the status of each cache that the controller watches, in the order in which they were added. Empty after the
-    /// controller has ended.
+    /// Returns the status of each cache that the controller watches, in the order in which the watches were added. The list
+    /// is empty after the controller has ended.
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
         self.watches.statuses()
@@ -103,7 +103,7 @@ impl fmt::Debug for Health {
     }
 }
 
-/// Why a controller is not ready.
+/// The reason why a controller is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotReady {
@@ -111,8 +111,8 @@ pub enum NotReady {
     NotStarted,
     /// A cache has not synced, or another [condition](crate::Controller::wait_for_cache) that workers wait for is not met.
     Syncing,
-    /// A cache has ended, so its changes are no longer delivered: the run ends with
-    /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which holds the reason.
+    /// A cache has ended, so it never changes again. The run ends with
+    /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which holds the status of that cache.
     CacheEnded {
         /// The number of the watch, in the order in which the watches were added to the controller, from 0.
         index: usize,
@@ -141,14 +141,14 @@ impl fmt::Display for NotReady {
 
 impl Error for NotReady {}
 
-/// Why a controller is not alive.
+/// The reason why a controller is not alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotLive {
     /// A key has been leased for this long.
     Stuck(Duration),
-    /// A cache of the controller has ended and delivers no more changes. A cache that was shut down normally is not
-    /// reported if the controller [stops when idle](crate::Controller::stop_when_idle).
+    /// A cache of the controller has ended and never changes again. If the controller [stops when
+    /// idle](crate::Controller::stop_when_idle), a cache that was shut down normally is not reported.
     CacheEnded,
     /// The controller has ended, or was dropped.
     Ended,

@@ -1,4 +1,4 @@
-//! EDGE. The metrics of a controller: reports of its reconciles as they happen.
+//! EDGE. The metrics of a controller: a sink that receives a report of each reconcile.
 //!
 //! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is reported as dropped, by a guard.
 
@@ -14,7 +14,7 @@ use flyball_sync::panics;
 /// and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric labelled by key would have one
 /// series per key.
 ///
-/// The queue reports its depth and the waiting times of keys: see its [metrics](flyball_workqueue::QueueBuilder::metrics).
+/// The depth of the queue and the waiting times of keys are reported by the queue's own [metrics](flyball_workqueue::QueueBuilder::metrics).
 ///
 /// # Examples
 /// Counts failures by kind, and measures the slowest reconcile:
@@ -54,7 +54,7 @@ use flyball_sync::panics;
 /// # }
 /// ```
 ///
-/// Prints all reports as lines:
+/// Collects all reports as lines:
 /// ```
 /// use flyball_controller::testing::Simulation;
 /// use flyball_controller::{Action, Controller, ControllerMetrics, FailureClass, ReconcileOutcome};
@@ -100,7 +100,7 @@ use flyball_sync::panics;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Metrics of a queue are given to the queue, so this does not compile:
+/// Pass the metrics of a queue to the queue. The controller does not accept them, so this does not compile:
 /// ```compile_fail,E0277
 /// # use flyball_controller::{Controller, TokioTimer};
 /// # use flyball_workqueue::{Queue, QueueMetrics};
@@ -134,16 +134,17 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = keys;
     }
 
-    /// A reconcile has ended, this long after its key was handed out. The lease of its key ends with this call or, after a
-    /// success, right after this call, in the poll in which the worker takes its next key.
+    /// A reconcile has ended; `took` is the time since its key was dequeued. After a failure, the lease of the key ends
+    /// before this call. After a success, the lease ends right after this call, when the worker dequeues its next key.
     fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
         let _ = (outcome, took);
     }
 
-    /// A reconcile was dropped with its worker: the controller was dropped, or the grace of its shutdown was over.
+    /// A reconcile was dropped with its worker, because the controller was dropped, or because the reconcile still ran when
+    /// [`abort_after`](crate::Controller::abort_after) was over.
     fn reconcile_dropped(&self) {}
 
-    /// A key succeeded after `failures` failures, conflicts included. Called before the lease of the key ends.
+    /// A key succeeded after `failures` failures, including conflicts. Called before the lease of the key ends.
     fn retry_succeeded(&self, failures: u32) {
         let _ = failures;
     }
@@ -154,7 +155,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
     }
 }
 
-/// Ignores all reports: use it if you only need the [durations](crate::RunReport::durations) in the report of the run.
+/// Ignores all reports. Use `()` if you only need the [durations](crate::RunReport::durations) in the report of the run.
 impl ControllerMetrics for () {}
 
 /// Lets the caller keep a handle to the sink.
@@ -196,7 +197,7 @@ impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
     }
 }
 
-/// A worker whose start was reported; reports its end on drop.
+/// Reports on drop that a worker has stopped. Created when the start of the worker is reported.
 pub(crate) struct WorkerMetricsGuard<'a>(pub(crate) Option<&'a dyn ControllerMetrics>);
 
 impl Drop for WorkerMetricsGuard<'_> {
@@ -208,7 +209,7 @@ impl Drop for WorkerMetricsGuard<'_> {
     }
 }
 
-/// A reconcile whose start was reported and whose end is not reported yet.
+/// Reports on drop that a reconcile was dropped, unless the guard is [disarmed](Self::disarm).
 pub(crate) struct ReconcileMetricsGuard<'a>(Option<&'a dyn ControllerMetrics>);
 
 impl<'a> ReconcileMetricsGuard<'a> {
@@ -216,7 +217,7 @@ impl<'a> ReconcileMetricsGuard<'a> {
         Self(sink)
     }
 
-    /// Disables the report on drop: the end of the reconcile is reported elsewhere.
+    /// Disables the report on drop, because the end of the reconcile is reported elsewhere.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
     }
@@ -225,7 +226,7 @@ impl<'a> ReconcileMetricsGuard<'a> {
 impl Drop for ReconcileMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
-            // The report may be complete by now, so a panic is not counted.
+            // A panic is not counted, because the report of the run may be complete by now.
             panics::caught(|| sink.reconcile_dropped());
         }
     }

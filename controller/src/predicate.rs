@@ -1,10 +1,10 @@
-//! PURE. Predicates: which changes cause a reconcile.
+//! PURE. Predicates, which select the changes that cause a reconcile.
 //!
-//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two predicates. This module has the common
-//! ones, for [`WatchOptions::filter`](crate::WatchOptions::filter). All of them accept deletions.
+//! A predicate is any function from a change to a `bool`, so `|change| first(change) && second(change)` is the conjunction of two predicates. This
+//! module has common predicates for [`WatchOptions::filter`](crate::WatchOptions::filter). All of them return `true` for deletions.
 //!
-//! Predicates receive every change, before changes coalesce. If an object goes from A to B and back to A, that is two changes, even if the workers
-//! are slow.
+//! Predicates receive every change, before changes coalesce. If an object changes from A to B and back to A, a predicate receives two changes,
+//! even if the workers are slow.
 //!
 //! # Examples
 //! ```
@@ -27,9 +27,10 @@
 
 use flyball_informer_cache::{Change, ChangeKind};
 
-/// Returns whether an update changed this part of the object, for example its generation, its labels or its version.
+/// Creates a predicate that returns whether an update changed this part of the object, for example its generation, its labels or its version.
 ///
-/// Returns `true` for additions, too: if the object changed while the watch was down, an addition may be the only event that reports it.
+/// The predicate returns `true` for additions, too: if the object changed while the watch was down, an addition may be the only event that reports
+/// the change.
 pub fn changed<K, V, P: PartialEq>(
     part: impl Fn(&V) -> P + Send + Sync + 'static,
 ) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
@@ -39,11 +40,11 @@ pub fn changed<K, V, P: PartialEq>(
     }
 }
 
-/// Returns whether the spec of an object has yet to be acted on: its generation differs from the observed generation in its
-/// status. `generations` returns both, in this order.
+/// Creates a predicate that returns whether the current spec of an object has not been reconciled yet: the generation of
+/// the object differs from the observed generation in its status. `generations` returns both, in this order.
 ///
-/// Returns `true` for an addition only if the generations differ: after a start, objects that are up to date cause no
-/// reconcile. Use it only for reconciles whose single input is the object itself.
+/// For an addition, too, the predicate returns `true` only if the generations differ, so objects that are up to date
+/// cause no reconcile after a start. Use the predicate only for reconciles whose single input is the object itself.
 ///
 /// # Examples
 /// ```

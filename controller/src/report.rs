@@ -2,7 +2,9 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | each [`Counter`] | a single atomic, which publishes no other memory. The report is made after all workers were joined; only a change that was being mapped when the events stopped may be counted after the report was made |
+//! | each [`Counter`] | a single atomic, which publishes no other memory |
+//!
+//! The report is created after all workers were joined. Only a mapper that was running at the shutdown may still increment a counter after that.
 
 use std::time::Duration;
 
@@ -43,13 +45,13 @@ use crate::{FailureClass, ReconcileOutcome};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunReport<K> {
-    /// Keys of changes that the queue accepted, including those that coalesced with a queued key.
+    /// Keys that changes added to the queue, including those that coalesced with a queued key.
     pub keys_added: u64,
-    /// Keys that were removed from the queue because the [key filter](crate::Controller::filter_keys) rejects them.
+    /// Keys that were removed from the queue because the [key filter](crate::Controller::filter_keys) rejected them.
     pub filtered_keys: u64,
     /// Reconciles that ended, successful or not.
     pub reconciles: u64,
-    /// Batches that were [reconciled](crate::Controller::run_batches). Each of their keys also counts as a reconcile.
+    /// Batches that were [reconciled](crate::Controller::run_batches). Each key of a batch also counts as a reconcile.
     pub batches: u64,
     /// Successful reconciles that requested a requeue.
     pub requeues: u64,
@@ -59,22 +61,22 @@ pub struct RunReport<K> {
     pub panics: u64,
     /// Reconciles that timed out.
     pub timeouts: u64,
-    /// Failures that were conflicts; each of them is also in one of the three counts above.
+    /// Failures that were conflicts; each conflict is also counted in `errors`, `panics` or `timeouts`.
     pub conflicts: u64,
     /// Failures after which the key was given up.
     pub given_up: u64,
     /// Failures of the [`finally`](crate::Controller::finally) function. If the reconcile itself had succeeded, the failure
-    /// also counts as one of the kinds above.
+    /// is also counted in `errors`, `panics` or `timeouts`.
     pub finally_failures: u64,
     /// Successful reconciles of keys that had failed before.
     pub successful_retries: u64,
     /// The total durations of reconciles. Zero without [metrics](crate::Controller::metrics), because the clock is not read
     /// then.
     pub durations: ReconcileDurations,
-    /// Panics in mappers and other functions that were passed to the controller. The result of such a call is lost, but a change whose mapper
-    /// panicked is mapped again.
+    /// Panics in mappers and in other functions that were passed to the controller, except for the reconcile function and `finally`. The
+    /// result of such a call is lost, but a change whose mapper panicked is mapped again.
     pub callback_panics: u64,
-    /// Changes whose mapper panicked at each attempt, so their keys are unknown.
+    /// Changes that were still not mapped at the end of the run, because their mapper panicked at each attempt.
     pub mapper_failures: u64,
     /// The keys that the queue still held. `ready` and `waiting` were left queued; `leased` are the keys whose reconciles
     /// were [dropped](crate::Controller::abort_after), and those leased by other users of the queue.
@@ -166,7 +168,7 @@ pub(crate) struct ReportCounters {
 }
 
 impl ReportCounters {
-    /// Counts the outcome of a reconcile, and adds up its duration.
+    /// Counts the outcome of a reconcile, and adds its duration to the total of that outcome.
     pub(crate) fn record(&self, outcome: ReconcileOutcome, took: Duration) {
         let ends = match outcome {
             ReconcileOutcome::Succeeded => &self.successes,

@@ -49,14 +49,14 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     pub(crate) initial_priority: i8,
     /// The other conditions that workers wait for.
     pub(crate) conditions: Vec<BoxFuture<Result<(), ()>>>,
-    /// Ends the standby, in which the caches sync but no change becomes a key.
+    /// Completes when the standby ends. In standby the caches sync, but no change becomes a key.
     pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
-    /// Marks the controller as ended when the guard is dropped, even before the run.
+    /// Marks the controller as ended when the guard is dropped, even if the controller never runs.
     pub(crate) guard: RunGuard,
 }
 
-/// Runs the controller. `worker` is the future of one worker; `release` requeues leased keys whose reconcile has not started.
+/// Runs the controller. `worker` returns the future of one worker; `release` requeues leased keys whose reconcile has not started.
 pub(crate) async fn run<X, K, O, L, T, F, W>(
     runtime: X,
     setup: RunSetup<K, O, L, T>,
@@ -86,7 +86,7 @@ where
         initial_priority,
         counters: counters.clone(),
     };
-    // `set` cannot fail: a controller runs once.
+    // `set` cannot fail, because a controller runs only once.
     let _ = sink.set(keys);
     let workers = WorkerContext::new(
         runtime.clone(),
@@ -103,7 +103,7 @@ where
         workers.report(|metrics| metrics.max_workers(max_workers));
     }
     if measures {
-        // The age of a lease is the duration of its reconcile.
+        // The duration of a reconcile is measured as the age of its lease.
         queue.track_ages();
     }
 
@@ -144,7 +144,7 @@ where
             let idle = async {
                 workers.phase.reached(RunPhase::Working).await;
                 watches.all_started().await;
-                // Maps all failed changes one last time. The report counts those whose mapper panics again.
+                // Maps all changes whose mapper panicked one last time. The report counts those whose mapper panics again.
                 let mappers = watches.subscribe().borrow().mappers();
                 mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
                 workers.phase.raise(RunPhase::Draining);
@@ -163,13 +163,13 @@ where
                 queue.shut_down();
                 return pending().await;
             }
-            // A watch was added just before the shutdown.
+            // A watch was added just before the shutdown, so the run goes on.
             workers.phase.resume();
         }
     };
     let outcome: Result<(), RunError> = tokio::select! {
-        // Biased, so that a simulation with the same seed repeats the run. The signal is polled first: if it has already completed, nothing is
-        // started.
+        // Biased, so that a simulation with the same seed repeats the run. The signal is polled first, so that nothing is started if it has
+        // already completed.
         biased;
         () = stop => Ok(()),
         outcome = main_future => outcome,
@@ -182,7 +182,8 @@ where
     };
     let active = watches.shut_down(ended);
     context.enter(ShutdownStage::ShuttingDown);
-    // Stops the events. A change that is being mapped on another thread may still add its keys; they become leftovers, or the queue refuses them.
+    // Drops the observers, so later changes are not mapped. A change that is being mapped on another thread may still add its keys; these keys become
+    // leftovers, or the queue refuses them.
     let mappers: Vec<_> = active.into_iter().map(|active| active.mapper).collect();
 
     if settings.drain_on_shutdown && outcome.is_ok() {
@@ -201,8 +202,8 @@ where
         runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, &worker)).await;
     }
     release(&workers);
-    // Shuts the queue down and collects the leftovers. This happens before the abort, which turns leases into failures.
-    // After an error the queue stays open for another controller.
+    // Shuts the queue down and collects the leftovers before the abort, because the leases of aborted workers count as
+    // failures. After an error the queue stays open for another controller.
     let ended = outcome.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
     tasks.abort_all();
     while tasks.join_next().await {}

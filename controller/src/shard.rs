@@ -14,9 +14,9 @@ use flyball_sync::random::mix;
 ///
 /// A name, in bytes, determines the shard: use the namespace, so that each namespace belongs to one replica, or the whole key.
 /// The same name is in the same shard in every process and every version of this crate. Shards are about equal in size if there
-/// are many names; when their number changes, most names move.
+/// are many names. When the number of shards changes, most names move to a different shard.
 ///
-/// While a replica is down, no other replica reconciles its shard: sharding divides the work, and does not replace electing a
+/// While a replica is down, no other replica reconciles its shard. Sharding only divides the work; for failover, elect a
 /// leader for each shard.
 ///
 /// # Examples
@@ -54,7 +54,7 @@ impl TryFrom<Unchecked> for Shard {
 }
 
 impl Shard {
-    /// Returns the shard with this index, from 0, of `of` shards.
+    /// Returns shard number `index`, counted from 0, of `of` shards.
     ///
     /// # Errors
     /// Returns an error if there is no such shard.
@@ -65,7 +65,7 @@ impl Shard {
     /// Returns whether this name is in the shard.
     #[must_use]
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
-        // The high half of the product: no division, and a negligible bias.
+        // The high half of the product is the number of the shard. This needs no division and has a negligible bias.
         let place = (u128::from(hash(name.as_ref())) * u128::from(self.of)) >> 64;
         place == u128::from(self.index)
     }
@@ -80,7 +80,7 @@ fn hash(name: &[u8]) -> u64 {
     mix(fnv)
 }
 
-/// The error for an index outside the number of shards.
+/// The error for an index that is not below the number of shards.
 ///
 /// # Examples
 /// ```

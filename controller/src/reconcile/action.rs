@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flyball_workqueue::LeaseOutcome;
 
-/// The result of a successful reconcile: when its key is reconciled again.
+/// The result of a successful reconcile, which determines when its key is reconciled again.
 ///
 /// # Examples
 /// ```
@@ -20,15 +20,16 @@ use flyball_workqueue::LeaseOutcome;
 pub struct Action(Option<Duration>);
 
 impl Action {
-    /// Requests nothing: the next change adds the key again.
+    /// Requests no requeue. The next change adds the key again.
     pub const fn await_change() -> Self {
         Self(None)
     }
 
-    /// Requeues the key after `delay`, or at its next change if that is earlier. A zero delay adds it immediately, at the
-    /// tail of the queue.
+    /// Requeues the key after `delay`, or at its next change if that is earlier. A zero delay adds the key immediately,
+    /// at the tail of the queue.
     ///
-    /// The delay counts from the end of the reconcile. If shutdown has begun, the key is a leftover instead.
+    /// The delay counts from the end of the reconcile. If the shutdown has begun, the key is not requeued but a
+    /// [leftover](crate::RunReport::leftovers).
     pub const fn requeue_after(delay: Duration) -> Self {
         Self(Some(delay))
     }
@@ -40,7 +41,7 @@ impl Action {
         }
     }
 
-    /// Returns the requested delay, `None` if no requeue is requested.
+    /// Returns the requested delay; `None` if no requeue is requested.
     #[must_use]
     pub const fn requeue_delay(self) -> Option<Duration> {
         self.0

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// The context that a reconcile receives besides its key. A clone costs a reference count.
+/// The context that a reconcile receives in addition to its key. A clone costs a reference count.
 ///
 /// # Examples
 /// ```
@@ -60,14 +60,14 @@ impl Context {
         self.stage.send_replace(stage);
     }
 
-    /// Returns whether the controller is shutting down: no change is mapped any more, and no other key is started, unless
-    /// the controller [drains](crate::Controller::drain_on_shutdown) its queue.
+    /// Returns whether the controller is shutting down. From then on changes are no longer mapped, and no further
+    /// reconcile starts, unless the controller [drains](crate::Controller::drain_on_shutdown) its queue.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::ShuttingDown
     }
 
-    /// Waits until the controller begins to shut down. For long reconciles that return early at shutdown.
+    /// Waits until the controller begins to shut down. Use this in long reconciles that can return early at shutdown.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.
@@ -75,8 +75,8 @@ impl Context {
         self.reached(ShutdownStage::ShuttingDown).await;
     }
 
-    /// Returns whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over: a reconcile that does not
-    /// return [soon](crate::Controller::abort_after) is dropped.
+    /// Returns whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over. A reconcile that does not
+    /// return [soon](crate::Controller::abort_after) after that is dropped.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::Cancelled

@@ -11,11 +11,11 @@
 /// A key that was added while it was reconciled runs again immediately in all three cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailureClass {
-    /// The failure may go away without a change: a server is overloaded, or down.
+    /// The failure may go away without a change of the object, for example when a server is overloaded or down.
     #[default]
     Transient,
-    /// Another writer was faster, so the reconcile had read an outdated object. A retry succeeds once the cache has the
-    /// newer object.
+    /// Another writer changed the object first, so the reconcile had read an outdated version. A retry can succeed once
+    /// the cache has the newer version.
     Conflict,
     /// A retry cannot succeed until something changes.
     Permanent,

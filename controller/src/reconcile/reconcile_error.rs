@@ -6,11 +6,11 @@ use std::time::Duration;
 
 /// The failure of a reconcile.
 ///
-/// All three variants are retried after the delay of the queue's limiter, unless the controller
-/// [classifies](crate::Controller::classify) them.
+/// After a failure of any variant, the key is retried after the delay of the queue's limiter, unless the controller
+/// [classifies](crate::Controller::classify) the failure differently.
 ///
 /// If a reconcile returns a `ReconcileError` as its error, that value becomes the failure and is not wrapped again. So a reconcile that wraps another
-/// one can pass on the inner failure.
+/// reconcile can pass on the inner failure.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReconcileError {
@@ -23,7 +23,7 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// Wraps the error that a reconcile returned.
+    /// Wraps the error that a reconcile returned. A `ReconcileError` is not wrapped again.
     pub(crate) fn of(error: Box<dyn Error + Send + Sync>) -> Self {
         error.downcast().map_or_else(Self::Error, |failure| *failure)
     }

@@ -1,4 +1,4 @@
-//! EDGE. One call of a user future: its result, error, panic or timeout is returned as a value.
+//! EDGE. Runs one user future, and returns its result, error, panic or timeout as a value.
 //!
 //! Cancel safety: dropping this future drops the user future, and catches a panic of that drop.
 
@@ -13,7 +13,7 @@ use flyball_sync::panics;
 
 /// Runs one user future on the worker's own task. The user future is dropped when `attempt` completes or is dropped.
 ///
-/// A task for each call would also catch panics, but costs an allocation and a context switch per key.
+/// A separate task for each call would also catch panics, but would cost an allocation and a context switch per key.
 pub(crate) async fn attempt<X, R, A, E>(
     runtime: &X,
     start: impl FnOnce() -> R,
@@ -42,7 +42,7 @@ where
     outcome
 }
 
-/// The user future in an `Option`, so that its drop runs under the same guard as its polls, even if the worker is aborted.
+/// The user future in an `Option`, so that a panic in its drop is caught like a panic in a poll, even if the worker is aborted.
 struct Running<'a, R>(Pin<&'a mut Option<R>>);
 
 impl<R> Running<'_, R> {
@@ -53,7 +53,7 @@ impl<R> Running<'_, R> {
 
 impl<R> Drop for Running<'_, R> {
     fn drop(&mut self) {
-        // The option still holds the future only if the worker is aborted. A panic is not reported: the key is a leftover.
+        // The option still holds the future only if the worker is aborted. A panic is not reported, because the key is a leftover.
         let _ = self.end();
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `collected` | an async lock that the collecting worker holds across awaits. The other workers wait for this lock, as they would otherwise wait for a key |
+//! | `collected` | an async lock that the collecting worker holds across awaits. Other idle workers wait for this lock instead of waiting for a key |
 //!
 //! Only one worker collects at a time. Otherwise the keys of a group would be spread over as many batches as there are workers. While all workers are
-//! busy, no worker collects, and keys stay in the queue, in its order.
+//! busy, no worker collects, and keys stay in the queue, in the queue's order.
 //!
 //! Cancel safety: the collected leases belong to the accumulator, and not to the future of the collecting worker. Dropping that future drops no
 //! lease, and the next worker continues with the collected leases. If the controller is dropped, the leases in the accumulator are dropped like those
@@ -33,11 +33,11 @@ use crate::{Action, Context, ReconcileError};
 use flyball_sync::panics;
 use tokio::sync::Mutex as AsyncMutex;
 
-/// The maximum number of keys in open batches, in units of full batches. It is small, because the queue's order applies only to keys that are still
-/// in the queue.
+/// The maximum number of keys in open batches, in units of full batches. The maximum is small, because the queue's order applies only to keys that
+/// are still in the queue.
 const MAX_OPEN_BATCHES: usize = 8;
 
-/// The maximum number of dequeued keys that join no batch, before the deadlines of open batches are checked again.
+/// How many dequeued keys may join no batch before the deadlines of open batches are checked again.
 const MAX_DROPPED: usize = 64;
 
 /// The batch configuration, the reconcile function, and the keys that were collected so far.
@@ -82,7 +82,7 @@ where
         }
     }
 
-    /// Requeues the leases of open batches, when no worker will reconcile them any more.
+    /// Requeues the leases of open batches. Called when no worker will reconcile them.
     pub(crate) fn release(&self) {
         // The lock is free, unless a worker that will be aborted still holds it. That worker drops no lease of the accumulator.
         let Some(mut collected) = self.reconcile.collected.try_lock().ok() else { return };
@@ -96,9 +96,9 @@ where
     async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
         let mut collected = self.reconcile.collected.lock().await;
         loop {
-            // Dequeues Ready keys before it looks at open batches, so that a batch with a window of zero gets all Ready keys. An overdue batch is
-            // returned first, because there may always be another Ready key. A key that joins no batch may be added again immediately, so the number
-            // of such keys per pass is limited.
+            // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. Only an
+            // overdue batch is returned before that, because there may always be another Ready key. A key that joins no batch may be added again
+            // immediately, so the number of such keys per pass is limited.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
                 if self.phase.has(RunPhase::Stopping) {
@@ -119,7 +119,8 @@ where
                 self.runtime.yield_now().await;
             }
             let now = self.runtime.now();
-            // Ready keys that the queue does not hand out are held back by a cap of their group; keys in open batches count toward that cap.
+            // Ready keys that `try_get` does not return are held back by the cap of their group. Keys in open batches count toward that cap, so these
+            // batches must not wait.
             let waits = !held_back && !self.is_draining();
             let batch = self.call(|| if waits { collected.due(now) } else { collected.oldest() });
             if let Some(batch) = batch.flatten() {
@@ -152,12 +153,12 @@ where
         }
     }
 
-    /// Returns whether no change adds a key any more.
+    /// Returns `true` once changes no longer add keys.
     fn is_draining(&self) -> bool {
         self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
     }
 
-    /// Waits for the drain. The task also polls a `get`, so the queue wakes the task when it is shut down.
+    /// Waits until the drain begins. The caller polls a `get` in the same task, so the queue wakes the task when the queue is shut down.
     async fn draining(&self) {
         let mut phase = pin!(self.phase.reached(RunPhase::Draining));
         poll_fn(|cx| {
@@ -225,8 +226,8 @@ where
             // If the batch fails as a whole, each of its keys fails.
             Err(failure) => vec![Err(Arc::new(failure)); count],
         };
-        // The futures run concurrently: no key waits for the `finally` of another one, and if one is cancelled, the results of the others are not
-        // lost.
+        // The futures run concurrently, so no key waits for the `finally` of another key, and if one future is cancelled, the results of the
+        // other keys are not lost.
         let ends = held.into_iter().zip(results);
         let mut ends: Vec<_> = ends
             .map(|((lease, metrics_guard), result)| Box::pin(self.end_of(lease, metrics_guard, result)))
@@ -259,10 +260,10 @@ where
 
 /// The outcome of adding a key to a batch.
 enum Put<L> {
-    /// The key completed a batch, or exceeded the limit of collected keys.
+    /// The key filled its batch, or the limit of collected keys is reached. Contains the batch to reconcile.
     Full(Vec<L>),
     Open,
-    /// The key is not leased any more: it belongs to another replica, or it failed.
+    /// The lease has ended, because the key belongs to another replica, or because it failed.
     Dropped,
 }
 
@@ -286,7 +287,7 @@ where
     }
 }
 
-/// A batch returned a number of results that differs from its number of keys, so results cannot be assigned to keys.
+/// The error of a batch whose number of results differs from its number of keys, so that results cannot be assigned to keys.
 #[derive(Debug)]
 struct WrongResultCount {
     returned: usize,

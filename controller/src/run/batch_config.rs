@@ -26,7 +26,7 @@ pub struct BatchConfig<K, G = ()> {
 }
 
 impl<K> BatchConfig<K> {
-    /// Configures batches of up to `max_size` Ready keys of any group. A batch does not wait for more keys.
+    /// Configures batches of up to `max_size` keys. By default all keys are in one group, and a batch does not wait for more keys.
     pub fn new(max_size: usize) -> Self {
         Self { max_size, max_wait: Duration::ZERO, group: Arc::new(|_| ()) }
     }
@@ -35,13 +35,14 @@ impl<K> BatchConfig<K> {
 impl<K, G> BatchConfig<K, G> {
     /// Sets how long a batch that is not full waits for more keys, from its first key on.
     ///
-    /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait any longer: their keys count toward that cap,
-    /// and the controller cannot determine whether these keys exhaust it. While one group is at its cap, batches of other groups are smaller, too.
+    /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait: their keys count toward that cap, and the
+    /// controller cannot determine whether the cap is reached because of them. While one group is at its cap, batches of other groups are smaller,
+    /// too.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }
 
-    /// Groups keys: all keys of a batch are of one group. If `group` panics, the key counts as failed.
+    /// Groups keys: a batch contains only keys of one group. If `group` panics, the key counts as failed.
     pub fn group_by<H>(self, group: impl Fn(&K) -> H + Send + Sync + 'static) -> BatchConfig<K, H> {
         BatchConfig { max_size: self.max_size, max_wait: self.max_wait, group: Arc::new(group) }
     }

@@ -1,6 +1,6 @@
 //! EDGE. Waiting for the caches of a controller, while watches are added and removed.
 //!
-//! Cancel safety: dropping a wait has no effect other than ending it.
+//! Cancel safety: dropping one of these futures only ends its wait.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -49,8 +49,8 @@ pub(crate) async fn synced<X: Runtime>(
     })
 }
 
-/// Waits until a required cache ends, and returns an error. If `stop_when_idle` is set, waits until every cache was stopped, and returns the number
-/// of watches that had been added by then.
+/// Waits until a cache ends, and returns an error. If `stop_when_idle` is set, a cache that was stopped normally is no error; in that case this
+/// function waits until every cache was stopped, and returns the number of watches that had been added by then.
 pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<usize, RunError> {
     let mut changes = watches.subscribe();
     loop {

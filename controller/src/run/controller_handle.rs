@@ -55,11 +55,11 @@ use crate::run::watched_informer::{KeySink, watched};
 /// ```
 pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     pub(crate) watches: WatchSet,
-    /// Weak: a handle that outlives its controller keeps neither the queue nor the key filter alive.
+    /// Weak, so that a handle that outlives its controller keeps neither the queue nor the key filter alive.
     pub(crate) sink: Weak<OnceLock<KeySink<K, O, L, T>>>,
 }
 
-/// The id of a watch that was added to a running controller, with which you can [remove](ControllerHandle::remove_watch) the watch.
+/// The id of a watch that was added through a [`ControllerHandle`]. Use it to [remove](ControllerHandle::remove_watch) the watch.
 ///
 /// # Examples
 /// ```
@@ -101,8 +101,8 @@ where
     ///
     /// | the controller | the effect |
     /// |---|---|
-    /// | has not started | the watch is added as by the builder |
-    /// | waits for its caches | its objects become keys; workers wait for its cache, too |
+    /// | has not started | the same as [`Controller::watches`](crate::Controller::watches) |
+    /// | waits for its caches | the objects of the new watch become keys; workers wait for its cache, too |
     /// | is in standby | its objects become keys when the standby ends; workers then wait for its cache, with the [same timeout](crate::Controller::cache_sync_timeout), which starts again |
     /// | reconciles | its existing objects become keys before this call returns; if its first list is published later, those objects become keys when they arrive; workers go on in the meantime |
     /// | shuts down, or has ended | an error |
@@ -111,8 +111,8 @@ where
     /// now on.
     ///
     /// # Errors
-    /// [`AddWatchError::Ended`] once the controller shuts down. The watch is not added in that case, though keys of its
-    /// objects may be left in the queue if the shutdown began during the call.
+    /// [`AddWatchError::Ended`] once the controller shuts down. In that case the watch is not added. If the shutdown
+    /// began during the call, keys of its objects may be left in the queue.
     pub fn add_watch<OK, V, R, M>(
         &self,
         informer: &Informer<OK, V>,
@@ -129,7 +129,7 @@ where
     /// Like [`add_watch`](Self::add_watch), with [options](WatchOptions).
     ///
     /// # Errors
-    /// Like `add_watch`, and [`AddWatchError::ZeroResyncPeriod`].
+    /// Like `add_watch`, and [`AddWatchError::ZeroResyncPeriod`] if the resync period is 0.
     pub fn add_watch_with<OK, V, R, M>(
         &self,
         informer: &Informer<OK, V>,
@@ -152,9 +152,9 @@ where
 
     /// Removes a watch. Returns `false` if the controller has no such watch.
     ///
-    /// No change that is published after this call becomes a key. A thread that is mapping a change may still add the key
-    /// it is about to add. Keys in the queue stay there. Changes whose mapper panicked are not mapped again, and the end of
-    /// the informer no longer ends the run. The informer itself goes on.
+    /// No change that is published after this call becomes a key. A thread that is mapping a change at that time may still
+    /// add one key. Keys in the queue stay there. Changes whose mapper panicked are not mapped again, and the end of the
+    /// informer no longer ends the run. The informer itself keeps running.
     pub fn remove_watch(&self, watch: &WatchId) -> bool {
         self.watches.is(&watch.watches) && self.watches.remove(watch.index)
     }
@@ -187,13 +187,13 @@ impl fmt::Debug for WatchId {
     }
 }
 
-/// Why a watch was not added.
+/// The reason why a watch was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddWatchError {
     /// The controller shuts down, or has ended.
     Ended,
-    /// All objects would be resynced continuously: see [`WatchOptions::resync_every`].
+    /// The [resync period](WatchOptions::resync_every) is 0, so all objects would be resynced continuously.
     ZeroResyncPeriod,
 }
 

@@ -2,10 +2,10 @@
 
 use std::iter::once;
 
-/// The return types of a mapper: a key, an [`Option`] of one, or several in any iterable, such as a [`Vec`].
+/// The return types of a mapper: a key, an [`Option`] of a key, or any iterable of keys, such as a [`Vec`].
 ///
-/// `M` distinguishes these cases, and is inferred by the compiler. A `Result` is iterable, too, so an error of a mapper yields no
-/// key, and is neither counted nor retried: panic instead if the change must be mapped again.
+/// `M` distinguishes these cases, and is inferred by the compiler. A `Result` is iterable, too, so a mapper that returns `Err`
+/// yields no key, and the error is neither counted nor retried. If the change must be mapped again, panic instead.
 ///
 /// # Examples
 /// ```no_run
@@ -52,11 +52,11 @@ pub trait IntoKeys<K, M> {
     fn into_keys(self) -> impl Iterator<Item = K>;
 }
 
-/// The marker of a type that is the key itself.
+/// The marker for a type that is the key itself.
 #[derive(Debug)]
 pub struct OneKey;
 
-/// The marker of an iterable of keys.
+/// The marker for an iterable of keys.
 #[derive(Debug)]
 pub struct ManyKeys;
 

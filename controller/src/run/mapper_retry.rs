@@ -22,13 +22,13 @@ use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
 use tokio::sync::Mutex as AsyncMutex;
 
-/// The first and the longest wait before the changes of an object are mapped again; each wait is twice the previous one.
+/// The first and the longest wait before the changes of an object are mapped again; each wait is twice as long as the previous one.
 const WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
 /// The maximum number of failed changes that are kept for an object.
 const MAX_KEPT_CHANGES: usize = 16;
 
-/// The mapper of one informer, and the changes at which it panicked.
+/// The mapper of one informer, and the changes for which it panicked, which are called failed changes below.
 pub(crate) struct Mapper<OK, V, M> {
     /// `None` only during the drop of the mapper.
     map: Option<M>,
@@ -41,10 +41,11 @@ pub(crate) struct Mapper<OK, V, M> {
 
 /// A type-erased [`Mapper`].
 pub(crate) trait RetryMapping: Send + Sync {
-    /// Moves new failed changes to the waiting ones, then returns the time at which the next failed change is to be mapped again.
+    /// Moves new failed changes to the waiting ones, then returns the time at which the next waiting change must be mapped again; `None` if no change
+    /// waits.
     fn next_due(&self, now: Duration) -> Option<Duration>;
 
-    /// Maps again the changes of one object that is due; returns `false` if no object is due.
+    /// Maps the changes of one object that is due again; returns `false` if no object is due.
     fn remap_due(&self, now: Duration) -> bool;
 
     /// Maps all failed changes again.
@@ -56,17 +57,17 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// Waits until there is a new failed change.
     fn failed(&self) -> BoxFuture<()>;
 
-    /// The period in which all objects are mapped again, if there is one.
+    /// Returns the period after which all objects are mapped again; `None` without resyncs.
     fn resync_every(&self) -> Option<Duration>;
 
-    /// Maps all existing objects, one in each poll. The future does not wake the task: the caller must poll it again.
+    /// Maps all existing objects, one in each poll. The future never wakes its task, so the caller must poll the future repeatedly.
     fn resync(self: Arc<Self>) -> BoxFuture<()>;
 }
 
 /// The failed changes of each object, oldest first, in the order in which objects are mapped again.
 ///
 /// # Invariants
-/// 1. `objects` maps each object that has changes in `order` to its key there, and holds no other objects.
+/// 1. `objects` contains exactly the objects that have changes in `order`, and maps each of them to its key in `order`.
 /// 2. Each object has 1 to `MAX_KEPT_CHANGES` changes.
 struct Waiting<OK, V> {
     objects: HashMap<OK, RetryKey>,
@@ -74,7 +75,7 @@ struct Waiting<OK, V> {
     tickets: u64,
 }
 
-/// The key in `order`: the deadline, and a ticket, because several objects may be due at the same time.
+/// The key in `order`: the deadline, and a ticket, which distinguishes objects that are due at the same time.
 type RetryKey = (Duration, u64);
 
 struct Failed<OK, V> {
@@ -163,7 +164,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
     }
 }
 
-/// Drops a value of the user, and catches a panic in its drop.
+/// Drops a value that contains user types, and catches a panic in the drop.
 fn discard<T>(what: T) {
     panics::caught(|| drop(what));
 }
@@ -178,7 +179,7 @@ where
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }
 
-    /// Moves the failed changes to the waiting ones: they are mapped again after a wait.
+    /// Moves the failed changes to the waiting ones, which are mapped again after a wait.
     fn take_failed(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
@@ -242,7 +243,7 @@ where
         let there = !self.failed.borrow().is_empty();
         Box::pin(async move {
             if !there {
-                // The wait cannot fail: `self` holds the sender.
+                // The wait cannot fail, because the mapper holds the sender.
                 let _ = changes.changed().await;
             }
         })
@@ -256,7 +257,7 @@ where
         Box::pin(async move {
             let objects = self.informer.snapshot();
             for change in objects.initial_changes() {
-                // A resync after the informer has stopped would keep the controller from being idle.
+                // If a stopped informer were resynced, the controller might never become idle.
                 if self.informer.is_stopped() {
                     return;
                 }
@@ -296,7 +297,7 @@ async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
             None => mapper.failed().await,
             Some(due) if due > now => _ = runtime.timeout(due - now, mapper.failed()).await,
             Some(_) => {
-                // One object at a time, so that the run future can end and other tasks of this thread can run.
+                // Maps one object at a time, so that the run future can end and other tasks of this thread can run.
                 while mapper.remap_due(now) {
                     runtime.yield_now().await;
                 }
@@ -326,7 +327,7 @@ pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
         }
         let run_all = poll_fn(|cx| {
             running.iter_mut().for_each(|(_, retry)| _ = retry.as_mut().poll(cx));
-            // The future that is polled first can use the most of the task's budget, so the order rotates.
+            // The future that is polled first can use most of the task's budget, so the order rotates.
             let first = usize::from(!running.is_empty());
             running.rotate_left(first);
             Poll::<()>::Pending

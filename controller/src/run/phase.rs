@@ -18,7 +18,7 @@ pub(crate) enum RunPhase {
     Working,
     /// Workers take keys, but no batch waits for more keys.
     Draining,
-    /// Workers take no key any more.
+    /// Workers no longer take keys.
     Stopping,
 }
 

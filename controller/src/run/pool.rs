@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `pool` | the lock of a `watch` channel. Each decision is one call of the state machine under this lock. A worker that needs another worker wakes the run future, and only the run future starts workers |
 //!
-//! A pool of a fixed size is never locked.
+//! The workers of a pool of fixed size never take this lock.
 //!
 //! # A key waits only while all `max` workers are busy
 //! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). A worker is counted as
-//! idle first, and checks the queue only after that. A worker that is woken while it stops passes the wake-up on to another idle worker: a worker
-//! stops only if there is one.
+//! idle first, and checks the queue only after that. A worker that is woken while it stops passes the wake-up on to another idle worker. There is
+//! one, because a worker stops only if another worker is idle.
 
 pub(crate) mod state;
 
@@ -40,7 +40,7 @@ impl WorkerPool {
         self.pool.send_modify(PoolState::begin);
     }
 
-    /// Returns the number of workers to start now, and resets it.
+    /// Returns the number of workers to start now, and resets that number to 0.
     pub(crate) fn take_wanted(&self) -> usize {
         let mut wanted = 0;
         self.pool.send_if_modified(|pool| {
@@ -55,7 +55,7 @@ impl WorkerPool {
         self.pool.subscribe()
     }
 
-    /// Returns the next key for an idle worker; `None` if the worker has to stop, or the queue is closed.
+    /// Returns the next key for an idle worker; `None` if the worker must stop, or if the queue is closed.
     pub(crate) async fn next<X, A, W>(
         &self,
         runtime: &X,
@@ -90,17 +90,17 @@ impl WorkerPool {
         }
     }
 
-    /// Counts a worker as idle again; returns whether it may stop if no key comes.
+    /// Counts a worker as idle again; returns whether the worker may stop if no key arrives.
     pub(crate) fn worker_idle(&self) -> bool {
         self.scalable && self.update(PoolState::worker_idle)
     }
 
-    /// Returns whether a worker that starts may stop if no key comes.
+    /// Returns whether a worker that starts now may stop if no key arrives.
     pub(crate) fn exceeds_min(&self) -> bool {
         self.scalable && self.pool.borrow().exceeds_min()
     }
 
-    /// Asks the state machine without waking the run future.
+    /// Applies a transition of the state machine, and returns its result. Does not wake the run future.
     fn update(&self, transition: impl FnOnce(&mut PoolState) -> bool) -> bool {
         let mut result = false;
         self.pool.send_if_modified(|pool| {

@@ -1,4 +1,4 @@
-//! EDGE. The classes of failures, and the waits that the queue's limiter does not determine.
+//! EDGE. The classification of failures, and the waits that the queue's limiter does not determine.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -11,10 +11,10 @@ use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 
 use crate::{FailureClass, ReconcileError};
 
-/// Returns the minimum wait of a key after a failure.
+/// A function that returns the minimum wait of a key after a failure.
 type MinimumWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync;
 
-/// Returns the class of a failure.
+/// A function that returns the class of a failure.
 type Classify = dyn Fn(&ReconcileError) -> FailureClass + Send + Sync;
 
 pub(crate) struct FailurePolicy<K> {
@@ -35,7 +35,7 @@ pub(crate) trait Schedule<K>: Send + Sync {
 }
 
 impl<K: Key> FailurePolicy<K> {
-    /// Creates a schedule with this backoff after conflicts.
+    /// Creates a policy that classifies all failures as transient, with this backoff after conflicts.
     pub(crate) fn new(conflicts: RangeInclusive<Duration>, clock: impl Clock) -> Self {
         Self { classify: None, conflicts: schedule(Exponential::new(conflicts), clock), minimum_wait: None }
     }
@@ -60,8 +60,8 @@ impl<K: Key> FailurePolicy<K> {
     }
 }
 
-/// Creates a schedule that counts one conflict per wait, as the queue counts failures. If a key is added, runs before its wait is over, and conflicts
-/// again, the key waits for the rest of that wait. If each conflict were counted, a burst of changes would increase the wait.
+/// Creates a schedule that counts at most one conflict per wait, like the queue's limiter with failures. If a key is added, runs before its wait is
+/// over, and conflicts again, the key waits for the rest of that wait. If each conflict were counted, a burst of changes would increase the wait.
 pub(crate) fn schedule<K: Key>(
     policy: impl Policy<K> + Send + 'static,
     clock: impl Clock,
@@ -69,7 +69,7 @@ pub(crate) fn schedule<K: Key>(
     Box::new(Limiter::with_clock(OncePerBackoff::new(policy), clock))
 }
 
-/// The clock of the queue. With any other clock, the limiter could still measure a wait that has already ended for the queue.
+/// The clock of the queue. With a different clock, the limiter of conflicts could treat a wait as open that is already over by the queue's clock.
 pub(crate) struct QueueClock<K, O: Order<K>, L, T>(pub(crate) Queue<K, O, L, T>);
 
 impl<K, O, L, T> Clock for QueueClock<K, O, L, T>

@@ -39,7 +39,7 @@ pub(crate) struct RunConfig<K> {
 }
 
 impl<K: Key> RunConfig<K> {
-    /// Returns the defaults. The backoff after conflicts is measured by this clock.
+    /// Returns the defaults. `clock` measures the backoff after conflicts.
     pub(crate) fn new(clock: impl Clock) -> Self {
         let settings = ControllerConfig::default();
         Self {

@@ -3,8 +3,8 @@
 //! `Runtime` is a trait so that the same controller runs on tokio and in a simulation. No other code in this crate may spawn,
 //! sleep or yield, so that the simulated code is the code that ships.
 //!
-//! Cancel safety: dropping [`Tasks`] aborts all of them, as tokio's [`JoinSet`] does; dropping a future of
-//! [`Tasks::join_next`] only stops waiting.
+//! Cancel safety: dropping [`Tasks`] aborts all tasks, as with tokio's [`JoinSet`]; dropping a future of
+//! [`Tasks::join_next`] only ends the wait.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -29,11 +29,11 @@ pub(crate) trait Runtime: Clone + Send + Sync + 'static {
     /// Returns the time that has passed since a fixed moment.
     fn now(&self) -> Duration;
 
-    /// Yields to other tasks, for a task that may always have work.
+    /// May yield to other tasks. Called in loops that may always have work.
     fn yield_now(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// A set of tasks, which are dropped with the set.
+/// A set of tasks. Dropping the set aborts the tasks.
 pub(crate) trait Tasks: Send {
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static);
 
@@ -44,7 +44,7 @@ pub(crate) trait Tasks: Send {
     fn join_next(&mut self) -> impl Future<Output = bool> + Send;
 }
 
-/// The current tokio runtime, with the time of its creation.
+/// The current tokio runtime. The field is the time at which this value was created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokio(Instant);
 

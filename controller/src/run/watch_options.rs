@@ -39,7 +39,7 @@ pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelay
 }
 
 impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
-    /// Creates the default options: every change becomes keys, and workers wait until the informer has synced.
+    /// Creates the default options: every change is mapped to keys, and workers wait until the informer has synced.
     pub fn new() -> Self {
         Self {
             filter: None,
@@ -51,17 +51,17 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
         }
     }
 
-    /// Maps only the changes for which this returns `true`; [`predicate`](crate::predicate) has the usual ones.
+    /// Maps only the changes for which `filter` returns `true`; [`predicate`](crate::predicate) has common filters.
     ///
-    /// A change that is filtered out is lost: later events do not map it again. The reconcile reads the newest state anyway. A panic in the filter is
-    /// treated like a panic of the mapper.
+    /// A change that is filtered out is never mapped, not even by later events. The reconcile reads the newest state anyway. A panic in the filter is
+    /// treated like a panic in the mapper.
     pub fn filter(mut self, filter: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Box::new(filter));
         self
     }
 
-    /// Calls this function to add each key: with a delay, debounced, or with a priority of its own. The function is also called for initial objects:
-    /// see [`Change::is_initial`]. A panic in it is treated like a panic of the mapper.
+    /// Calls `add` to add each key, for example with a delay, debounced, or with a priority of its own. `add` is also called for initial objects:
+    /// see [`Change::is_initial`]. A panic in `add` is treated like a panic in the mapper.
     ///
     /// # Examples
     /// Reconciles a burst of changes of a pod once there was no change for 100 ms, and once per second while the burst
@@ -93,24 +93,25 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
     /// Lets workers start before this informer has synced. The objects of its first list become keys when they arrive.
     ///
-    /// Reconciles must work without that cache. If the informer ends, synced or not, the run still ends.
+    /// Reconciles must work without this cache. If the informer ends, synced or not, the run still ends.
     pub fn optional(mut self) -> Self {
         self.required = false;
         self
     }
 
-    /// Maps every object of the informer again once per `period`, so that drift of external state is found without a change. Off by default; zero
-    /// makes the run, or [`add_watch_with`](crate::ControllerHandle::add_watch_with), return an error.
+    /// Maps every object of the informer again once per `period`, so that drift of external state is found even if no object changes. Off by
+    /// default. A `period` of zero makes the run, or [`add_watch_with`](crate::ControllerHandle::add_watch_with), return an error.
     ///
-    /// Each object is mapped as an [initial](Change::is_initial) addition, as at a start, and filtered. Its keys are added behind all others. Only
-    /// keys that the queue does not hold are added, so a resync neither changes a key's priority nor ends its backoff nor makes it dirty. In a queue
-    /// with [priorities](Priority) the keys of a resync get the lowest priority, in any other queue they go to the tail; [`add_with`](Self::add_with)
-    /// is not called. If a key enters the queue at the same moment, both adds coalesce like any others.
+    /// Each object is mapped as an [initial](Change::is_initial) addition, as at a start, and the filter applies. Its keys are added behind all
+    /// others. Only keys that the queue does not hold are added, so a resync neither changes a key's priority nor ends its backoff nor makes it
+    /// dirty. In a queue with [priorities](Priority) the keys of a resync get the lowest priority, in any other queue they go to the tail;
+    /// [`add_with`](Self::add_with) is not called. If other code adds a key at the same time, both adds coalesce like any other adds.
     ///
     /// The first period starts when changes start to become keys; a period that ends while the objects are still being
     /// mapped is skipped. The objects are mapped one by one, and other tasks run in between. In a queue with a capacity,
     /// each resync would fill the remaining capacity with the first objects, so give the queue no capacity. Stopped
-    /// informers are not resynced. A mapper that panics during a resync is counted, and called again in the next period.
+    /// informers are not resynced. If the mapper panics during a resync, the panic is counted, and the object is mapped
+    /// again in the next period.
     ///
     /// # Examples
     /// ```no_run
@@ -135,8 +136,8 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
 /// Options for a queue with [priorities](Priority).
 impl<OK, V, K: Key, L, T> WatchOptions<OK, V, K, Priority, L, T> {
-    /// Adds the keys of this watch with this priority. It also applies to initial objects, unless they have [their own
-    /// priority](Self::initial_priority).
+    /// Adds the keys of this watch with this priority. The priority also applies to initial objects, unless they have
+    /// [their own priority](Self::initial_priority).
     pub fn priority(mut self, priority: i8) -> Self {
         self.priority = Some(priority);
         self

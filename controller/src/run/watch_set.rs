@@ -2,12 +2,15 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | all of the state | the lock of a `watch` channel. Only the run future writes the stage; any thread changes the list. Starting, stopping and dropping a watch calls user code, so the watch is taken out first, and the call runs outside the lock |
+//! | all of the state | the lock of a `watch` channel |
+//!
+//! Only the run future writes the stage of the run; any thread may change the list of watches. Starting, stopping and dropping a watch calls user
+//! code, so the watch is taken out first, and the call runs outside the lock.
 //!
 //! # Each change is mapped at most once per watch
-//! A watch is registered, starting, or active. The thread that takes it out of the state "registered" starts it, and drops it again if the watch was
-//! removed or the run ended during the start. Until that drop, a flag of the removed watch keeps its changes from becoming keys. A controller is not
-//! idle while a watch is starting: its existing objects may be about to become keys.
+//! A watch is registered, starting, or active. The thread that changes the state from registered to starting starts the watch, and drops the watch
+//! again if it was removed or the run ended during the start. Until that drop, a flag of the removed watch keeps its changes from becoming keys. A
+//! controller is not idle while a watch is starting, because the existing objects of that watch may be about to become keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -31,9 +34,9 @@ pub(crate) struct State {
     lifecycle: Lifecycle,
     /// Whether changes become keys: `false` before the run and in standby.
     observing: bool,
-    /// Whether informers may be stopped during the run.
+    /// Whether the run ends when no work is left. Only then may informers be stopped during the run.
     stop_when_idle: bool,
-    /// The number of watches that were added so far, which is the number of the next watch.
+    /// The number of watches that were added so far, which is the index of the next watch.
     added: usize,
     watches: Vec<Entry>,
     /// The cache that ended the run.
@@ -59,7 +62,7 @@ pub(crate) enum Lifecycle {
     #[default]
     NotStarted,
     Syncing,
-    /// All caches have synced; the controller waits for its leadership.
+    /// The start conditions are met; the controller waits for the end of the standby.
     Standby,
     Running,
     ShuttingDown,
@@ -102,7 +105,7 @@ impl WatchSet {
         was_there
     }
 
-    /// Starts every watch, and from now on each watch when it is added.
+    /// Starts every watch. From now on, each new watch is started when it is added.
     pub(crate) fn start_all(&self) {
         let mut registered = Vec::new();
         self.change(|state| {
@@ -234,7 +237,8 @@ impl WatchSet {
         self.0.borrow().watches.iter().any(|entry| entry.index == index)
     }
 
-    /// Returns the informers with their numbers. Call no informer while the state is borrowed: the run future would wait for that call.
+    /// Returns the informers with their numbers. The informers are cloned, because the run future would wait for a call of an informer that is made
+    /// while the state is borrowed.
     pub(crate) fn informers(&self) -> Vec<(usize, Arc<WatchedInformer>)> {
         self.0.borrow().informers()
     }
@@ -244,7 +248,7 @@ impl WatchSet {
         self.informers().iter().map(|(index, informer)| informer.status(*index)).collect()
     }
 
-    /// Returns the first required cache that has ended.
+    /// Returns the cache that ended the run, or the first cache that has ended although the run needs it.
     pub(crate) fn ended_cache(&self) -> Option<CacheStatus> {
         let state = self.0.borrow();
         let (lifecycle, stop_when_idle, ended) = (state.lifecycle, state.stop_when_idle, state.ended.clone());

@@ -1,8 +1,8 @@
 //! EDGE. An informer that a controller watches: its changes become keys, and two signals report whether it has synced or
 //! stopped.
 //!
-//! Cancel safety: there is no await point between a change and its keys. The informer itself maps a change right after it has published it, so no
-//! change is lost in between, and the keys are added when the new state can be read.
+//! Cancel safety: there is no await point between a change and its keys. The informer itself calls the mapper right after it has published a
+//! change, so no change is lost in between, and the keys are added when the new state can be read.
 
 use std::any::Any;
 use std::future::Future;
@@ -24,10 +24,10 @@ use crate::run::watch_options::WatchOptions;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Returns whether a key belongs to this controller.
+/// A function that returns whether a key belongs to this controller.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
-/// The destination of the keys of all watches. It is set when the controller runs.
+/// The destination of the keys of all watches, which is set when the controller runs.
 pub(crate) struct KeySink<K, O: Order<K>, L, T> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) filter_key: Arc<KeyFilter<K>>,
@@ -39,10 +39,10 @@ pub(crate) struct KeySink<K, O: Order<K>, L, T> {
 /// A type-erased informer.
 pub(crate) struct WatchedInformer {
     pub(crate) object_type: &'static str,
-    /// Whether workers wait for it to sync.
+    /// Whether workers wait until the informer has synced.
     pub(crate) required: bool,
     informer: Box<dyn AnyInformer>,
-    /// Set at most once. A change that is mapped after that adds no key.
+    /// Set when the watch is removed or the run ends. A change that is mapped after that adds no key.
     removed: AtomicBool,
 }
 
@@ -101,7 +101,7 @@ impl WatchedInformer {
 
     pub(crate) fn remove(&self) {
         // Ordering: Relaxed, because the flag publishes no other memory. If a change is published after the removal, its mapping happens after this
-        // store, so the load sees `true`.
+        // store, so the load returns `true`.
         self.removed.store(true, Ordering::Relaxed);
     }
 
@@ -114,14 +114,14 @@ impl WatchedInformer {
 /// A watch whose changes become keys until the observer is dropped.
 pub(crate) struct ActiveWatch {
     pub(crate) _observer: Box<dyn Send + Sync>,
-    /// The mapper, and the changes at which it panicked.
+    /// The mapper, and the changes for which it panicked.
     pub(crate) mapper: Arc<dyn RetryMapping>,
 }
 
-/// Starts to map changes, beginning with those of the existing objects.
+/// A function that starts to map changes, beginning with the existing objects.
 pub(crate) type Observe = Box<dyn FnOnce() -> ActiveWatch + Send + Sync>;
 
-/// Creates a watched informer, and the function that starts to observe it once the sink is set.
+/// Creates a watched informer, and the function that starts to observe the informer. The sink must be set before the function is called.
 pub(crate) fn watched<OK, V, R, M, K, O, L, T>(
     informer: &Informer<OK, V>,
     mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,

@@ -32,7 +32,7 @@ pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
     panics::attempt(|| lease.key().clone())
 }
 
-/// Returns the key. If its clone panicked, resumes that panic, inside the guard of the call.
+/// Returns the key. If its clone panicked, resumes that panic, so that the guard around the user's call catches it.
 fn key_or_resume<K>(key: Result<K, String>) -> K {
     key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
 }
@@ -77,7 +77,8 @@ where
 
     /// Starts workers as the pool requests them, until all workers have ended.
     ///
-    /// A worker can panic only in a `get` of the queue, the only call without a guard. The drop of an aborted reconcile has a guard, too.
+    /// A worker can panic only in a `get` of the queue, the only call that is not guarded against panics. The drop of an aborted reconcile is
+    /// guarded, too.
     pub(crate) async fn run_workers<W>(
         self: &Arc<Self>,
         tasks: &mut X::Tasks,
@@ -100,15 +101,15 @@ where
         }
     }
 
-    /// Returns the next key for an idle worker; `None` if the worker has to end.
+    /// Returns the next key for an idle worker; `None` if the worker must end.
     pub(crate) async fn next<A, W>(&self, may_expire: bool, take: impl FnMut() -> W + Send) -> Option<A>
     where
         A: Send,
         W: Future<Output = Option<A>> + Send,
     {
         tokio::select! {
-            // Biased: there may always be another key, and a key may arrive together with the shutdown signal, so the phase is polled first each
-            // time.
+            // Biased, so that the phase is polled first each time: there may always be another key, and a key may arrive together with the
+            // shutdown signal.
             biased;
             () = self.phase.reached(RunPhase::Stopping) => None,
             taken = self.pool.next(&self.runtime, may_expire, take) => taken,
@@ -125,14 +126,14 @@ where
         self.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
         let mut may_expire = self.pool.exceeds_min();
-        // If this future is dropped, its lease still ends.
+        // A future that ends the lease of the previous key. Dropping this future ends the lease, too.
         let mut ending = None;
         while let Some(lease) = self.next(may_expire, || self.end_and_get(ending.take())).await {
-            // No await point between here and the next `get`.
+            // There is no await point between the end of `serve` and the next `get`.
             ending = self.serve(lease).await;
             may_expire = self.pool.worker_idle();
         }
-        // The phase changed before the next `get`, so the lease of the last key ends here. Ending it calls user code.
+        // If the phase changed before the next `get`, the lease of the last key ends here. Ending a lease calls user code.
         self.call(|| drop(ending));
     }
 
@@ -177,15 +178,15 @@ where
                 self.finish(copied(&lease), result, &**finally, &span).await
             }
         };
-        // A reconcile that never waits would block the other tasks of its thread. The worker yields before it counts the end: if it is aborted at
-        // this point, the reconcile has not ended.
+        // Without this yield, a reconcile that never waits would block the other tasks of its thread. The worker yields before it counts the end
+        // of the reconcile: if the worker is aborted at the yield, the reconcile counts as dropped.
         self.runtime.yield_now().await;
         metrics_guard.disarm();
         let (lease, outcome) = self.ended(lease, &result, &span)?;
         Some(self.queue.end_and_get(lease, outcome))
     }
 
-    /// Removes a key that belongs to another replica.
+    /// Removes the key from the queue if it belongs to another replica; otherwise returns its lease.
     pub(crate) fn filter_key(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
         let mine = self.call(|| (self.config.filter_key)(lease.key()));
         if mine == Some(false) {
@@ -215,7 +216,8 @@ where
         }
     }
 
-    /// Ends the lease with the outcome of the reconcile. If the next `get` is to end the lease, returns the lease with that outcome instead.
+    /// Records the outcome of a reconcile. After a failure, ends the lease. After a success, returns the lease and the outcome with which the caller
+    /// must end it.
     pub(crate) fn ended(
         &self,
         lease: Lease<K, T>,
@@ -266,7 +268,7 @@ where
                     .unwrap_or_default();
                 let key = self.config.failure_policy.counts().then(|| lease.key().clone());
                 let retried = match self.config.settings.max_attempts {
-                    // Uses the limiter's count, which does not include failures within an open backoff.
+                    // `retry_up_to` compares `most` with the limiter's count, which does not include failures within an open backoff.
                     Some(most) => lease.retry_up_to(most, minimum),
                     None => {
                         lease.retry_after_at_least(minimum);
@@ -306,7 +308,7 @@ where
         }
     }
 
-    /// Calls user code, and counts a panic.
+    /// Calls user code. If it panics, counts the panic and returns `None`.
     pub(crate) fn call<A>(&self, user: impl FnOnce() -> A) -> Option<A> {
         let called = panics::caught(user);
         if called.is_none() {

@@ -42,7 +42,7 @@ impl Runtime for Simulated {
     }
 
     async fn yield_now(&self) {
-        // Yields like tokio's budget, but possibly at any poll.
+        // Yields at random. On tokio, a task yields here only when its budget is used up.
         if self.0.random() % 2 == 0 {
             SimulatedTime::new(self.0.clock.clone()).sleep(Duration::ZERO).await;
         }

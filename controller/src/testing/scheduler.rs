@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! 1. `ready` holds only existing tasks. A task that is woken while it runs is ready again.
-//! 2. The next task depends on the seed and on *which* tasks are ready, not on the order in which they were woken: tokio's
-//!    channels wake several waiters in an order of their own.
+//! 2. The next task depends on the seed and on *which* tasks are ready, not on the order in which they were woken, because
+//!    tokio's channels wake several waiters in an unspecified order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -45,8 +45,8 @@ struct Slot {
     aborted: bool,
 }
 
-/// While another task is ready, one step in this many polls a task that was not woken. This happens only with every other seed, because such polls
-/// hide lost wake-ups.
+/// If spurious polls are enabled, one step in this many polls a random task, whether it was woken or not. Only odd seeds enable them, because
+/// spurious polls hide lost wake-ups.
 const SPURIOUS_POLLS: u64 = 16;
 
 impl Scheduler {
@@ -80,7 +80,7 @@ impl Scheduler {
         id
     }
 
-    /// Aborts the task: its future is dropped at the next step of the task.
+    /// Aborts the task: its next step drops its future.
     pub(super) fn abort(&self, id: u64) {
         let mut state = self.state.lock();
         if let Some(task) = state.tasks.get_mut(&id) {
@@ -106,7 +106,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs one task; returns `false` if none is ready.
+    /// Runs one step of a ready task; returns `false` if no task is ready.
     pub(super) fn step(&self, spurious: bool) -> bool {
         let mut state = self.state.lock();
         let Some(id) = state.pick(spurious) else { return false };
@@ -185,7 +185,7 @@ impl Drop for Ending<'_> {
 
 struct TaskWaker {
     id: u64,
-    /// Weak: a waker may outlive the simulation.
+    /// Weak, because a waker may outlive the simulation.
     scheduler: Weak<Scheduler>,
 }
 

@@ -27,13 +27,13 @@ impl<T> SimulatedTask<T> {
         self.scheduler.is_finished(self.id)
     }
 
-    /// Takes the output of the task; `None` before the task has ended, and after a call has returned the output.
+    /// Takes the output of the task. Returns `None` if the task has not ended, or if a previous call has returned the output.
     #[must_use]
     pub fn take_output(&self) -> Option<T> {
         self.output.lock().take()
     }
 
-    /// Aborts the task: it is dropped at an await point, at its next step.
+    /// Aborts the task: its future is dropped at its next step.
     ///
     /// # Examples
     /// ```

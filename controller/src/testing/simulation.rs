@@ -1,4 +1,5 @@
-//! EDGE. The simulation: a controller and its environment on one thread, in an order and at times that a test determines.
+//! EDGE. The simulation, which runs a controller and its environment on one thread. A seed determines the order of the steps, and the test advances
+//! the time.
 //!
 //! Cancel safety: dropping the simulation drops all of its tasks.
 
@@ -20,12 +21,13 @@ use super::scheduler::Scheduler;
 use super::{SimulatedTask, SimulatedTime};
 use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 
-/// Runs a controller and its environment on one thread, in an order and at times that a test determines.
+/// Runs a controller and its environment on one thread. A seed determines the order of the steps, and the test advances the time.
 ///
-/// Informers, workers and all futures that are [spawned](Self::spawn) are tasks. They run within [`run_until_stalled`](Self::run_until_stalled) and
-/// [`advance`](Self::advance), one step after another. The seed determines which task runs next, so a run can be repeated by its seed. Only
-/// [`advance`](Self::advance) moves the simulated time. Queues and reconciles must use the simulated time: build queues with [`timer`](Self::timer),
-/// seed them by [`next_random`](Self::next_random), and let reconciles sleep by [`SimulatedTime::sleep`]. Timers of a real runtime do not follow it.
+/// Informers, workers and all futures that are [spawned](Self::spawn) are tasks. These tasks run within
+/// [`run_until_stalled`](Self::run_until_stalled) and [`advance`](Self::advance), one step after another. The seed determines which task runs next,
+/// so a run with the same seed is the same run. Only [`advance`](Self::advance) moves the simulated time. Queues and reconciles must use the
+/// simulated time: build queues with [`timer`](Self::timer), seed them with [`next_random`](Self::next_random), and let reconciles sleep with
+/// [`SimulatedTime::sleep`]. Timers of a real runtime do not follow the simulated time.
 ///
 /// The controller catches panics in reconciles, as usual; a panic in any other task propagates to the call that ran it.
 ///
@@ -84,16 +86,16 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Creates the simulation of this seed.
+    /// Creates a simulation with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { scheduler: Arc::new(Scheduler::new(seed)), seed, busy_clock: false }
     }
 
-    /// Runs the test under each of `seeds` seeds, and prints the seed under which it panics.
+    /// Runs the test with each seed from 1 to `seeds`, and prints the seed with which the test panics.
     ///
-    /// The environment variable `FLYBALL_SEED` selects one seed, to repeat its run; `FLYBALL_CASES` sets another number of
-    /// seeds.
+    /// The environment variable `FLYBALL_SEED` selects a single seed, to repeat its run; `FLYBALL_CASES` overrides the
+    /// number of seeds.
     ///
     /// # Panics
     /// Panics if the test panics, or if one of these variables is not a number.
@@ -120,7 +122,7 @@ impl Simulation {
         self.seed
     }
 
-    /// Returns the next random number of the run, uniform over `u64`: to seed a queue, or for choices of the test.
+    /// Returns the next random number of the run, uniform over `u64`. Use it to seed a queue, or for random choices in the test.
     pub fn next_random(&self) -> u64 {
         self.scheduler.random()
     }
@@ -143,8 +145,8 @@ impl Simulation {
         SimulatedTime::new(self.scheduler.clock.clone())
     }
 
-    /// Sets whether time passes while tasks are still ready, as on a machine under load: events that are due at different
-    /// times then coincide. By default all tasks run until they are stalled before the clock moves.
+    /// Sets whether time passes while tasks are still ready, as on a machine under load. Events that are due at different
+    /// times may then coincide. By default all tasks run until they are stalled before the clock moves.
     ///
     /// # Examples
     /// ```
@@ -205,7 +207,7 @@ impl Simulation {
         SimulatedTask::new(self.scheduler.clone(), id, output)
     }
 
-    /// Builds an informer, seeds it and runs it as a task, on the time of this simulation.
+    /// Builds an informer with a seed and the time of this simulation, and runs the informer as a task.
     ///
     /// # Errors
     /// Like [`InformerBuilder::build`].
@@ -241,7 +243,7 @@ impl Simulation {
         self.spawn(controller.run_on(Simulated(self.scheduler.clone()), reconcile))
     }
 
-    /// Runs the controller by batches; see [`Controller::run_batches`].
+    /// Runs the controller with batches; see [`Controller::run_batches`].
     pub fn run_batches<K, O, L, T, G, F, R, E>(
         &self,
         controller: Controller<K, O, L, T>,
@@ -275,7 +277,8 @@ impl Simulation {
         panic!("a million steps did not stall the tasks: they wake each other without waiting for time");
     }
 
-    /// Lets time pass, from one alarm to the next. After each alarm every task runs until all are stalled.
+    /// Advances the clock by `time`, from one alarm to the next. After each alarm all tasks run until they are stalled, unless [the clock is
+    /// busy](Self::set_busy_clock).
     ///
     /// # Panics
     /// Like [`run_until_stalled`](Self::run_until_stalled).

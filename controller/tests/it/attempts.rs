@@ -1,4 +1,4 @@
-//! Max attempts: a key that keeps failing is given up, and `on_give_up` is called.
+//! `max_attempts`: a key that keeps failing is given up, and `on_give_up` is called.
 
 use flyball_controller::{Action, Controller, ReconcileError};
 use flyball_ratelimit::Exponential;
@@ -113,7 +113,7 @@ async fn adds_during_a_backoff_use_up_no_attempts() {
     running.abort();
 }
 
-/// Each key waits behind 999 others before it runs again. That is longer than the limiter keeps the failures of an idle key.
+/// Each key waits behind 999 others before it runs again, which takes longer than the limiter stores the failures of an idle key.
 #[tokio::test(start_paused = true)]
 async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     let queue = queue();

@@ -1,4 +1,4 @@
-//! Reconciles of several keys at once.
+//! Batches: reconciles of several keys at once.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -279,7 +279,7 @@ async fn a_drain_closes_open_batches() {
     assert_eq!((report.reconciles, left(&report)), (7, 0));
 }
 
-/// Keys in an open batch are requeued at shutdown, and that is not a failure. They are not leftovers in flight.
+/// At shutdown, keys in an open batch are requeued, which does not count as a failure. The report lists them as Ready, not as leased.
 #[tokio::test(start_paused = true)]
 async fn shutdown_requeues_keys_of_open_batches() {
     for busy in [false, true] {
@@ -396,7 +396,8 @@ async fn stop_when_idle_ends_after_a_key_without_a_batch() {
     }
 }
 
-/// `group_by` always panics for key 0, which is Ready again immediately. The other batches do not wait until the queue has no Ready key.
+/// `group_by` always panics for key 0, which is Ready again immediately. Nevertheless, the other batches run: they do not wait until the queue has no
+/// Ready key.
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_group_holds_up_no_batch() {
     let queue: Queue<u32, Fifo, flyball_workqueue::NoLimiter, WithTimer<TokioTimer>> =
@@ -429,8 +430,8 @@ async fn a_batch_of_nothing_is_refused() {
     assert_eq!(run.await.err(), Some(RunError::Config(InvalidControllerConfig::ZeroBatchSize)));
 }
 
-/// One group always has enough keys for a full batch; the other group has a single key. Returns when the single key ran, in milliseconds, and the
-/// number of batches.
+/// One group always has enough keys for a full batch; the other group has a single key. Returns the time in milliseconds at which the single key
+/// ran, and the number of batches.
 fn full_group_and_single_key(window: Duration) -> (u64, u64) {
     let mut sim = Simulation::new(1);
     let queue = simulated(&sim);
@@ -470,7 +471,7 @@ fn a_group_without_a_window_is_closed_beside_one_that_is_always_full() {
     assert!(at <= 80, "{at}");
 }
 
-/// A key in an open batch is dirty. The key runs twice, and neither batch waits for more keys.
+/// A key in an open batch becomes dirty. The key runs twice, and neither batch waits for more keys.
 #[tokio::test(start_paused = true)]
 async fn a_dirty_key_of_an_open_batch_runs_twice_without_waiting() {
     for how in ["drain", "run_until_pending", "shut down from elsewhere"] {
@@ -525,7 +526,7 @@ async fn a_failure_of_one_key_keeps_its_kind() {
     assert_eq!((report.timeouts, report.panics, report.errors), (1, 1, 1));
 }
 
-/// `finally` runs for all keys of a batch concurrently. If one call is cut off at shutdown, the successes of the other keys are still counted.
+/// `finally` runs for all keys of a batch concurrently. If one call is aborted at shutdown, the successes of the other keys are still counted.
 #[tokio::test(start_paused = true)]
 async fn an_aborted_finally_affects_its_key_alone() {
     let queue = queue();

@@ -11,7 +11,8 @@ use tokio::time::advance;
 
 use crate::support::{HistorySource, Log, SECOND, queue, run_until_pending, sorted};
 
-/// Polls a controller `polls` times, drops it, and runs a second one over the same queue. Returns whether the first one had reconciled all keys.
+/// Polls a controller `polls` times, drops it, and runs a second controller over the same queue. Returns whether the first controller had reconciled
+/// all keys.
 async fn dropped_after(polls: u32) -> bool {
     let world = HistorySource::new();
     let things = world.informer();

@@ -54,7 +54,8 @@ async fn keeps_a_returned_reconcile_error() {
     assert_eq!(runs.take(), ["Timeout(1s)", "Panic(\"boom\")", "Error(ClassifiedError(Permanent))"]);
 }
 
-/// Runs key 1. Its runs fail with the classes in `failures`, in this order, and later runs succeed. Returns the start times in milliseconds.
+/// Runs key 1. Its runs fail with the classes in `failures`, in this order, and later runs succeed. Returns the start times in milliseconds, and the
+/// report.
 async fn run(
     queue: &Keys,
     failures: &'static [FailureClass],
@@ -168,7 +169,7 @@ async fn reports_permanent_failures_and_accepts_the_key_again() {
     assert_eq!((runs, given_up.take()), (vec![0, 1_000], vec![1]));
 }
 
-/// A conflict after the shutdown is a leftover: the queue would refuse to add the key with a delay.
+/// After a conflict during the shutdown, the key is a leftover, because the queue would refuse to add the key with a delay.
 #[tokio::test(start_paused = true)]
 async fn leaves_retries_over_after_shutdown() {
     for (class, left_over) in
@@ -246,7 +247,7 @@ fn an_error_is_found_among_the_causes() {
     assert!(ReconcileError::Timeout(SECOND).downcast_ref::<ClassifiedError>().is_none());
 }
 
-/// The queue can also give a key up by its own limit. The conflicts of that key are then forgotten, too.
+/// The queue can also give a key up, after its own maximum number of failures. The conflicts of that key are then forgotten, too.
 #[tokio::test(start_paused = true)]
 async fn forgets_conflicts_of_keys_the_queue_gives_up() {
     use FailureClass::{Conflict, Transient};

@@ -90,7 +90,7 @@ fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<
     log
 }
 
-/// Breaks the watch, runs `gap`, and drops the server's history, so that the cache needs a relist to see the changes.
+/// Breaks the watch, runs `gap`, and drops the server's history, so that the cache receives the changes only by a relist.
 fn in_a_gap(cluster: &Cluster, gap: impl FnOnce(&Cluster)) {
     cluster.break_watches(SourceErrorKind::Other);
     gap(cluster);
@@ -267,7 +267,7 @@ fn d6_wakes_all_waiters_of_the_first_list() {
     });
 }
 
-/// D7: with kube-runtime, while one watch of a controller fails and backs off, the controller polls none of the others.
+/// D7: with kube-runtime, while one watch of a controller fails and backs off, the controller does not poll its other watches.
 #[test]
 fn d7_a_watch_that_fails_delays_no_other_one() {
     Simulation::explore(SEEDS, |sim| {
@@ -330,7 +330,7 @@ fn d1_serves_all_keys_under_overload() {
     sim.advance(60 * SECOND);
     let mut runs = BTreeMap::<u32, u32>::new();
     log.take().into_iter().for_each(|key| *runs.entry(key).or_default() += 1);
-    // Ten slots, 49 ms per reconcile, for a minute: each key runs six times, some seven times.
+    // Ten workers run for a minute, and a reconcile takes 49 ms, so each key runs six or seven times.
     assert_eq!(runs.len(), KEYS as usize);
     assert!(runs.values().all(|runs| (6..=7).contains(runs)), "{runs:?}");
 }

@@ -80,8 +80,8 @@ async fn a_change_may_become_no_key_or_several() {
     assert_eq!(keys, [0, 10, 20]);
 }
 
-/// `add_with` debounces: a key waits until it was not added for 100 ms, but at most 250 ms. The function is called only for keys that the filter
-/// accepts. If it panics, the change is mapped again, and the panic is counted.
+/// `add_with` debounces: a key waits until it has not been added for 100 ms, but at most 250 ms. The function is called only for keys that the
+/// filter accepts. If the function panics, the change is mapped again, and the panic is counted.
 #[tokio::test(start_paused = true)]
 async fn add_with_adds_each_key() {
     let world = HistorySource::new();
@@ -125,7 +125,7 @@ async fn add_with_adds_each_key() {
     // ms always panics.
     assert_eq!(log.take(), [(1, 250), (1, 460), (2, 1_520)]);
     assert_eq!((report.keys_added, report.callback_panics, report.mapper_failures), (8, 5, 1));
-    // The change that panics is mapped three more times in the meantime, and once at the end.
+    // The change for which `add_with` panics is mapped three more times in the meantime, and once at the end.
     assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 10][..], &[(2, false), (1, false)]].concat());
 }
 
@@ -213,13 +213,14 @@ async fn a_key_that_was_added_while_it_waits_for_its_retry_runs_at_once() {
     running.abort();
 }
 
-/// Writes directly to the store of an informer whose source sends nothing, so that the test determines when each change is published.
+/// Returns an object. The tests write it directly to the store of an informer whose source sends nothing, so that they determine when each change is
+/// published.
 fn written(key: u32, version: u64, value: u32) -> Thing {
     Thing { key, version, value }
 }
 
-/// A reconcile reads an object, and the object is deleted before its changes are mapped. If changes were merged first, the addition and the deletion
-/// would cancel out, and the key would not be reconciled again.
+/// A reconcile reads an object, and the object is deleted before its changes are mapped. If changes coalesced before they are mapped, the addition
+/// and the deletion would cancel out, and the key would not be reconciled again.
 #[tokio::test(start_paused = true)]
 async fn reconciles_again_after_a_deletion_that_follows_a_read() {
     let things = HistorySource::new().informer();

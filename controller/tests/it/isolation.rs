@@ -30,7 +30,7 @@ impl Drop for PanicOnDrop {
     }
 }
 
-/// Runs a controller in which key 1 fails twice. Returns when each key ran, in seconds, and the report.
+/// Runs a controller in which key 1 fails twice. Returns the time of each run in seconds, and the report.
 async fn run(badly: FailureMode) -> (Vec<(u32, u64)>, RunReport<u32>) {
     let queue: Keys = queue();
     queue.add(1).unwrap();
@@ -117,7 +117,7 @@ async fn requeue_after_adds_the_key_again() {
     running.abort();
 }
 
-/// `Clone` of a key is user code, too: if it panics in a worker, only that key fails.
+/// `Clone` of a key is user code, too. If `Clone` panics in a worker, only that key fails.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
     #[derive(Debug, PartialEq, Eq, Hash)]

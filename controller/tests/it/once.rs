@@ -1,4 +1,4 @@
-//! No two reconciles of one key run at the same time, and no change is missed, with many workers.
+//! Even with many workers, no two reconciles of one key run at the same time, and no change is missed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::support::{HistorySource, queue};
 
-/// The number of running reconciles of each key, and the newest value that each key was reconciled with.
+/// The number of running reconciles of each key, and the value with which each key was reconciled last.
 #[derive(Default)]
 struct Watched {
     running: HashMap<u32, u32>,

@@ -1,4 +1,4 @@
-//! Predicates: which changes become keys.
+//! Predicates, which select the changes that become keys.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ async fn filtered_changes_become_no_key() {
     assert_eq!(running.await.unwrap().unwrap().keys_added, 4);
 }
 
-/// The filter receives each change by itself. If changes were merged first, the first and the last state would be equal.
+/// The filter receives each change by itself. If changes coalesced first, the first and the last state would be equal.
 #[tokio::test(start_paused = true)]
 async fn a_change_and_its_reversal_are_two_changes() {
     let things = HistorySource::new().informer();

@@ -239,7 +239,7 @@ async fn a_mapper_that_panics_at_a_resync_is_called_again_at_the_next() {
     assert_eq!((report.reconciles, report.callback_panics, report.mapper_failures), (2, 1, 0));
 }
 
-/// In standby no object is mapped. A resync does not keep the run of a job from ending.
+/// In standby no object is mapped. A resync does not keep a controller with `stop_when_idle` from ending.
 #[tokio::test(start_paused = true)]
 async fn resyncs_neither_in_standby_nor_after_the_end() {
     let world = HistorySource::new();

@@ -1,4 +1,4 @@
-//! The worker pool: a worker is started while all are busy, and idle workers stop.
+//! The worker pool: a worker is started when all others are busy, and idle workers stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,7 +90,7 @@ fn scales_with_the_load_within_bounds() {
     });
 }
 
-/// The only idle worker does not stop while the others are busy: otherwise the next key would have to wait.
+/// The only idle worker does not stop while the others are busy. Otherwise the next key would have to wait.
 #[test]
 fn keeps_the_only_idle_worker() {
     Simulation::explore(100, |sim| {
@@ -134,7 +134,7 @@ fn an_idle_pool_polls_nothing() {
     }
 }
 
-/// A pool of a fixed size is never locked, and sets no timer.
+/// A pool of fixed size never changes its number of workers, and sets no timer.
 #[test]
 fn a_fixed_number_of_workers_does_not_change() {
     let mut sim = Simulation::new(2);

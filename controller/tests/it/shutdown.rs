@@ -1,4 +1,4 @@
-//! Shutdown in order: stop the events, drain the queue or leave its keys, join the workers, report the leftovers.
+//! The order of a shutdown: stop mapping changes, drain the queue or leave its keys, join the workers, report the leftovers.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     assert_eq!(queue.stats().leased, 2, "two keys are being reconciled");
     signal.send(()).unwrap();
     run_until_pending().await;
-    // Objects still change after the signal, but no change is mapped any more.
+    // Objects still change after the signal, but changes are no longer mapped.
     let late = world.put(77, 0);
     things.store().wait_for_version(late).await.unwrap();
     run_until_pending().await;

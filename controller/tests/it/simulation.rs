@@ -3,13 +3,13 @@
 //!
 //! A run consists of changes of one or two kinds of objects, all faults of the server, keys that other code adds with different priorities, and
 //! reconciles that fail in every class, panic, are slow or time out, one by one or in batches. Each controller has a share of the keys and a worker
-//! pool that scales. Controllers are shut down or dropped, and others start after them or beside them.
+//! pool that scales. Controllers are shut down or dropped, and new controllers start after them or beside them.
 //!
 //! At all times:
 //! 1. at most one reconcile runs per key;
 //! 2. no reconcile starts before every cache has synced; when a mapper receives a change, the store already has it; and a reconcile sees every object
 //!    of its key in the last version that was mapped, or in a newer one;
-//! 3. a controller that is shut down reports every unfinished key, and a controller that is dropped leaves it in the queue.
+//! 3. a controller that is shut down reports every unfinished key, and a controller that is dropped leaves every unfinished key in the queue.
 //!
 //! When the faults have ended:
 //! 4. the caches equal the cluster;
@@ -18,7 +18,7 @@
 //! 6. the queue is empty, one more change causes one more reconcile, the pool has shrunk to its minimum, and the metrics of workers and reconciles
 //!    add up.
 //!
-//! The tests at the end of this file break one rule on purpose and assert that the check fails.
+//! The last test in this file breaks one rule at a time on purpose, and asserts that the check fails.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ use tokio::sync::oneshot;
 
 use crate::support::{SECOND, panic_quietly};
 
-/// An object of some kind. A controller maps it to the key modulo [`KEYS`].
+/// An object of some kind. Controllers map the object to the queue key `key % KEYS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Thing {
     key: u32,
@@ -106,27 +106,27 @@ type Reached = BTreeMap<&'static str, u64>;
 /// The state that mappers and reconciles record, and the random numbers that determine what they do next.
 struct Record {
     random: Random,
-    /// Set once nothing fails any more.
+    /// Whether the faults have ended, so that nothing fails any more.
     faults_ended: bool,
-    /// The server was restored to an earlier version, so a higher version is not always newer.
+    /// Whether the server was restored to an earlier version. If so, a higher version is not always newer.
     restored: bool,
-    /// The number of changes so far, which serves as the clock.
+    /// The number of changes and adds so far, which serves as the clock.
     clock: u64,
     leased: BTreeSet<u32>,
     /// The last change of each object.
     mapped: BTreeMap<Id, Mapped>,
-    /// For each key: when it was added last (`added_at`), when the last reconcile began that succeeded or was given up (`finished_at`), and when the last
-    /// reconcile began (`started_at`).
+    /// Times for each key: of the last add (`added_at`), of the start of the last reconcile that succeeded or after which the key was given up
+    /// (`finished_at`), and of the start of the last reconcile (`started_at`).
     added_at: BTreeMap<u32, u64>,
     finished_at: BTreeMap<u32, u64>,
     started_at: BTreeMap<u32, u64>,
-    /// Keys whose last attempt failed.
+    /// Keys that were given up and have not succeeded since.
     given_up: BTreeSet<u32>,
-    /// The state that reconciles have written: the objects as they saw them.
+    /// The state that reconciles have written: the objects as the reconciles read them.
     written: BTreeMap<Id, Thing>,
     reconciles: u64,
     reached: Reached,
-    /// The first violation of a rule. A panic in a reconcile or a mapper would be caught.
+    /// The first violation of a rule. Stored here, because a panic in a reconcile or a mapper would be caught.
     wrong: Option<String>,
     log: String,
 }
@@ -206,7 +206,7 @@ impl World {
 
 type Snapshot = flyball_informer_cache::Snapshot<u32, Thing>;
 
-/// A guard: the key counts as leased while its reconcile exists.
+/// Removes the key from `leased` when the reconcile is dropped.
 struct LeaseGuard {
     world: World,
     key: u32,
@@ -237,7 +237,7 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
         record.reconciles += 1;
         if !record.restored {
             let mut mapped = record.mapped.iter().filter(|((_, id), _)| id % KEYS == key);
-            // An object that is missing was deleted since: the cache already had the state that was mapped.
+            // An object that is missing was deleted since then, so the cache already had the state that was mapped.
             let older =
                 mapped.find(|(id, mapped)| seen.get(id).is_some_and(|thing| mapped.is_newer_than(thing)));
             let older = older.map(|(id, mapped)| {
@@ -423,7 +423,7 @@ impl<'a> Run<'a> {
         self.sim.next_random() % bound
     }
 
-    /// Starts another controller of this replica, over its queue, or over a new queue if the old one is shut down.
+    /// Starts a controller of replica `of`, over the queue of that replica, or over a new queue if the old one is shut down.
     fn start(&mut self, of: usize) {
         if self.queues[of].is_shutting_down() || self.world.broken == Broken::Queues {
             self.queues[of] = queue(self.sim);
@@ -432,7 +432,7 @@ impl<'a> Run<'a> {
         self.served[of] += 1;
         let others = self.running.iter_mut().filter(|running| running.shard == of);
         others.for_each(|running| running.alone = false);
-        // A new controller reconciles all keys of its replica: no event reports objects that were deleted while no controller ran.
+        // A new controller reconciles all keys of its replica, because no event reports objects that were deleted while no controller ran.
         (0..KEYS).filter(|key| self.home(*key) == of).for_each(|key| self.add(key, of));
         let (sender, receiver) = oneshot::channel();
         let world = self.world.clone();
@@ -500,7 +500,7 @@ impl<'a> Run<'a> {
         }
         let snapshots = || Arc::new(world.kinds.iter().map(Informer::snapshot).collect());
         let old = (world.broken == Broken::Snapshot).then(snapshots);
-        // A panic here comes before there is a future. The reconcile still counts as begun.
+        // A panic here occurs before the reconcile function has returned a future. The reconcile still counts as begun.
         let called = {
             let world = world.clone();
             move |keys: &[u32]| {
@@ -712,7 +712,7 @@ impl<'a> Run<'a> {
             cluster.set_latency(self.sim.clock(), Duration::ZERO);
         }
         self.sim.set_busy_clock(false);
-        // Controllers that were asked to shut down end in this time.
+        // Controllers that are shutting down end within this time.
         self.sim.advance(100 * SECOND);
         self.check();
         for shard in 0..self.shards.len() {
@@ -728,7 +728,7 @@ impl<'a> Run<'a> {
         self.converged();
         let before = self.world.record.lock().reconciles;
         self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
-        // Every batch window is shorter.
+        // This is longer than every batch window.
         self.sim.advance(3 * SECOND);
         self.converged();
         assert_eq!(self.world.record.lock().reconciles, before + 1, "6: one change must cause one reconcile");
@@ -795,7 +795,7 @@ fn run_case(sim: &mut Simulation, broken: Broken) -> Reached {
     run.end_faults()
 }
 
-/// A server whose watches drop some events, if that rule is broken.
+/// A server whose watches drop some events if `broken` is [`Broken::Source`].
 struct LossySource<T> {
     inner: T,
     broken: Broken,
@@ -848,7 +848,7 @@ fn converges_to_the_cluster() {
     }
 }
 
-/// Runs some seeds with this rule broken, and returns the messages of the failures.
+/// Runs 100 seeds with this fault, and returns the messages of the failures.
 fn found(broken: Broken) -> Vec<String> {
     let failed = |seed| {
         let panic =

@@ -18,7 +18,7 @@ pub(crate) type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// A queue whose failed keys wait 1 s, 2 s, 4 s … up to 60 s.
+/// Returns a queue whose failed keys wait 1 s, 2 s, 4 s … up to 60 s.
 pub(crate) fn queue() -> Keys {
     Queue::builder().limiter(Exponential::new(SECOND..=60 * SECOND)).timer(TokioTimer::current()).build()
 }
@@ -34,7 +34,7 @@ pub(crate) struct Thing {
 pub(crate) const THINGS: Schema<u32, Thing> =
     Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version));
 
-/// A source that keeps its whole history. Lists wait until it is open.
+/// A source that keeps its whole history. Lists wait until the source is open.
 #[derive(Clone)]
 pub(crate) struct HistorySource {
     history: Arc<watch::Sender<Vec<WatchEvent<Thing>>>>,
@@ -148,7 +148,7 @@ impl<T> Clone for Log<T> {
     }
 }
 
-/// Lets every task run until it is pending, without moving the clock.
+/// Yields until every other task is pending, without moving the clock.
 pub(crate) async fn run_until_pending() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
@@ -166,7 +166,7 @@ pub(crate) fn sorted<T: Ord + Debug>(mut entries: Vec<T>) -> Vec<T> {
     entries
 }
 
-/// Returns the number of keys that a controller left over.
+/// Returns the number of leftover keys in a report.
 pub(crate) fn left(report: &RunReport<u32>) -> usize {
     let left = &report.leftovers;
     left.ready.len() + left.waiting.len() + left.leased.len()

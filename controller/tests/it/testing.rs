@@ -222,7 +222,7 @@ fn a_task_that_panicked_is_over() {
     }
 }
 
-/// Polls in a simulation use up the budget of the tokio task that runs it, unless they are exempt from the budget.
+/// Polls in a simulation would use up the budget of the tokio task that runs the simulation, if they were not exempt from the budget.
 #[tokio::test]
 async fn it_runs_within_a_task_of_a_real_runtime() {
     for seed in 0..300 {

@@ -117,7 +117,7 @@ async fn workers_continue_while_an_added_watch_syncs() {
     running.abort();
 }
 
-/// A watch that is added before the run, or while the controller waits for its caches, is treated like one of the builder.
+/// A watch that is added before the run, or while the controller waits for its caches, is treated like a watch that is added by the builder.
 #[tokio::test(start_paused = true)]
 async fn workers_that_have_not_started_wait_for_an_added_watch() {
     let (main, late, never) = (HistorySource::new(), HistorySource::closed(), HistorySource::closed());
@@ -132,7 +132,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
     run_until_pending().await;
     handle.add_watch(&lates, key).unwrap();
     assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)));
-    // The controller does not wait for a watch that was removed; its informer may end before it has synced.
+    // The controller does not wait for a watch that was removed, and the informer of that watch may end before it has synced.
     assert!(handle.remove_watch(&before));
     nevers.shut_down();
     run_until_pending().await;
@@ -247,7 +247,7 @@ async fn a_failed_watch_is_removed_and_the_run_continues() {
     let (running, _) = start(controller);
     run_until_pending().await;
     let watch = handle.add_watch(&broken, key).unwrap();
-    // There is no await point in between: the watch is removed before the run can see the end of its informer.
+    // There is no await point in between, so the watch is removed before the run can observe the end of its informer.
     broken.shut_down();
     assert!(handle.remove_watch(&watch));
     run_until_pending().await;
@@ -483,7 +483,7 @@ const NUMBERS: Schema<u32, (u32, Version)> =
     Schema::new(|object: &(u32, Version)| object.0, |object| object.1);
 
 /// Watches are added and removed in random order: before the run, in standby and while workers run, with and without resyncs, for single keys and for
-/// batches. Objects of active watches are reconciled, objects of removed watches become no keys, and a job ends once all watched informers have
+/// batches. Objects of active watches are reconciled, objects of removed watches become no keys, and the run ends once all watched informers have
 /// stopped.
 #[test]
 fn watches_added_and_removed_at_random() {

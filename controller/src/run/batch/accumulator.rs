@@ -15,12 +15,12 @@ use std::time::Duration;
 pub(crate) struct Accumulator<G, T> {
     size: usize,
     window: Duration,
-    /// The number of items at which the oldest group is closed.
+    /// The number of held items at which the oldest group is closed.
     max_held: usize,
     held: usize,
     /// The number of items that were added so far.
     added: u64,
-    /// The open groups, by an ascending number.
+    /// The open groups, by the number that each got when it was opened.
     open: BTreeMap<u64, Open<G, T>>,
     numbers: HashMap<G, u64>,
     opened: u64,
@@ -51,9 +51,9 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         }
     }
 
-    /// Adds an item, and returns the batch that is full now, if there is one.
+    /// Adds an item. Returns the batch of its group if that batch is full now, or the oldest batch if `max_held` items are held.
     ///
-    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item`, or that batch, is
+    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item` or that batch is
     /// dropped.
     pub(crate) fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
         // If `Eq`, `Hash` or `Clone` of a group panicked, `numbers` may still contain the number of a group that is not open any more.
@@ -79,14 +79,14 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         }
     }
 
-    /// Returns a batch whose deadline has passed.
+    /// Returns the oldest batch if its deadline has passed.
     pub(crate) fn due(&mut self, now: Duration) -> Option<Vec<T>> {
         self.next_due().filter(|until| *until <= now)?;
         self.oldest()
     }
 
-    /// Returns a batch that must be closed before more Ready keys are added: its deadline has passed. With a `window` of zero, a batch stays open
-    /// until `max_held` items were added after it.
+    /// Returns the oldest batch if it must be closed before more Ready keys are added, because its deadline has passed. With a `window` of zero,
+    /// a batch stays open until more than `max_held` items were added since it was opened.
     pub(crate) fn overdue(&mut self, now: Duration) -> Option<Vec<T>> {
         let (_, Open { added_before, .. }) = self.open.first_key_value()?;
         let passed_over = self.added.saturating_sub(*added_before) > self.max_held as u64;
@@ -101,7 +101,7 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         self.open.first_key_value().map(|(_, open)| open.until)
     }
 
-    /// Returns the items of the oldest group, before its deadline.
+    /// Returns the oldest batch, even before its deadline.
     pub(crate) fn oldest(&mut self) -> Option<Vec<T>> {
         let number = *self.open.first_key_value()?.0;
         self.close(number)
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(batches.overdue(9 * MILLI).is_some(), window == 0);
             assert_eq!(batches.overdue(10 * MILLI).is_some(), window == 10);
         }
-        // The fourth item exceeds the limit of collected items.
+        // With the fourth item, the limit of held items is reached.
         assert_eq!(batches.put('a', 1, 20 * MILLI), None);
         assert_eq!(batches.put('b', 2, 20 * MILLI), None);
         assert_eq!(batches.put('c', 3, 20 * MILLI), None);
@@ -173,7 +173,7 @@ mod tests {
         batches.check();
     }
 
-    /// Each item is returned once, in a batch of its group alone, before its deadline, in order, and in no batch that is too large.
+    /// Each item is returned exactly once, in the order of the adds, in a batch that contains only its group and is not too large.
     #[test]
     fn returns_each_item_once() {
         let mut random = 1_u64;

@@ -1,15 +1,15 @@
 //! PURE. The number of workers, within bounds.
 //!
-//! While all workers are busy, another one is started; a worker that has been idle for a while stops, unless it is needed. So at each moment a worker
-//! is free for the next key, or the pool is at its maximum. These decisions read neither a clock nor the backlog.
+//! When all workers are busy, another worker is started. A worker that has been idle for a while stops, unless it is the only idle worker. So at any
+//! time a worker is idle and can take the next key, or the pool is at its maximum. These decisions read neither a clock nor the backlog.
 //!
 //! # Invariants
 //! 1. `min <= workers <= max`, once the pool has [begun](PoolState::begin).
 //! 2. `idle > 0`, or `workers == max`. A worker counts as idle from the moment at which it is requested.
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
-//! Hence the pool shrinks to `min` once all workers are idle. A worker that does not stop after its timeout was kept for one of two reasons: it was
-//! the only idle one, which holds for at most one worker, or there were no more than `min` workers, and none was requested since.
+//! Hence the pool shrinks to `min` once all workers are idle. A worker that does not stop after its timeout was kept for one of two reasons. Either
+//! it was the only idle worker, which is true of at most one worker, or there were at most `min` workers, and no worker was requested since then.
 
 /// The numbers of workers of a controller.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct PoolState {
     min: usize,
     max: usize,
     workers: usize,
-    /// Workers that wait for a key, or are about to.
+    /// Workers that wait for a key, or are about to wait.
     idle: usize,
     /// Workers that are to be started.
     wanted: usize,
@@ -38,7 +38,7 @@ impl PoolState {
         (self.workers, self.idle, self.wanted) = (self.min, self.min, self.min);
     }
 
-    /// Returns the number of workers to start now, and resets it.
+    /// Returns the number of workers to start now, and resets that number to 0.
     pub(crate) fn take_wanted(&mut self) -> usize {
         std::mem::take(&mut self.wanted)
     }
@@ -55,7 +55,7 @@ impl PoolState {
         wanted
     }
 
-    /// Counts a busy worker as idle; returns whether it may stop if no key comes for a while.
+    /// Counts a busy worker as idle; returns whether the worker may stop if no key arrives for a while.
     pub(crate) fn worker_idle(&mut self) -> bool {
         self.idle += 1;
         self.exceeds_min()
@@ -66,7 +66,7 @@ impl PoolState {
         self.workers > self.min
     }
 
-    /// Called when an idle worker got no key for a while; returns whether it stops.
+    /// Called when an idle worker has received no key for a while; returns whether the worker must stop.
     pub(crate) fn worker_expired(&mut self) -> bool {
         // The only idle worker must stay for the next key.
         let stops = self.exceeds_min() && self.idle > 1;
@@ -82,7 +82,7 @@ impl PoolState {
 mod tests {
     use super::*;
 
-    /// The state of a worker in the shell: busy, or idle. An idle worker may stop only if `may_expire` is set.
+    /// The state of a simulated worker. An idle worker may stop only if `may_expire` is set.
     #[derive(Clone, Copy, PartialEq)]
     enum Worker {
         Busy,
