@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     registry.register_collector(Box::new(queues.clone()));
     registry.register_collector(Box::new(controllers.clone()));
 
-    // A cache of numbers, a queue of their keys, and a controller over both. A program uses its own source instead of the scripted one.
+    // A cache of numbers, a queue of their keys, and a controller over both. A real program uses its own source instead of the scripted source.
     let source = ScriptedSource::new();
     source.answer_list(Ok(Page { items: vec![1, 2, 3], version: Version::new(7), continuation: None }));
     source.answer_watch(Ok(()));

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     });
-    // Waits until the retries are over, too: a key that fails after the shutdown would be left in the queue.
+    // This loop also waits for the retries, because a key that fails after the shutdown would be left in the queue.
     loop {
         queue.blocking_wait_idle();
         let counts = queue.stats();

@@ -1,7 +1,8 @@
 //! A controller as in production: leader election among several replicas, a client quota, probes, metrics, a debug view and a graceful shutdown.
 //! `cargo run -p flyball-ops --features kube --example operations`.
 //!
-//! The API server runs in memory, so no cluster is needed. For a real one, build the client with `ClientBuilder::try_from(Config::infer().await?)?`.
+//! The API server runs in memory, so no cluster is needed. For a real cluster, build the client with
+//! `ClientBuilder::try_from(Config::infer().await?)?`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -67,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
     let (hang_up, hung_up) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.serve(listener, async { drop(hung_up.await) }));
 
-    // In a program: SIGTERM. Here a client reads the pages, and then stops the program.
+    // In a real program, the signal is SIGTERM. Here a client reads the pages, and then stops the program.
     let (stop, stopped) = oneshot::channel::<()>();
     let (work, mut worked) = tokio::sync::mpsc::unbounded_channel();
     let looks = tokio::spawn(async move {

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// The error for bucket bounds that do not increase, are not finite, or are empty.
+/// The error if the bounds of histogram buckets do not increase, are not all finite, or if there are no bounds.
 ///
 /// # Examples
 /// ```

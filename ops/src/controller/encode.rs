@@ -1,5 +1,5 @@
-//! EDGE. One scrape, metric by metric. The first eight metrics are controller-runtime's, with its meanings; the others are
-//! flyball's own.
+//! EDGE. Encodes one scrape, metric by metric. The first eight metrics have the names and meanings of controller-runtime;
+//! the others are flyball's own.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -109,7 +109,7 @@ impl<'s> Page<'_, 's> {
         self.by(name, help, |own| vec![(None, value(own))])
     }
 
-    /// Encodes several values for each controller, one for each value of another label.
+    /// Encodes several values for each controller, one for each value of a second label.
     fn by<M>(
         &mut self,
         name: &str,

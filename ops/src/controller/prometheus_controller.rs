@@ -31,7 +31,7 @@ use super::series::Series;
 /// ```
 pub struct PrometheusController {
     series: Arc<Series>,
-    /// The sum of the maximum worker counts that were reported to this value; subtracted from the series when this value is dropped.
+    /// The sum of the maximum worker counts that were reported to this sink; subtracted from the series when the sink is dropped.
     max_workers: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ impl PrometheusController {
 impl ControllerMetrics for PrometheusController {
     fn max_workers(&self, workers: usize) {
         let workers = u64::try_from(workers).unwrap_or(u64::MAX);
-        // Ordering: Relaxed, it is read only in `drop`, which has exclusive access.
+        // Ordering: Relaxed, because the value is read only in `drop`, which has exclusive access.
         self.max_workers.fetch_add(workers, Ordering::Relaxed);
         self.series.max_workers.inc_by(workers);
     }
@@ -100,7 +100,7 @@ impl ControllerMetrics for PrometheusController {
 
 impl Drop for PrometheusController {
     fn drop(&mut self) {
-        // Ordering: Relaxed, `drop` has exclusive access.
+        // Ordering: Relaxed, because `drop` has exclusive access.
         self.series.max_workers.dec_by(self.max_workers.load(Ordering::Relaxed));
     }
 }

@@ -23,13 +23,13 @@ const DEFAULT_BUCKETS: [f64; 40] = [
 
 /// Exports controllers as series in a registry of [`prometheus_client`].
 ///
-/// Register a clone, and pass each controller a [`controller`](Self::controller). All controllers share the same metric families and differ
-/// by the label `controller`. The series of a controller exist as long as the controller does. Controllers of the same name share one
-/// series; its value is the sum of theirs.
+/// Register a clone in the registry, and pass the result of [`controller`](Self::controller) to each controller. All controllers share the
+/// same metric families and differ by the label `controller`. The series of a controller exist as long as the controller does. Controllers
+/// with the same name share their series, whose values are sums over these controllers.
 ///
-/// Names with the prefix `controller_runtime_` are controller-runtime's, with its meanings; names with the prefix
+/// Metrics with the prefix `controller_runtime_` have the names and meanings of controller-runtime; metrics with the prefix
 /// `flyball_controller_` are flyball's own. Do not give the registry a prefix if you use dashboards for controller-runtime. The
-/// book documents every name. The depth and the waiting times of the queue are in the [queue's
+/// book documents every name. The depth of the queue and the waiting times of keys are in the [queue's
 /// metrics](crate::PrometheusQueues).
 ///
 /// # Examples
@@ -73,13 +73,14 @@ pub struct PrometheusControllers {
 }
 
 impl PrometheusControllers {
-    /// Uses controller-runtime's buckets: from 5 ms to a minute.
+    /// Creates the metrics with controller-runtime's buckets, from 5 ms to a minute.
     #[must_use]
     pub fn new() -> Self {
         Self::of(DEFAULT_BUCKETS.into())
     }
 
-    /// Uses these upper bounds, in seconds, for the buckets of the duration of reconciles. A last bucket without an upper bound is added.
+    /// Creates the metrics with these upper bounds, in seconds, for the buckets of reconcile durations. A last bucket without an upper bound is
+    /// added.
     ///
     /// # Errors
     /// Returns [`InvalidBuckets`] unless there is at least one bound, all bounds are finite, and they increase.

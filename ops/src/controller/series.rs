@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-/// A gauge: each decrement follows its increment.
+/// A gauge that is never negative, because each decrement follows its increment.
 pub(super) type Level = Gauge<u64, AtomicU64>;
 
 pub(super) struct Series {

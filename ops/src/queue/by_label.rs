@@ -5,12 +5,12 @@
 pub(crate) struct ByLabel<W, C, const N: usize>([(W, &'static str, C); N]);
 
 impl<W: Copy + PartialEq, C, const N: usize> ByLabel<W, C, N> {
-    /// Creates the series; `values` are the cases with their label values.
+    /// Creates the series; `values` contains each case with its label value.
     pub(crate) fn new(values: [(W, &'static str); N], mut make: impl FnMut(&'static str) -> C) -> Self {
         Self(values.map(|(case, value)| (case, value, make(value))))
     }
 
-    /// Returns `None` for a case that a later version of flyball-workqueue has added.
+    /// Returns the series of a case; `None` for a case that a later version of flyball-workqueue has added.
     pub(crate) fn get(&self, case: W) -> Option<&C> {
         self.0.iter().find(|(own, ..)| *own == case).map(|(.., series)| series)
     }

@@ -1,4 +1,4 @@
-//! EDGE. One scrape, metric by metric.
+//! EDGE. Encodes one scrape, metric by metric.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 /// The error for a label name that is not an identifier of ASCII letters, digits and underscores, that is used twice, or that
-/// is reserved (`name`, `reason`, `outcome`, `le`, and all that start with two underscores).
+/// is reserved (`name`, `reason`, `outcome`, `le`, and every name that starts with two underscores).
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ pub(crate) fn named(name: impl Into<String>) -> Labels {
     vec![("name".to_owned(), name.into())]
 }
 
-/// Returns the label `name`, and `more` sorted by name: equal labels are one series, whatever their order.
+/// Returns the label `name`, and `more` sorted by name, so that the same labels in a different order are the same series.
 pub(crate) fn labels<N, V>(
     name: impl Into<String>,
     more: impl IntoIterator<Item = (N, V)>,

@@ -18,15 +18,15 @@ use super::totals::Totals;
 
 /// Exports the metrics of one queue through the facade [`metrics`](::metrics).
 ///
-/// Names have the prefix `workqueue_`. The first seven are client-go's, with its meanings; the book (docs/book) documents every
-/// name.
+/// All names have the prefix `workqueue_`. Seven metrics have the names and meanings of client-go; the book (docs/book)
+/// documents every name.
 ///
-/// Histograms, and counters of rare events, are recorded as they happen. Gauges, adds and retries are recorded by [`record`](Self::record):
-/// call it before each scrape, because there is no background task. Clones are handles to the same metrics: pass one to the queue, and keep
-/// one.
+/// Histograms, and counters of rare events, are recorded as the events happen. Gauges, adds and retries are recorded by
+/// [`record`](Self::record): call it before each scrape, because there is no background task. Clones are handles to the same metrics: pass
+/// one clone to the queue, and keep one.
 ///
-/// Install the recorder first: handles that are created without a recorder never record anything. The facade cannot remove a
-/// series: once the queue is dropped, `record` sets its gauges to zero and returns `false`.
+/// Install the recorder first, because handles that are created without a recorder never record anything. The facade cannot
+/// remove a series, so once the queue is dropped, `record` sets its gauges to zero and returns `false`.
 ///
 /// # Examples
 /// ```
@@ -57,8 +57,8 @@ struct Inner {
     unfinished: Gauge,
     longest: Gauge,
     oldest: Gauge,
-    /// The gauge of the remaining capacity, registered at the first reading with a capacity; queues without one have no
-    /// such series.
+    /// The gauge of the remaining capacity. It is registered when `record` first reads a queue with a capacity, so a
+    /// queue without a capacity has no such series.
     capacity_left: Mutex<Option<Gauge>>,
     queued: Histogram,
     delay_latency: Histogram,
@@ -77,7 +77,7 @@ impl MetricsQueue {
         Self::of(named(name))
     }
 
-    /// Creates the metrics of one queue, under the label `name` and others.
+    /// Creates the metrics of one queue, under the label `name` and these further labels.
     ///
     /// # Errors
     /// Returns [`InvalidLabel`] for the first label name that is not valid.

@@ -1,14 +1,14 @@
 //! PURE. The names of the queue metrics, their help texts and the values of their labels.
 //!
-//! The first seven names are client-go's, with its meanings, so that dashboards work; the others are flyball's own. The book
-//! has a table of them.
+//! The first seven metrics have the names and meanings of client-go, so that its dashboards work; the others are flyball's
+//! own. The book has a table of all metrics.
 
 use flyball_workqueue::AddErrorKind;
 
 /// One metric.
 #[derive(Debug)]
 pub(crate) struct Metric {
-    /// Ends in `_total` for a counter, in `_seconds` for a duration.
+    /// The name of a counter ends in `_total`, the name of a duration in `_seconds`.
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
 }
@@ -62,7 +62,7 @@ pub(crate) const REASONS: [(AddErrorKind, &str); 3] = [
     (AddErrorKind::GivenUp, "exhausted"),
 ];
 
-/// The values of the label `outcome`, one for each case.
+/// The values of the label `outcome`.
 pub(crate) const OUTCOMES: [(&str, &str); 5] = [
     ("done", "done"),
     ("succeeded", "succeeded"),

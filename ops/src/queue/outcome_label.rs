@@ -10,7 +10,7 @@ pub(super) fn outcome_label(outcome: LeaseOutcome) -> &'static str {
         LeaseOutcome::SucceededAndRequeueAfter(_) => "requeued",
         LeaseOutcome::Failed { .. } => "failed",
         LeaseOutcome::Dropped => "dropped",
-        // Not reported, or added by a later version of flyball-workqueue: there is no series for it.
+        // Outcomes that are not reported, or that a later version of flyball-workqueue adds, have no series.
         _ => "other",
     }
 }

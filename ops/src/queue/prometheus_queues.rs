@@ -16,7 +16,7 @@ use super::prometheus_queue::PrometheusQueue;
 use super::series::Series;
 use crate::buckets::{InvalidBuckets, buckets};
 
-/// From 1 µs to 1000 s, three per decade: 1, 2.5, 5.
+/// From 1 µs to 1000 s, with three bounds per decade: 1, 2.5 and 5.
 const DEFAULT_BUCKETS: [f64; 28] = [
     1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1,
     0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0,
@@ -24,12 +24,13 @@ const DEFAULT_BUCKETS: [f64; 28] = [
 
 /// Exports queues as series in a registry of [`prometheus_client`].
 ///
-/// Register a clone, and pass each queue a [`queue`](Self::queue). All queues share the same metric families and differ by the label
-/// `name`. Gauges, adds and retries are read from the queue at each scrape; there is no background task. The series of a queue exist as
-/// long as the queue does. Queues with the same labels share one series; its value is the sum of theirs.
+/// Register a clone in the registry, and pass the result of [`queue`](Self::queue) to each queue. All queues share the same metric
+/// families and differ by the label `name`. Gauges, adds and retries are read from the queue at each scrape; there is no background
+/// task. The series of a queue exist as long as the queue does. Queues with the same labels share their series, whose values are sums
+/// over these queues.
 ///
-/// Names have the prefix `workqueue_`. The first seven are client-go's, with its meanings; do not give the registry a prefix if
-/// you use dashboards for client-go. The book documents every name.
+/// All names have the prefix `workqueue_`. Seven metrics have the names and meanings of client-go. Do not give the registry a
+/// prefix if you use dashboards for client-go. The book documents every name.
 ///
 /// # Examples
 /// ```
@@ -62,13 +63,13 @@ pub struct PrometheusQueues {
 }
 
 impl PrometheusQueues {
-    /// Uses buckets from 1 µs to 1000 s, three per decade.
+    /// Creates the metrics with buckets from 1 µs to 1000 s, three per decade.
     #[must_use]
     pub fn new() -> Self {
         Self::of(DEFAULT_BUCKETS.into())
     }
 
-    /// Uses these upper bounds, in seconds, for the buckets of all histograms. A last bucket without an upper bound is added.
+    /// Creates the metrics with these upper bounds, in seconds, for the buckets of all histograms. A last bucket without an upper bound is added.
     ///
     /// # Errors
     /// Returns [`InvalidBuckets`] unless there is at least one bound, all bounds are finite, and they increase.
@@ -92,7 +93,7 @@ impl PrometheusQueues {
         self.queue_of(named(name))
     }
 
-    /// Returns the metrics of one queue, under the label `name` and others.
+    /// Returns the metrics of one queue, under the label `name` and these further labels.
     ///
     /// # Errors
     /// Returns [`InvalidLabel`] for the first label name that is not valid.

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | the queues, and the counts of their adds and delays so far | `inner`; a queue is read outside the lock, because this calls its clock |
 //!
-//! Usually there is one queue. There are two while a controller is replaced and the old controller is not dropped yet. Both queues must
-//! share one series, and a counter must not decrease when one of them is dropped.
+//! Usually there is one queue. There are two while a new controller has already started and the old controller is not dropped yet. Both
+//! queues must share one series, and a counter must not decrease when one of them is dropped.
 
 use flyball_sync::locks::Mutex;
 use flyball_workqueue::{QueueStats, StatsReader};
@@ -23,7 +23,7 @@ struct Inner {
     delays: u64,
 }
 
-/// A queue, and the part of its counts that is in the totals.
+/// A queue, and the part of its counts that the totals already contain.
 #[derive(Clone)]
 struct Counted {
     id: u64,
@@ -40,7 +40,7 @@ impl Totals {
         inner.queues.push(Counted { id, reader: queue, adds: 0, delays: 0 });
     }
 
-    /// Reads all queues; returns `None` if no queue is left.
+    /// Reads all queues, and returns the sum of their statistics; `None` if no queue is left.
     pub(crate) fn read(&self) -> Option<QueueStats> {
         let queues: Vec<(u64, StatsReader)> =
             self.inner.lock().queues.iter().map(|counted| (counted.id, counted.reader.clone())).collect();
@@ -49,7 +49,7 @@ impl Totals {
         let Inner { queues, adds, delays, .. } = &mut *inner;
         for (id, read) in &read {
             let Some(counted) = queues.iter_mut().find(|counted| counted.id == *id) else { continue };
-            // A concurrent scrape may have read the queue later and taken the lock earlier.
+            // A concurrent scrape may have read the queue later and taken the lock earlier, so `counted` may already contain more than `read`.
             if let Some(read) = read {
                 *adds += read.adds.saturating_sub(counted.adds);
                 *delays += read.delayed_adds.saturating_sub(counted.delays);

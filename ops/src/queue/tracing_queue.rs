@@ -17,7 +17,7 @@ use tracing::{debug, trace, warn};
 /// | `DEBUG` | leases that failed, failures that the limiter counted |
 /// | `WARN` | keys given up, adds refused, overdue leases |
 ///
-/// No event has the key: log it in the worker, which has the lease.
+/// Events do not contain the key. Log the key in the worker, which has the lease.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! SHELL. Named checks, and the response to a probe, in the format of the API server. No lock: every request runs the checks.
+//! SHELL. Named checks, and the response to a probe, in the format of the API server. There is no lock, because every request runs the checks itself.
 
 use std::fmt::{Display, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

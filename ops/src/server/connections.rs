@@ -17,7 +17,7 @@ pub(super) struct Connections(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
-    /// Counts connections and requests.
+    /// The number of connections and requests so far, which is used as a clock.
     count: u64,
     rows: Vec<Row>,
 }
@@ -31,7 +31,7 @@ struct Row {
 }
 
 impl Connections {
-    /// Closes connections until fewer than `max` are open, and then adds the connection that `start` starts, under an id of its own.
+    /// Closes connections until fewer than `max` are open. Then calls `start`, which starts the task of the new connection, and adds that connection.
     pub(super) fn add(&self, peer: IpAddr, max: usize, start: impl FnOnce(Connection) -> AbortHandle) {
         let full = || self.0.lock().rows.len() >= max.max(1);
         while full() && self.close_one() {}
@@ -43,8 +43,8 @@ impl Connections {
         table.rows.push(Row { id, peer, last: id, task });
     }
 
-    /// Closes the least recently used connection of the peer with the most connections, so that a peer that opens many connections loses
-    /// its own. Returns whether a connection was closed.
+    /// Closes the least recently used connection of the peer with the most connections, so that a peer that opens many connections only
+    /// closes its own connections. Returns whether a connection was closed.
     pub(super) fn close_one(&self) -> bool {
         let mut table = self.0.lock();
         let of_peer = |row: &Row| table.rows.iter().filter(|other| other.peer == row.peer).count();
@@ -52,7 +52,7 @@ impl Connections {
         let spare = rows.max_by_key(|(_, row)| (of_peer(row), u64::MAX - row.last)).map(|(at, _)| at);
         let closed = spare.map(|at| table.rows.swap_remove(at));
         drop(table);
-        // Outside the lock, because the end of the connection takes the lock.
+        // `abort` is called outside the lock, because the end of the connection takes the lock.
         closed.map(|row| row.task.abort()).is_some()
     }
 }

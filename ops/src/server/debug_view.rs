@@ -1,4 +1,4 @@
-//! SHELL. The page `/debug`: a JSON object of named sections, grouped by kind. No lock: every request computes the sections.
+//! SHELL. The page `/debug`: a JSON object of named sections, grouped by kind. There is no lock, because every request computes the sections itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl DebugView {
         self.0.push(Section { kind, name: name.to_owned(), view: Box::new(view) });
     }
 
-    /// Computes all sections; a panic in one does not affect the others.
+    /// Computes all sections; a panic in one section does not affect the others.
     pub(super) fn page(&self) -> Value {
         let mut all = Map::new();
         for Section { kind, name, view } in &self.0 {
@@ -38,7 +38,7 @@ impl DebugView {
     }
 }
 
-/// Returns `null` for a queue that does not exist yet, or was dropped.
+/// Returns the section of a queue; `null` if the queue does not exist yet, or was dropped.
 pub(super) fn queue(stats: Option<QueueStats>) -> Value {
     stats.map_or(Value::Null, |stats| {
         json!({

@@ -1,4 +1,4 @@
-//! SHELL. Routes a request to its response. No lock: every request reads all values from handles.
+//! SHELL. Routes a request to its response. There is no lock, because every request reads all values from handles.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

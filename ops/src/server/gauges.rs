@@ -89,7 +89,7 @@ impl fmt::Debug for InformerGauges {
 pub(super) struct Families<'e>(pub(super) DescriptorEncoder<'e>);
 
 impl Families<'_> {
-    /// Adds one value for each item, with its name as the label `name`; adds no family if there is no item.
+    /// Adds one value for each item, with the name of the item as the label `name`. Adds no family if there is no item.
     pub(super) fn add<T, M: EncodeMetric>(
         &mut self,
         name: &str,

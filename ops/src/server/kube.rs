@@ -15,11 +15,11 @@ use super::ops_server::OpsServer;
 const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
-    /// Adds a controller of flyball-kube, its metrics, its queue in `/debug` under `queues`, and the running reconciles with their reasons
-    /// under `reconciles`. The controller is ready while it reconciles, and alive unless one object is reconciled for longer than
-    /// `max_lease`.
+    /// Adds a controller of flyball-kube: its metrics, its queue in `/debug` under `queues`, and its running reconciles with their reasons
+    /// in `/debug` under `reconciles`. The controller is ready while it runs, and alive until it ends, unless one object is reconciled for
+    /// longer than `max_lease`.
     ///
-    /// Reasons are recorded from the first request of `/debug` on; see [`Monitor::in_flight`].
+    /// Reasons are recorded only after the first request of `/debug`; see [`Monitor::in_flight`].
     ///
     /// See [`Monitor::ready`] and [`Monitor::live`].
     ///
@@ -79,9 +79,9 @@ impl OpsServer {
         self
     }
 
-    /// Adds a leader election. It is alive unless the leader's work continues after its lease has expired. Adds its
-    /// metrics, and a section of `/debug` under `elections`. Adds no readiness check: a candidate that does not lead is
-    /// ready.
+    /// Adds a leader election: its metrics, a section of `/debug` under `elections`, and a liveness check. The check
+    /// fails if the leader's work continues for more than 5 seconds after the lease has expired. There is no readiness
+    /// check, because a candidate that does not lead is ready, too.
     pub fn election(mut self, name: &str, status: &LeaderStatus) -> Self {
         self.kube.elections.push((name.to_owned(), status.clone()));
         let shown = status.clone();

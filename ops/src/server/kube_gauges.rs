@@ -1,4 +1,4 @@
-//! EDGE. Metrics of the controllers, quotas and elections of `flyball_kube`, read at the scrape.
+//! EDGE. Metrics of the controllers and quotas of `flyball_kube` and of the elections of `flyball_kube_lease`, read at the scrape.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -1,4 +1,4 @@
-//! EDGE. The server: its registrations, and the method that serves it.
+//! EDGE. The server: the methods that register its sources, and the method that serves them.
 //!
 //! Cancel safety: see [`OpsServer::serve`].
 
@@ -34,22 +34,22 @@ use super::serve::{Limits, serve};
 ///
 /// Every request reads the handles and runs the checks. Checks must not block; a check that panics counts as failed. The server supports
 /// HTTP/1.1 and the methods `GET` and `HEAD`; it answers other methods with 405 and other paths with 404. It has no TLS and no
-/// authentication, and the probes of a kubelet need neither: put a proxy in front of the server if you need them.
+/// authentication, and the probes of a kubelet need neither. If you need TLS or authentication, put a proxy in front of the server.
 ///
-/// At most 64 connections are open ([`max_connections`](Self::max_connections)). When another one arrives, the server closes
-/// the least recently used connection of the peer with the most connections, so no probe waits for idle or slow ones. A
-/// connection that takes more than 10 seconds for the header of a request ([`header_timeout`](Self::header_timeout)) is closed,
-/// and every connection is closed after a minute.
+/// At most 64 connections are open ([`max_connections`](Self::max_connections)). When a further connection arrives, the server
+/// closes the least recently used connection of the peer with the most connections, so no probe waits for idle or slow
+/// connections. A connection that takes more than 10 seconds for the header of a request
+/// ([`header_timeout`](Self::header_timeout)) is closed, and every connection is closed after a minute.
 ///
 /// # Metrics
-/// All metrics have the label `name`, with the name at the registration.
+/// All metrics have the label `name`, whose value is the name at the registration.
 ///
 /// | source | names |
 /// |---|---|
 /// | informers | `informer_objects`, `informer_synced`, `informer_over`, `informer_version`, `informer_relists_total`, `informer_watch_restarts_total` |
 /// | controllers of flyball-kube | `controller_objects_skipped_total`, `controller_watch_failures_total`, `controller_caches_failing`, `controller_caches_unfilled`, `controller_reconciles_in_flight` |
 /// | throttles of flyball-kube | `client_throttle_requests_total`, `client_throttle_delayed_total`, `client_throttle_wait_seconds_total`, `client_throttle_waiting` |
-/// | elections of flyball-kube | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |
+/// | elections of flyball-kube-lease | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |
 ///
 /// Queues and controllers report to [`PrometheusQueues`](crate::PrometheusQueues) and
 /// [`PrometheusControllers`](crate::PrometheusControllers) in the registry.
@@ -86,12 +86,12 @@ pub struct OpsServer {
 }
 
 impl OpsServer {
-    /// Creates a server without checks, which is alive and ready.
+    /// Creates a server without checks, which is always alive and ready.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Serves this registry on `/metrics`, such as one with [`PrometheusQueues`](crate::PrometheusQueues).
+    /// Serves this registry on `/metrics`, for example a registry with [`PrometheusQueues`](crate::PrometheusQueues).
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
@@ -123,8 +123,8 @@ impl OpsServer {
         self
     }
 
-    /// Adds an informer. It is ready once it has synced, and alive until it has ended. Adds its metrics, and a section of
-    /// `/debug` under `caches`.
+    /// Adds an informer: its metrics, a section of `/debug` under `caches`, a readiness check that fails until the
+    /// informer has synced, and a liveness check that fails once the informer has ended.
     pub fn informer<K, V>(mut self, name: &str, informer: &Informer<K, V>) -> Self
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
@@ -146,11 +146,11 @@ impl OpsServer {
         .liveness_check(name, move || if view.is_stopped() { Err("the cache has ended") } else { Ok(()) })
     }
 
-    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and the age of the oldest key in each state. The server
-    /// does not keep the queue alive: a dropped queue is shown as `null`.
+    /// Adds a queue to `/debug`, under `queues`: the number of keys in each state, the age of the oldest Ready key, and the age of the
+    /// oldest lease. The server does not keep the queue alive; a dropped queue is shown as `null`.
     ///
-    /// Ages are shown if the queue [tracks](Queue::track_ages) them. For the metrics of the queue, build it with a sink of
-    /// [`PrometheusQueues`](crate::PrometheusQueues).
+    /// Ages are shown only if the queue [tracks](Queue::track_ages) them. For the metrics of the queue, build it with a
+    /// sink of [`PrometheusQueues`](crate::PrometheusQueues).
     pub fn queue<K, O, L, T>(mut self, name: &str, queue: &Queue<K, O, L, T>) -> Self
     where
         K: Key,
@@ -163,7 +163,7 @@ impl OpsServer {
         self
     }
 
-    /// Adds a controller. It is ready while it reconciles, and alive unless one key is leased for longer than `max_lease`.
+    /// Adds a controller, which is ready while it runs, and alive until it ends, unless one key is leased for longer than `max_lease`.
     ///
     /// See [`Health::ready`] and [`Health::live`].
     pub fn controller(self, name: &str, health: &Health, max_lease: Duration) -> Self {
@@ -171,23 +171,23 @@ impl OpsServer {
         self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
     }
 
-    /// Sets how long a connection may take to send the header of a request before it is closed: 10 seconds by default.
+    /// Sets how long a connection may take to send the header of a request before it is closed. The default is 10 seconds.
     pub fn header_timeout(mut self, timeout: Duration) -> Self {
         self.limits.header_timeout = timeout;
         self
     }
 
-    /// Sets the maximum number of open connections: 64 by default, and at least one.
+    /// Sets the maximum number of open connections. The default is 64; 0 is treated as 1.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.limits.max_connections = max;
         self
     }
 
-    /// Serves until `shutdown` completes. After that it accepts no connection, and the open ones have five seconds to end.
+    /// Serves until `shutdown` completes. After that, the server accepts no further connections, and open connections have five seconds to end.
     ///
     /// # Errors
-    /// Never returns an error today: an error of one connection ends that connection, and an error of `listener` is logged
-    /// and the accept is retried.
+    /// Currently never returns an error. An error of a connection ends only that connection; if `listener` returns an
+    /// error, the error is logged and the accept is retried.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.

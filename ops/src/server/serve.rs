@@ -53,7 +53,7 @@ pub(super) async fn serve(
                 }),
                 Err(error) => {
                     tracing::warn!(target: "flyball_ops", %error, "a connection could not be accepted");
-                    // The cause may be a lack of file descriptors: closes a connection to free one, and retries after a short wait.
+                    // The cause may be a lack of file descriptors, so one connection is closed, and the accept is retried after a short wait.
                     open.close_one();
                     sleep(ACCEPT_RETRY).await;
                 }
@@ -83,7 +83,7 @@ async fn connection(
     builder.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(MAX_HEADER_BYTES);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        // Errors are caused by the peer: it disconnected, or did not send HTTP.
+        // Errors are caused by the peer, which disconnected, or did not send HTTP.
         _ = connection.as_mut() => return,
         _ = closes.changed() => {}
         () = sleep(MAX_AGE) => {}

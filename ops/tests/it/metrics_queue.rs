@@ -176,7 +176,8 @@ fn describes_every_metric_with_its_unit() {
     }
 }
 
-/// Two handles pass each count on only once. Once the queue is dropped, `record` sets all gauges to zero and returns `false`.
+/// Even with two handles, each count is passed to the recorder only once. Once the queue is dropped, `record` sets all gauges to zero and returns
+/// `false`.
 #[test]
 fn new_totals_are_recorded_once() {
     let (map, clock) = (MapRecorder::default(), ManualClock::new());
@@ -196,7 +197,7 @@ fn new_totals_are_recorded_once() {
     assert_eq!(map.get("workqueue_waiting{name=q}"), [0.0]);
 }
 
-/// Two queues of the same name report their sums to the recorder, as in client-go.
+/// Two queues with the same name report the sums of their values to the recorder, as in client-go.
 #[test]
 fn two_queues_of_one_name() {
     let (map, clock) = (MapRecorder::default(), ManualClock::new());

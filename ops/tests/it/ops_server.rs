@@ -193,7 +193,7 @@ async fn a_probe_is_answered_within_a_second_beside_idle_and_slow_connections() 
         }
         others.push(other);
         if n % 20 == 0 {
-            // A connection that is in use stays open: it is never the least recently used one.
+            // A connection that is in use stays open, because it is never the least recently used one.
             write(&kept, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").await;
             assert!(read(&kept).await.starts_with("HTTP/1.1 200"));
             let start = Instant::now();

@@ -1,4 +1,4 @@
-//! `PrometheusControllers`: whole scrapes, every line.
+//! `PrometheusControllers`: compares whole scrapes, line by line.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! `PrometheusQueues`: whole scrapes, every line.
+//! `PrometheusQueues`: compares whole scrapes, line by line.
 
 use std::time::Duration;
 
@@ -225,7 +225,7 @@ fn with_buckets_sets_the_bounds() {
     drop(queue);
 }
 
-/// The prefix and the labels of the registry are added to those of the queue.
+/// The labels of the registry are added to those of the queue.
 #[test]
 fn labels_of_the_registry() {
     let prometheus = PrometheusQueues::new();

@@ -9,7 +9,7 @@ use flyball_workqueue::{Fifo, Queue, WithTimer};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// A queue whose failed keys wait 1 s, 2 s, 4 s … up to 60 s.
+/// Returns a queue whose failed keys wait 1 s, 2 s, 4 s … up to 60 s.
 pub(crate) fn queue() -> Queue<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>> {
     Queue::builder().limiter(Exponential::new(SECOND..=60 * SECOND)).timer(TokioTimer::current()).build()
 }
