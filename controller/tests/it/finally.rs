@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending};
 
-/// The outcome of a reconcile, as one word.
+/// Returns the outcome of a reconcile, as one word.
 fn word(ended: &Result<Action, Arc<ReconcileError>>) -> &'static str {
     match ended {
         Ok(_) => "well",

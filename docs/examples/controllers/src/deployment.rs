@@ -1,4 +1,4 @@
-//! EDGE. The Deployment controller: replaces the pods of an old template by pods of a new one, within the bounds of the strategy.
+//! EDGE. The Deployment controller: replaces the pods of an old template with pods of a new template, within the bounds of the strategy.
 //!
 //! Cancel safety: a dropped reconcile may leave some writes undone. The next reconcile performs them.
 
@@ -67,7 +67,7 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The deployments that may adopt `set`: their selectors match the set, and the set has no controller.
+/// Returns the deployments that may adopt `set`: their selectors match the set, and the set has no controller.
 fn adopters_of(
     deployments: &Informer<NamespacedName, Deployment>,
     set: &ReplicaSet,
@@ -87,7 +87,7 @@ fn adopters_of(
         .collect()
 }
 
-/// The deployment that controls the ReplicaSet of a pod.
+/// Returns the deployment that controls the ReplicaSet of a pod.
 fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Option<ObjectRef<Deployment>> {
     let namespace = pod.namespace()?;
     let owner = controller_of(pod).filter(|owner| owner.kind == "ReplicaSet")?;
@@ -98,7 +98,7 @@ fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Opt
 async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result<Action, Error> {
     context.own_sets.wait_until_cached(&*deployment).await?;
     context.own_deployments.wait_until_cached(&*deployment).await?;
-    // The waits above may have brought a newer state into the cache.
+    // During the waits above, the cache may have received a newer state.
     let newest = object_key(&*deployment).ok().and_then(|key| context.deployments.store().get(&key));
     let Some(deployment) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*deployment)) else {
         return Ok(Action::await_change());
@@ -128,7 +128,7 @@ impl Context {
         pods.any(|pod| !is_over(pod))
     }
 
-    /// The sets that this deployment controls, after adopting orphans that match and releasing sets that no longer match.
+    /// Adopts orphans that match, releases sets that no longer match, and returns the sets that this deployment then controls.
     async fn claim_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, Error> {
         let selector = selector_of(&deployment.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
         let view = self.sets.snapshot();
@@ -147,7 +147,7 @@ impl Context {
                     self.patch(deployment, set, release(deployment, &**set)).await?;
                 }
                 Claim::Adopt => {
-                    // The cache may not show yet that the deployment is being deleted and its sets become orphans.
+                    // The cache may not contain yet that the deployment is being deleted, which makes its sets orphans.
                     may_adopt = may_adopt || self.exists_on_server(deployment).await?;
                     if may_adopt {
                         let adopted = self.patch(deployment, set, adoption(deployment, &**set)?).await?;
@@ -174,7 +174,7 @@ impl Context {
         Ok(patched)
     }
 
-    /// Reads the deployment from the API server. Returns true if it exists and is not being deleted.
+    /// Reads the deployment from the API server. Returns true if the deployment exists and is not being deleted.
     async fn exists_on_server(&self, deployment: &Deployment) -> Result<bool, Error> {
         let fresh = self.deployments_of(deployment).get_opt(&deployment.name_any()).await?;
         Ok(fresh.is_some_and(|fresh| {
@@ -204,7 +204,7 @@ impl Context {
     }
 
     /// Handles a new set whose name exists already. If the existing set is the wanted one, the cache was only out of date. Otherwise the
-    /// collision count is incremented, so that the next attempt uses another name.
+    /// collision count is incremented, so that the next attempt uses a different name.
     async fn collided(
         &self,
         deployment: &Deployment,

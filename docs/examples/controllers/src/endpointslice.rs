@@ -45,7 +45,7 @@ pub static SLICES_BY_SERVICE: Index<EndpointSlice, (String, String)> = Index::ma
     service.map(|service| (slice.namespace().unwrap_or_default(), service.clone())).into_iter().collect()
 });
 
-/// A family of addresses.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     V4,
@@ -64,7 +64,7 @@ impl Family {
         }
     }
 
-    /// The families of a service. The API server sets them; otherwise the cluster IP determines them.
+    /// Returns the address families of a service: those in its spec, which the API server sets, or else those that the cluster IP determines.
     fn all_of(service: &Service) -> Vec<Self> {
         let spec = service.spec.clone().unwrap_or_default();
         let named = [Self::V4, Self::V6].into_iter();
@@ -111,8 +111,8 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The services that select a pod. The controller also calls this for the previous state of a pod, so a service is reconciled when a pod
-/// leaves it.
+/// Returns the services that select a pod. The controller also calls this function for the previous state of a pod, so a service is
+/// reconciled when a pod leaves it.
 fn services_of(services: &Informer<NamespacedName, Service>, pod: &Pod) -> Vec<ObjectRef<Service>> {
     let view = services.snapshot();
     let here = view.by_index(&by_namespace(), &pod.namespace().unwrap_or_default());

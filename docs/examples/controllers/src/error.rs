@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a reconcile failed.
+/// The reason why a reconcile failed.
 #[derive(Debug)]
 pub enum Error {
     /// The API server refused a request, or could not be reached.
@@ -44,10 +44,10 @@ pub fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Turns the status 404 into `Ok(None)`.
+/// Converts an error with the status 404 to `Ok(None)`.
 ///
 /// # Errors
-/// All other errors.
+/// Returns all other errors.
 pub fn unless_gone<T>(result: kube::Result<T>) -> kube::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,6 +1,7 @@
 //! Three controllers of Kubernetes, and the controller of one application, on `flyball-kube`.
 //!
-//! Each has a pure core, which computes the wanted state, and a shell, which reads caches and writes to the API server. `README.md` describes them.
+//! Each controller has a pure core, which computes the wanted state, and a shell, which reads caches and writes to the API server. `README.md`
+//! describes the controllers.
 #![forbid(unsafe_code)]
 
 pub mod deployment;

@@ -1,10 +1,10 @@
 //! EDGE. Waits until a cache contains the controller's own writes.
 //!
-//! A cache is behind the API server. A controller that counts the pods in its cache creates pods twice if the cache does not contain its latest
+//! A cache lags behind the API server. A controller that counts the pods in its cache creates pods twice if the cache does not contain its latest
 //! creations yet. kube-controller-manager counts the creations and deletions that its cache does not contain yet, and stops waiting after five
-//! minutes. [`OwnWrites`] stores the versions of the responses instead. Versions of one API server are one sequence, so a cache that has reached the
-//! newest version contains all writes. The response to a deletion need not have a version, so deleted objects are stored by name and uid until the
-//! cache no longer contains them.
+//! minutes. [`OwnWrites`] stores the versions of the responses instead. The versions of an API server form one sequence, so a cache that has reached
+//! the newest of these versions contains all writes. The response to a deletion need not have a version, so deleted objects are stored by name and
+//! uid until the cache no longer contains them.
 //!
 //! Cancel safety: dropping [`OwnWrites::wait_until_cached`] ends the wait; the stored versions stay.
 
@@ -20,10 +20,10 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::owner::uid_of;
 
-/// How long a reconcile waits for the cache. Then it fails, so that its worker can run other keys.
+/// How long a reconcile waits for the cache. After that the reconcile fails, so that its worker can run other keys.
 const CACHE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The writes of a controller to objects of one kind, and the cache that has to contain them.
+/// The writes of a controller to objects of one kind, and the cache that must contain these writes before a reconcile runs.
 #[derive(Debug)]
 pub struct OwnWrites<K> {
     informer: Informer<NamespacedName, K>,
@@ -65,7 +65,7 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
     /// Waits until the cache contains all writes on behalf of `owner`.
     ///
     /// # Errors
-    /// When the cache does not contain them in time, or has ended.
+    /// Returns an error if the cache does not contain these writes in time, or has ended.
     pub async fn wait_until_cached(&self, owner: &impl Resource) -> Result<(), Error> {
         let store = self.informer.store();
         self.deleted.lock().retain(|key, uid| store.get(key).is_some_and(|object| uid_of(&*object) == uid));

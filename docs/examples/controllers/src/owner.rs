@@ -11,14 +11,14 @@ use crate::error::Error;
 /// The controlling owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// The controller with this uid.
+    /// The object is controlled by the object with this uid.
     Uid(String),
-    /// An orphan in this namespace.
+    /// There is no controller: the object is an orphan in this namespace.
     Orphan(String),
 }
 
 impl Owner {
-    /// The controlling owner of `object`.
+    /// Returns the controlling owner of `object`.
     pub fn of(object: &impl Resource) -> Self {
         match controller_of(object) {
             Some(owner) => Self::Uid(owner.uid.clone()),
@@ -26,24 +26,24 @@ impl Owner {
         }
     }
 
-    /// The value under which an index by owner has the objects that `object` controls.
+    /// Returns the value under which an index by owner lists the objects that `object` controls.
     pub fn of_uid(object: &impl Resource) -> Self {
         Self::Uid(uid_of(object).to_owned())
     }
 }
 
-/// An index of objects by their controlling owner.
+/// Returns an index of objects by their controlling owner.
 #[must_use]
 pub fn by_owner<K: Resource>() -> Index<K, Owner> {
     Index::new("owner", Owner::of)
 }
 
-/// The reference to the controller of an object.
+/// Returns the owner reference to the controller of an object.
 pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
 
-/// The uid of an object; empty before the API server has created it.
+/// Returns the uid of an object; an empty string before the API server has created the object.
 pub fn uid_of(object: &impl Resource) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
@@ -51,20 +51,20 @@ pub fn uid_of(object: &impl Resource) -> &str {
 /// Converts the selector of a controller.
 ///
 /// # Errors
-/// When the selector is invalid, or is empty: an empty selector would select all objects, which is a mistake.
+/// Returns an error if the selector is invalid, or if it is empty, because an empty selector would select all objects.
 pub fn selector_of(selector: &LabelSelector) -> Result<Selector, Error> {
     let selector = Selector::from_label_selector(selector).map_err(|_| Error::Invalid("selector"))?;
     if selector.is_everything() { Err(Error::Invalid("empty selector")) } else { Ok(selector) }
 }
 
-/// The relation of a controller to an object, and the write that it requires.
+/// The relation of a controller to an object, which determines the required write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The controller owns the object.
     Owned,
-    /// The object has no controller and is selected.
+    /// The object has no controller, and the selector matches it.
     Adopt,
-    /// The controller owns the object, which is no longer selected.
+    /// The controller owns the object, but the selector no longer matches it.
     Release,
     /// The controller ignores the object.
     Ignore,
@@ -83,10 +83,11 @@ pub fn claim(controller: &impl Resource, selector: &Selector, object: &impl Reso
     }
 }
 
-/// The JSON merge patch that makes `controller` the controller of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
+/// Returns the JSON merge patch that makes `controller` the controller of `object`. The patch contains the `resourceVersion`, so it fails if the
+/// object has changed.
 ///
 /// # Errors
-/// When the controller has no uid.
+/// Returns an error if the controller has no uid.
 pub fn adoption<K>(controller: &K, object: &impl Resource) -> Result<Value, Error>
 where
     K: Resource<DynamicType = ()>,
@@ -97,7 +98,8 @@ where
     Ok(owners_patch(object, &owners))
 }
 
-/// The JSON merge patch that removes `controller` from the owners of `object`. It contains the `resourceVersion`, so it fails if the object has changed.
+/// Returns the JSON merge patch that removes `controller` from the owners of `object`. The patch contains the `resourceVersion`, so it fails if the
+/// object has changed.
 pub fn release(controller: &impl Resource, object: &impl Resource) -> Value {
     let mut owners = object.owner_references().to_vec();
     owners.retain(|owner| owner.uid != uid_of(controller));
@@ -109,10 +111,10 @@ fn owners_patch(object: &impl Resource, owners: &[OwnerReference]) -> Value {
     json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "ownerReferences": owners}})
 }
 
-/// The owner reference of an object that `controller` controls.
+/// Returns the owner reference for an object that `controller` controls.
 ///
 /// # Errors
-/// When the controller has no uid.
+/// Returns an error if the controller has no uid.
 pub fn controller_ref<K: Resource<DynamicType = ()>>(controller: &K) -> Result<OwnerReference, Error> {
     controller
         .controller_owner_ref(&())

@@ -25,7 +25,7 @@ pub fn is_terminating(pod: &Pod) -> bool {
     !is_over(pod) && pod.metadata.deletion_timestamp.is_some()
 }
 
-/// The rank of the pod's phase: 0 for pending, 1 for unknown, 2 for running.
+/// Returns the rank of the pod's phase: 0 for pending, 1 for unknown, 2 for running.
 #[must_use]
 pub fn progress(pod: &Pod) -> u8 {
     match phase(pod) {
@@ -46,7 +46,7 @@ pub fn is_ready(pod: &Pod) -> bool {
     ready_condition(pod).is_some()
 }
 
-/// The time since which the pod has been ready; `None` if it is not ready, or if its condition has no time.
+/// Returns the time since which the pod has been ready; `None` if the pod is not ready, or if its condition has no time.
 #[must_use]
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(ready_condition(pod)?.last_transition_time.as_ref()?.0)
@@ -60,7 +60,7 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
             || ready_since(pod).is_some_and(|at| at + seconds(min_ready_seconds) <= now))
 }
 
-/// The time until the pod is available, if it stays ready; `None` if it is not ready, or is available already.
+/// Returns the time until the pod is available, if it stays ready; `None` if the pod is not ready, or is already available.
 #[must_use]
 pub fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<std::time::Duration> {
     let left = (ready_since(pod)? + seconds(min_ready_seconds)).duration_since(now);

@@ -32,26 +32,27 @@ pub use self::probes::Probes;
 use crate::endpointslice::{PODS_BY_LABEL, SLICES_BY_SERVICE, by_namespace};
 use crate::owner::by_owner;
 
-/// Returns the current time; tests use virtual time.
+/// A function that returns the current time; tests use virtual time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The time of this machine.
+/// Returns the clock of this machine.
 #[must_use]
 pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// The error policy: it adds no delay, so only the backoff of [`Config::recommended`](flyball_kube::Config::recommended) applies.
+/// The error policy of all controllers here. It adds no delay, so only the backoff of [`Config::recommended`](flyball_kube::Config::recommended)
+/// applies.
 pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
     Action::requeue(Duration::ZERO)
 }
 
-/// Runs a program's work in the cluster of the current context, until SIGTERM or Ctrl-C; with leader election, if `options` enable it.
+/// Runs `work` in the cluster of the current context, until SIGTERM or Ctrl-C. If `options` enable leader election, only the leader works.
 ///
 /// Returns exit code 1 after an error, such as a lost leadership.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub async fn run(name: &str, options: Options, work: impl AsyncFnOnce(Client, Term)) -> ExitCode {
     match work_by(name, &options, work).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,8 +78,8 @@ async fn work_by(
         return Ok(());
     }
     let election = election(&client, name, options)?;
-    // The handler is registered before the election, because the signal may arrive while the program waits to lead. Controllers register
-    // handlers of their own.
+    // The signal handler is registered before the election, because the signal may arrive while the program waits to lead. Controllers
+    // register signal handlers of their own.
     let mut terminate = signal(SignalKind::terminate())?;
     let shutdown_signal = async {
         tokio::select! {
@@ -91,43 +92,43 @@ async fn work_by(
     Ok(as_leader(election, shutdown_signal, work).await?)
 }
 
-/// An informer of all pods, indexed by controlling owner, by namespace and by labels.
+/// Starts an informer of all pods, indexed by controlling owner, by namespace and by labels.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn pods(client: &Client) -> Informer<NamespacedName, Pod> {
     let pods = all(client).index(&by_owner()).index(&by_namespace()).index(&PODS_BY_LABEL);
     pods.start().expect("each index has a different name")
 }
 
-/// An informer of all ReplicaSets, indexed by controlling owner.
+/// Starts an informer of all ReplicaSets, indexed by controlling owner.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn replica_sets(client: &Client) -> Informer<NamespacedName, ReplicaSet> {
     all(client).index(&by_owner()).start().expect("there is only one index")
 }
 
-/// An informer of all Deployments.
+/// Starts an informer of all Deployments.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn deployments(client: &Client) -> Informer<NamespacedName, Deployment> {
     all(client).start().expect("there is no index")
 }
 
-/// An informer of all Services, indexed by namespace.
+/// Starts an informer of all Services, indexed by namespace.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn services(client: &Client) -> Informer<NamespacedName, Service> {
     all(client).index(&by_namespace()).start().expect("there is only one index")
 }
 
-/// An informer of all EndpointSlices, indexed by service.
+/// Starts an informer of all EndpointSlices, indexed by service.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn slices(client: &Client) -> Informer<NamespacedName, EndpointSlice> {
     all(client).index(&SLICES_BY_SERVICE).start().expect("there is only one index")
 }
@@ -154,7 +155,7 @@ where
         .await;
 }
 
-/// An error and its causes.
+/// Returns the message of an error, followed by the messages of its causes.
 fn chain(error: &dyn Error) -> String {
     std::iter::successors(Some(error), |&error| error.source())
         .map(ToString::to_string)

@@ -1,6 +1,6 @@
 //! EDGE. The ReplicaSet controller: keeps the wanted number of pods of a template.
 //!
-//! Cancel safety: pods that a dropped reconcile has created arrive in the cache, and the next reconcile counts them.
+//! Cancel safety: pods that a dropped reconcile has created arrive in the cache, so the next reconcile counts them.
 
 mod deletion_order;
 mod plan;
@@ -61,7 +61,7 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// The sets that may adopt `pod`: their selectors match the pod, and the pod has no controller.
+/// Returns the sets that may adopt `pod`: their selectors match the pod, and the pod has no controller.
 fn adopters_of(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
     if controller_of(pod).is_some() {
         return Vec::new();
@@ -79,7 +79,7 @@ fn adopters_of(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<Ob
 async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action, Error> {
     context.own_pods.wait_until_cached(&*set).await?;
     context.own_sets.wait_until_cached(&*set).await?;
-    // The waits above may have brought a newer state into the cache.
+    // During the waits above, the cache may have received a newer state.
     let newest = object_key(&*set).ok().and_then(|key| context.sets.store().get(&key));
     let Some(set) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*set)) else {
         return Ok(Action::await_change());
@@ -109,7 +109,7 @@ impl Context {
         Api::namespaced(self.client.clone(), &set.namespace().unwrap_or_default())
     }
 
-    /// The pods that this set controls, after adopting orphans that match and releasing pods that no longer match.
+    /// Adopts orphans that match, releases pods that no longer match, and returns the pods that this set then controls.
     async fn claim_pods(&self, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, Error> {
         let selector = selector_of(&set.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
         let view = self.pods.snapshot();
@@ -127,7 +127,7 @@ impl Context {
                     self.patch(set, pod, release(set, &**pod)).await?;
                 }
                 Claim::Adopt => {
-                    // The cache may not show yet that the set is being deleted and its pods become orphans.
+                    // The cache may not contain yet that the set is being deleted, which makes its pods orphans.
                     may_adopt = may_adopt || self.exists_on_server(set).await?;
                     if may_adopt {
                         owned.extend(self.patch(set, pod, adoption(set, &**pod)?).await?.map(Arc::new));
@@ -153,7 +153,7 @@ impl Context {
         Ok(patched)
     }
 
-    /// Reads the set from the API server. Returns true if it exists and is not being deleted.
+    /// Reads the set from the API server. Returns true if the set exists and is not being deleted.
     async fn exists_on_server(&self, set: &ReplicaSet) -> Result<bool, Error> {
         let fresh = self.sets_of(set).get_opt(&set.name_any()).await?;
         Ok(fresh
@@ -204,7 +204,7 @@ impl Context {
         Ok(())
     }
 
-    /// The pods of all sets with the same owner as this set; the pods of this set alone if it has no owner.
+    /// Returns the pods of all sets with the same owner as this set. If this set has no owner, returns only its own pods.
     fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
         let (sets, pods) = (self.sets.snapshot(), self.pods.snapshot());
         let siblings: Vec<&ReplicaSet> = match controller_of(set) {

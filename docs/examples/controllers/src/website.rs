@@ -1,4 +1,4 @@
-//! EDGE. The controller of an application: pods serve a page under a name. It uses kube-runtime's helpers for finalizers and events.
+//! EDGE. The controller of an application whose pods serve a page under a name. The controller uses kube-runtime's helpers for finalizers and events.
 //!
 //! Cancel safety: a dropped reconcile may leave some parts unchanged; the next reconcile applies all parts again.
 
@@ -42,7 +42,7 @@ struct Context {
 /// Runs a controller of websites.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// Panics outside a tokio runtime.
 pub fn run(
     controller: Controller<Website>,
     client: Client,
@@ -84,7 +84,7 @@ impl Context {
         Ok(Action::await_change())
     }
 
-    /// Publishes an event. The garbage collector deletes the parts with their owner.
+    /// Publishes an event, and does nothing else: the garbage collector deletes the parts with their owner.
     async fn clean_up(&self, site: &Website) -> Result<Action, Error> {
         self.publish_event(site, "Deleted", "Delete").await?;
         Ok(Action::await_change())

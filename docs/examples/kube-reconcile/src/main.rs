@@ -1,5 +1,5 @@
-//! Runs reconcile functions written for kube-runtime with flyball's queue. The program needs no cluster: it creates objects in memory
-//! and fills the store of a reflector itself. tokio's clock is paused, so minutes pass immediately.
+//! Uses flyball's queue to run reconcile functions that were written for kube-runtime. The program needs no cluster: it creates
+//! objects in memory and fills the store of a reflector itself. tokio's clock is paused, so minutes pass immediately.
 //!
 //! `cargo run -p kube-reconcile`
 
@@ -62,8 +62,8 @@ async fn main() {
     tokio::time::pause();
     let (store, mut writer) = reflector::store::store::<ConfigMap>();
     let queue = run::queue();
-    // With a cluster, `watcher(api, config)` returns the events: pass each to the writer, then add its key to the queue. The whole list
-    // is in the store before its keys are in the queue, so no reconcile reads the old state.
+    // With a cluster, `watcher(api, config)` returns the events. Pass each event to the writer, then add its key to the queue. The
+    // whole list is in the store before its keys are in the queue, so no reconcile reads the old state.
     let objects = ["quiet", "steady", "failing", "panicking"].map(config_map);
     writer.apply_watcher_event(&Event::Init);
     for object in &objects {
@@ -73,7 +73,7 @@ async fn main() {
     for object in &objects {
         queue.add(ObjectRef::from_obj(object)).expect("the queue is open");
     }
-    queue.add(ObjectRef::new("gone").within("default")).expect("the queue is open"); // deleted before it ran
+    queue.add(ObjectRef::new("gone").within("default")).expect("the queue is open"); // the object was deleted before its key ran
 
     let context = Arc::new(Context { start: Instant::now(), runs: Mutex::default() });
     let user = async {
@@ -92,7 +92,7 @@ async fn main() {
         ("failing", 2),
         ("failing", 4),
         ("failing", 8),
-        // Only the backoff applies, and no other key is affected.
+        // After a panic only the backoff applies, and no other key is affected.
         ("panicking", 0),
         ("panicking", 1),
         ("quiet", 0),

@@ -17,7 +17,7 @@ use kube_runtime::reflector::{Lookup, ObjectRef, Store};
 /// A queue of kube's `ObjectRef` keys.
 pub(crate) type Keys<K> = Queue<ObjectRef<K>, Fifo, NoLimiter, WithTimer<TokioTimer>>;
 
-/// A queue on the running tokio runtime.
+/// Creates a queue with the timer of the current tokio runtime.
 pub(crate) fn queue<K>() -> Keys<K>
 where
     K: Lookup + 'static,
@@ -28,9 +28,9 @@ where
 
 /// Runs `reconcile` for every key until the queue is closed: at most `workers` reconciles at a time, and at most one per key.
 ///
-/// `reconcile` and `error_policy` have kube-runtime's signatures. In contrast to kube-runtime, keys that wait for a worker are served in
-/// FIFO order, a panic fails only its key, and a key that keeps failing has a backoff from 1 s to 5 minutes, even if `error_policy` returns
-/// a shorter delay.
+/// `reconcile` and `error_policy` have kube-runtime's signatures. Unlike with kube-runtime, keys that wait for a worker are served in FIFO
+/// order, a panic fails only its key, and a key that keeps failing has a backoff from 1 s to 5 minutes, even if `error_policy` returns a
+/// shorter delay.
 pub(crate) async fn run<K, C, E, F>(
     queue: &Keys<K>,
     store: &Store<K>,
@@ -67,7 +67,8 @@ pub(crate) async fn run<K, C, E, F>(
         match action_delay(&action) {
             Ok(None) => key.done(),
             Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
-            // This branch also handles a later kube that prints actions in another form: the key is retried after its backoff, not lost.
+            // This branch also handles a later version of kube that prints actions in a different form: the key is not lost, but retried after its
+            // backoff.
             asked => {
                 let (asked, backoff) =
                     (asked.ok().flatten().unwrap_or_default(), failures.record_failure(&key));

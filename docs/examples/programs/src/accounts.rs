@@ -1,5 +1,6 @@
-//! An operator of an identity provider, with accounts and servers as objects. It has stores of kube-runtime in its context and in signatures, and a
-//! mapper that reads a store. A ConfigMap with `kind=account` names a Secret with `kind=server`, and gets a Secret with `kind=credentials`.
+//! An operator of an identity provider, with accounts and servers as objects. The program has kube-runtime stores in its context and in function
+//! signatures, and a mapper that reads a store. A ConfigMap with `kind=account` names a Secret with `kind=server`, and gets a Secret with
+//! `kind=credentials`.
 
 program! {
     use std::sync::Arc;
@@ -19,7 +20,7 @@ program! {
         credentials: Store<Secret>,
     }
 
-    /// Why a reconcile of an account failed.
+    /// The reason why a reconcile of an account failed.
     #[derive(Debug)]
     pub enum Error {
         /// The server of the account is not in the store.
@@ -41,7 +42,7 @@ program! {
         Some(ObjectRef::new(server).within(&account.namespace()?))
     }
 
-    /// The accounts of a server.
+    /// Returns a mapper from a server to its accounts.
     pub fn accounts_of(accounts: Store<ConfigMap>) -> impl Fn(Secret) -> Vec<ObjectRef<ConfigMap>> + Send + Sync + 'static {
         move |server| {
             let server = Some(ObjectRef::from_obj(&server));

@@ -24,14 +24,14 @@ program! {
     }
 
     impl Diagnostics {
-        /// The number of reconciles that have begun.
+        /// Returns the number of reconciles that have begun.
         #[must_use]
         pub fn reconciles(&self) -> u64 {
             self.reconciles.load(Ordering::Relaxed)
         }
     }
 
-    /// Why a reconcile of a document failed.
+    /// The reason why a reconcile of a document failed.
     #[derive(Debug)]
     pub struct Error(String);
 
@@ -58,7 +58,7 @@ program! {
     /// Runs the controller until the future is dropped.
     ///
     /// # Errors
-    /// When the kind cannot be listed.
+    /// Returns an error if the kind cannot be listed.
     pub async fn run(client: Client, diagnostics: Diagnostics) -> Result<(), Error> {
         let documents = Api::<ConfigMap>::default_namespaced(client.clone());
         documents.list(&ListParams::default().limit(1)).await?;

@@ -1,6 +1,6 @@
-//! Programs that behave like published programs for kube-runtime, but are written anew. Each compiles for both engines. If one source
-//! suffices, the two modules of a program differ only in their imports. `tests/e2e` runs both and compares the remaining objects; the
-//! README has a table.
+//! Reimplementations of published programs for kube-runtime. Each program compiles for both engines. If one source suffices, the two
+//! modules of a program differ only in their imports. `tests/e2e` runs both modules and compares the remaining objects; the README
+//! has a table.
 
 #[macro_use]
 mod both;

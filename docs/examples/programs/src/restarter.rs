@@ -1,6 +1,6 @@
 //! Replaces pods when a ConfigMap or Secret that they mount has changed, like the restart controllers of operators. An `applier` over the program's
-//! own streams writes the versions of these objects to annotations of the templates of StatefulSets. A controller of pods sets a label to the zone
-//! that a ConfigMap contains, and reconciles all pods every minute.
+//! own streams writes the versions of these objects to annotations in the pod templates of StatefulSets. A controller of pods sets a label of each
+//! pod to the zone that a ConfigMap contains, and reconciles all pods every minute.
 
 program! {
     kube_runtime {

@@ -25,7 +25,7 @@ program! {
     /// Runs both controllers until the future is dropped.
     ///
     /// # Panics
-    /// Never: the store is shared.
+    /// Never panics, because the store is shared.
     pub async fn run(client: Client) {
         let (reader, writer) = reflector::store_shared::<Pod>(BUFFER);
         let marked: ReflectHandle<Pod> = writer.subscribe().expect("the store is shared");

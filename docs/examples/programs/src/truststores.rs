@@ -1,5 +1,6 @@
 //! Gathers data from many objects, like operators of certificates: each ConfigMap with `kind=truststore` gets the certificates of all Secrets with
-//! `kind=certificate`. The program watches only the metadata of the Secrets. It reports when its store is ready, and ends on a shutdown signal.
+//! `kind=certificate`. The program watches only the metadata of the Secrets. The program reports when its store is ready, and ends on a shutdown
+//! signal.
 
 program! {
     kube_runtime {
@@ -26,7 +27,7 @@ program! {
 
     const CERTIFICATES: &str = "kind=certificate";
 
-    /// A mapper from any change to all truststores.
+    /// Returns a mapper from any change to all truststores.
     fn all<K>(stores: Store<ConfigMap>) -> impl Fn(K) -> Vec<ObjectRef<ConfigMap>> + Send + Sync + 'static {
         move |_| stores.state().iter().map(|store| ObjectRef::from_obj(&**store)).collect()
     }

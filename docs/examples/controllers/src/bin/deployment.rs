@@ -1,5 +1,5 @@
-//! Runs the Deployment and the ReplicaSet controller in the cluster of the current context, instead of kube-controller-manager's. Both share their
-//! caches.
+//! Runs the Deployment and the ReplicaSet controller in the cluster of the current context, instead of kube-controller-manager's. The two
+//! controllers share their caches.
 
 use std::process::ExitCode;
 

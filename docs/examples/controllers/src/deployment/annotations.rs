@@ -20,20 +20,20 @@ const OWN: [&str; 6] = [
     MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 ];
-/// The largest length of the revision history, in bytes.
+/// The maximum length of the revision history, in bytes.
 const HISTORY: usize = 2000;
 
-/// The revision of a set; 0 if it has none yet.
+/// Returns the revision of a set; 0 if the set has no revision yet.
 pub(crate) fn revision(set: &ReplicaSet) -> i64 {
     set.annotations().get(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// The number of pods that the deployment wanted when the set was last scaled.
+/// Returns the number of pods that the deployment wanted when the set was last scaled.
 pub(crate) fn desired(set: &ReplicaSet) -> Option<i32> {
     number(set, DESIRED)
 }
 
-/// The number of pods that the deployment allowed when the set was last scaled.
+/// Returns the number of pods that the deployment allowed when the set was last scaled.
 pub(crate) fn max_replicas(set: &ReplicaSet) -> Option<i32> {
     number(set, MAX_REPLICAS)
 }
@@ -42,7 +42,7 @@ fn number(set: &ReplicaSet, key: &str) -> Option<i32> {
     set.annotations().get(key)?.parse().ok().filter(|number| *number >= 0)
 }
 
-/// The annotations of a set, with the current size of the deployment.
+/// Returns the annotations of a set, with the current size of the deployment.
 pub(crate) fn with_size(set: &ReplicaSet, bounds: RolloutBounds) -> BTreeMap<String, String> {
     let mut annotations = set.annotations().clone();
     annotations.insert(DESIRED.to_owned(), bounds.wanted.to_string());
@@ -50,8 +50,8 @@ pub(crate) fn with_size(set: &ReplicaSet, bounds: RolloutBounds) -> BTreeMap<Str
     annotations
 }
 
-/// The annotations of the set with the newest template: those of the deployment, and a revision above all others. If the set had a
-/// revision before, because of a rollback, that revision moves to its history.
+/// Returns the annotations of the set with the newest template: those of the deployment, and a revision above all others. If the
+/// set already has a revision, because of a rollback, that revision moves to its history.
 pub(crate) fn of_new(deployment: &Deployment, set: &ReplicaSet, newest_old: i64) -> BTreeMap<String, String> {
     let mut annotations = set.annotations().clone();
     for (key, value) in deployment.annotations() {

@@ -8,15 +8,15 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub struct RolloutBounds {
     /// The wanted number of pods.
     pub wanted: i32,
-    /// The number of pods that may exist in addition.
+    /// The number of pods that may exist in addition to the wanted ones.
     pub surge: i32,
     /// The number of wanted pods that may be unavailable.
     pub unavailable: i32,
 }
 
 impl RolloutBounds {
-    /// The bounds of a deployment's rollout. A percentage is rounded up for the surge, and down for the unavailable pods. If both are zero, one pod
-    /// may be unavailable: otherwise the rollout could not make progress.
+    /// Returns the bounds of a deployment's rollout. A percentage is rounded up for the surge, and down for the unavailable pods. If both are zero,
+    /// one pod may be unavailable, because the rollout could not make progress otherwise.
     #[must_use]
     pub fn of(deployment: &Deployment) -> Self {
         let wanted = wanted(deployment);
@@ -32,26 +32,26 @@ impl RolloutBounds {
         Self { wanted, surge, unavailable: unavailable.min(wanted) }
     }
 
-    /// The largest number of pods that may exist.
+    /// Returns the maximum number of pods that may exist.
     #[must_use]
     pub fn max_existing(&self) -> i32 {
         self.wanted + self.surge
     }
 
-    /// The smallest number of pods that have to be available.
+    /// Returns the minimum number of pods that must be available.
     #[must_use]
     pub fn min_available(&self) -> i32 {
         self.wanted - self.unavailable
     }
 }
 
-/// The wanted number of pods; 1, the API server's default, if the field is absent.
+/// Returns the wanted number of pods; 1, the API server's default, if the field is absent.
 #[must_use]
 pub(crate) fn wanted(deployment: &Deployment) -> i32 {
     deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// Returns true for the strategy Recreate: all old pods end before the first new pod is created.
+/// Returns true for the strategy Recreate, in which all old pods end before the first new pod is created.
 #[must_use]
 pub(crate) fn is_recreate(spec: &DeploymentSpec) -> bool {
     spec.strategy.as_ref().is_some_and(|strategy| strategy.type_.as_deref() == Some("Recreate"))

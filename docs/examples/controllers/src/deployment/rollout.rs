@@ -20,14 +20,14 @@ use crate::error::Error;
 use crate::owner::uid_of;
 use crate::replicaset::replicas;
 
-/// The writes that bring a deployment forward, and its new status.
+/// The next writes of a rollout, and the new status of the deployment.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The set to create, if no set has the template.
     pub create: Option<ReplicaSet>,
     /// Sets to update, with new sizes or annotations.
     pub update: Vec<ReplicaSet>,
-    /// Sets to delete: revisions past the history limit.
+    /// Sets to delete, because the history exceeds its limit.
     pub delete: Vec<Arc<ReplicaSet>>,
     /// The revision of the deployment.
     pub revision: Option<String>,
@@ -35,10 +35,11 @@ pub struct Plan {
     pub status: DeploymentStatus,
 }
 
-/// Computes the next writes for a deployment with these sets. `has_pods` returns true if a pod of the set may still run; a terminating pod counts.
+/// Computes the next writes for a deployment with these sets. `has_pods` returns true if a pod of the set may still run, even if the pod is
+/// terminating.
 ///
 /// # Errors
-/// When the deployment is invalid.
+/// Returns an error if the deployment is invalid.
 pub fn plan(
     deployment: &Deployment,
     sets: &[Arc<ReplicaSet>],
@@ -49,7 +50,7 @@ pub fn plan(
     let mut sets: Vec<_> = sets.to_vec();
     sets.sort_by_key(|set| oldest_first(set));
     let originals = sets.clone();
-    // If several sets have the template, the oldest one is the new set, so the choice does not change.
+    // If several sets have the template, the oldest of them is the new set, so that the choice does not change.
     let new = sets.iter().position(|set| is_new(deployment, set)).map(|at| sets.remove(at));
     let mut rollout = Rollout {
         deployment,
@@ -102,7 +103,7 @@ impl Rollout<'_> {
         self.old.iter().chain(&self.new)
     }
 
-    /// The number of pods that may be created. Surplus pods that a set has not deleted yet still count as existing.
+    /// Returns the number of pods that may be created. Surplus pods that a set has not deleted yet still count as existing.
     fn surge_left(&self) -> i32 {
         let observed = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
         let existing: i32 = self.all().map(|set| replicas(set).max(observed(set))).sum();
@@ -139,7 +140,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// The strategy Recreate: scales the old sets to zero, and scales the new set up when the last old pod has ended.
+    /// Plans a step of the strategy Recreate: scales the old sets to zero, and scales the new set up when the last old pod has ended.
     fn recreate(&mut self, has_pods: impl Fn(&ReplicaSet) -> bool) -> Result<(), Error> {
         let bounds = self.bounds;
         let scaled = self.old.iter_mut().map(|set| scale(set, 0, bounds)).filter(|scaled| *scaled).count();
@@ -156,13 +157,13 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// The strategy RollingUpdate: scales the new set up or the old sets down, within the bounds. A plan does only one of the two, so that each
-    /// step uses the result of the step before.
+    /// Plans a step of the strategy RollingUpdate: scales the new set up or the old sets down, within the bounds. A plan either scales up or
+    /// scales down, so that each step uses the result of the step before.
     ///
-    /// A step waits until each set has observed its size. kube-controller-manager does not wait. If sizes change quickly, as in a rollback,
-    /// kube-controller-manager counts deleted pods as available.
+    /// A step waits until the ReplicaSet controller has observed the size of each set. kube-controller-manager does not wait. If sizes
+    /// change quickly, as in a rollback, kube-controller-manager counts deleted pods as available.
     fn roll(&mut self) -> Result<(), Error> {
-        // A set without a status counts as observed in its first generation, because its size has not changed.
+        // In its first generation, a set without a status counts as observed, because its size has not changed.
         let observed =
             |set: &ReplicaSet| set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(1);
         let is_observed = |set: &ReplicaSet| observed(set) >= set.metadata.generation.unwrap_or(1);
@@ -196,7 +197,7 @@ impl Rollout<'_> {
         if spare <= 0 {
             return false;
         }
-        // Old pods that are not available are removed first: this does not reduce the number of available pods.
+        // Old pods that are not available are removed first, because this does not reduce the number of available pods.
         for set in &mut self.old {
             let unavailable = (replicas(set) - available_capped(set)).clamp(0, spare.max(0));
             scale(set, replicas(set) - unavailable, bounds);
@@ -219,7 +220,7 @@ impl Rollout<'_> {
             .any(|set| annotations::desired(set).is_some_and(|desired| desired != self.bounds.wanted))
     }
 
-    /// Applies a new number of pods. During a rollout each set gets its share, so the progress of the rollout does not change.
+    /// Applies a new number of wanted pods. During a rollout each set gets its share, so the progress of the rollout does not change.
     fn scale(&mut self) {
         let bounds = self.bounds;
         let mut active: Vec<_> =
@@ -319,7 +320,7 @@ fn share_out(active: &mut [&mut Arc<ReplicaSet>], bounds: RolloutBounds, known: 
     }
 }
 
-/// The change of a set's size for a new total.
+/// Returns the change of a set's size for a new total.
 fn share_of(set: &ReplicaSet, bounds: RolloutBounds, known: i32) -> i32 {
     let size = replicas(set);
     if bounds.wanted == 0 {
@@ -329,7 +330,7 @@ fn share_of(set: &ReplicaSet, bounds: RolloutBounds, known: i32) -> i32 {
     if before == 0 {
         return 0;
     }
-    // Rounds to the nearest integer, and a half away from zero.
+    // Rounds to the nearest integer, and halves away from zero.
     let (product, before) = (i64::from(size) * i64::from(bounds.max_existing()), i64::from(before));
     i32::try_from((2 * product + before) / (2 * before)).unwrap_or(i32::MAX) - size
 }
@@ -356,8 +357,8 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// The number of available pods, at most the requested replicas: after the set was scaled down, its status may still count the surplus
-/// pods.
+/// Returns the number of available pods, but at most the requested replicas, because after a scale-down the status may still count the
+/// surplus pods.
 fn available_capped(set: &ReplicaSet) -> i32 {
     available(set).min(replicas(set))
 }

@@ -57,7 +57,7 @@ fn set(conditions: &mut Vec<DeploymentCondition>, mut new: DeploymentCondition) 
     conditions.push(new);
 }
 
-/// The time within which a rollout has to make progress, if there is a limit.
+/// Returns the time within which a rollout must make progress; `None` without a limit.
 fn deadline(deployment: &Deployment) -> Option<SignedDuration> {
     let seconds = deployment.spec.as_ref()?.progress_deadline_seconds?;
     (seconds != i32::MAX).then(|| SignedDuration::from_secs(seconds.into()))
@@ -119,14 +119,14 @@ fn is_better(deployment: &Deployment, new: &DeploymentStatus) -> bool {
         let [replicas, updated, ready, available] =
             [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas]
                 .map(|count| count.unwrap_or(0));
-        // `updated - replicas` is the negative number of old pods: fewer old pods are progress.
+        // `updated - replicas` is the number of old pods, negated, so fewer old pods are a higher count.
         [updated, updated - replicas, ready, available]
     };
     counts(new).into_iter().zip(counts(&known)).any(|(new, known)| new > known)
 }
 
 impl Rollout<'_> {
-    /// The status without the progress of a rollout.
+    /// Returns the new status, without an update of the condition Progressing.
     pub(super) fn status_without_progress(&self) -> DeploymentStatus {
         let sum = |count: fn(&ReplicaSet) -> i32| self.all().map(|set| count(set)).sum::<i32>();
         let existing = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
@@ -153,7 +153,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// The status with the progress of the rollout.
+    /// Returns the new status, with updated conditions Progressing and ReplicaFailure.
     pub(super) fn progress(&self) -> DeploymentStatus {
         let mut status = self.status_without_progress();
         let mut conditions = status.conditions.take().unwrap_or_default();
@@ -193,7 +193,7 @@ impl Rollout<'_> {
         } else if is_better(self.deployment, status) {
             let mut better =
                 condition(PROGRESSING, "True", "ReplicaSetUpdated", format!("{what} is progressing."), now);
-            // Updated at each progress: the deadline counts from the condition's last update.
+            // The condition is updated at each progress, because the deadline counts from its last update.
             if let Some(known) = known.filter(|known| known.status == "True") {
                 better.last_transition_time = known.last_transition_time;
             }
@@ -205,7 +205,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// The failure of a set to create or delete pods; a failure of the new set takes precedence.
+    /// Returns the condition for a set that could not create or delete pods. A failure of the new set takes precedence.
     fn failure(&self) -> Option<DeploymentCondition> {
         let failures = |set: &Arc<ReplicaSet>| {
             set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default()
@@ -231,7 +231,7 @@ fn is_overdue(known: &DeploymentCondition, deadline: SignedDuration, now: Timest
     }
 }
 
-/// The number of terminating pods; `None` if the controller has observed a set without reporting this number.
+/// Returns the number of terminating pods; `None` if the controller has observed a set without reporting this number.
 fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Option<i32> {
     sets.try_fold(0, |sum, set| {
         let Some(status) = &set.status else { return Some(sum) };
@@ -242,7 +242,7 @@ fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Optio
     })
 }
 
-/// The time until the rollout is overdue. At that time the deployment has to be reconciled even without an event.
+/// Returns the time until the rollout is overdue. At that time the deployment must be reconciled even without an event.
 pub(super) fn overdue_in(
     deployment: &Deployment,
     status: &DeploymentStatus,
@@ -253,7 +253,7 @@ pub(super) fn overdue_in(
     if is_complete(deployment, status) || matches!(known.reason.as_deref(), Some(DONE | TIMED_OUT)) {
         return None;
     }
-    // One second more, as the condition's time is rounded down to seconds.
+    // Adds one second, because the time in the condition is rounded down to seconds.
     let at = known.last_update_time.as_ref()?.0 + deadline + SignedDuration::from_secs(1);
     Some(at.duration_since(now).max(SignedDuration::from_secs(1)).unsigned_abs())
 }

@@ -1,4 +1,4 @@
-//! PURE. Finds the ReplicaSet with the template of a deployment, and builds a new one.
+//! PURE. Finds the ReplicaSet with the template of a deployment, and builds a new ReplicaSet.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::owner::controller_ref;
 
 /// The label that distinguishes the pods of different templates.
 const HASH_LABEL: &str = "pod-template-hash";
-/// The largest length of an object's name.
+/// The maximum length of an object's name.
 const NAME: usize = 253;
-/// The letters of hashes. There are no vowels, so a hash contains no words.
+/// The letters of hashes. Vowels are omitted, so that a hash contains no words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Returns true if two templates differ at most in the label [`HASH_LABEL`].
@@ -36,11 +36,11 @@ pub(crate) fn is_new(deployment: &Deployment, set: &ReplicaSet) -> bool {
     set.template.as_ref().is_some_and(|template| same_template(&deployment.template, template))
 }
 
-/// A set with the template of the deployment, and 0 replicas. Its name depends only on the template and the collision count, so two
-/// attempts do not create two sets.
+/// Returns a new set with the template of the deployment, and 0 replicas. The name depends only on the template and the collision
+/// count, so a second attempt does not create a second set.
 ///
 /// # Errors
-/// When the deployment has no uid or no spec.
+/// Returns an error if the deployment has no uid or no spec.
 pub(crate) fn new_set(deployment: &Deployment) -> Result<ReplicaSet, Error> {
     let spec = deployment.spec.as_ref().ok_or(Error::Invalid("no spec"))?;
     let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
@@ -74,7 +74,7 @@ pub(crate) fn new_set(deployment: &Deployment) -> Result<ReplicaSet, Error> {
     Ok(ReplicaSet { metadata, spec: Some(spec), status: None })
 }
 
-/// A short name for a template: FNV-1a of its JSON, in letters.
+/// Returns a short name for a template: the FNV-1a hash of its JSON, in letters.
 fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     let json = serde_json::to_string(template).expect("a template can be serialised");
     let salt = collisions.map(|count| count.to_string()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! PURE. Distributes the endpoints of a service over slices.
 //!
-//! Every node reads every write, so the plan prefers few writes to few slices: an endpoint stays in its slice, a slice that has to be written anyway
+//! Every node reads every write, so the plan prefers few writes to few slices: an endpoint stays in its slice, a slice that must be written anyway
 //! is filled up, and new slices are created only for the remaining endpoints.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::owner::{controller_of, controller_ref, uid_of};
 use crate::pods::is_over;
 
-/// The largest number of endpoints in one slice.
+/// The maximum number of endpoints in one slice.
 pub const MOST: usize = 100;
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
@@ -32,10 +32,10 @@ pub struct Plan {
     pub delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// Computes the writes after which the slices of a service contain exactly these pods. The service must select all of them.
+/// Computes the writes after which the slices of a service contain exactly these pods. The service must select all these pods.
 ///
 /// # Errors
-/// When the service has no uid.
+/// Returns an error if the service has no uid.
 pub fn plan(service: &Service, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>]) -> Result<Plan, Error> {
     let mut plan = Plan::default();
     let families = Family::all_of(service);
@@ -52,7 +52,7 @@ pub fn plan(service: &Service, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>])
     Ok(plan)
 }
 
-/// The wanted endpoints, by identity, that have the same list of ports.
+/// The wanted endpoints with the same list of ports, by identity.
 type Wanted = BTreeMap<String, Endpoint>;
 
 fn one_family(
@@ -89,7 +89,7 @@ fn one_family(
             create.push(new_slice(service, family, ports.clone(), rest.to_vec())?);
         }
     }
-    // A service without endpoints gets an empty slice. A service without any slice has not been reconciled yet.
+    // A service without endpoints gets an empty slice, which distinguishes it from a service that has not been reconciled yet.
     if kept == 0 && create.is_empty() {
         create.push(new_slice(service, family, Vec::new(), Vec::new())?);
     }
@@ -99,7 +99,7 @@ fn one_family(
     Ok(())
 }
 
-/// Replaces creations by updates of slices that are no longer needed: one update instead of a creation and a deletion.
+/// Replaces creations by updates of slices that are no longer needed, so that one update replaces a creation and a deletion.
 fn reuse(
     service: &Service,
     create: &mut Vec<EndpointSlice>,
@@ -121,7 +121,7 @@ fn reuse(
     }
 }
 
-/// The result for the slices of one list of ports.
+/// The result for the slices with the same list of ports.
 struct LaidOut {
     same: usize,
     other: Vec<EndpointSlice>,
@@ -192,7 +192,7 @@ fn new_slice(
     })
 }
 
-/// The labels of a slice: those of the service, the name of the service, and the name of the manager.
+/// Returns the labels of a slice: those of the service, the name of the service, and the name of the manager.
 fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels().clone();
     labels.remove(HEADLESS);

@@ -1,4 +1,4 @@
-//! EDGE. Leader election: only one process of a program works at a time.
+//! EDGE. Leader election, so that only one process of a program works at a time.
 //!
 //! Cancel safety: a dropped leader does not release its lease; other processes wait until the lease expires.
 
@@ -15,7 +15,7 @@ use kube::{Client, Resource};
 use super::options::Options;
 use super::probes::Probes;
 
-/// The lifetime of a program's controllers: until a shutdown signal, or until leadership is lost, if there is an election.
+/// The lifetime of a program's controllers. It ends at a shutdown signal or, with an election, when leadership is lost.
 #[derive(Clone, Debug, Default)]
 pub struct Term {
     leadership: Option<Leadership>,
@@ -23,14 +23,14 @@ pub struct Term {
 }
 
 impl Term {
-    /// A term without a leadership lasts until a shutdown signal.
+    /// Creates a term. Without a leadership, the term lasts until a shutdown signal.
     #[must_use]
     pub const fn new(leadership: Option<Leadership>, probes: Probes) -> Self {
         Self { leadership, probes }
     }
 
-    /// Binds `controller` to the term: it fills its caches immediately, reconciles while the term lasts, and then shuts down gracefully. A second
-    /// signal stops it immediately.
+    /// Binds `controller` to the term: the controller fills its caches immediately, reconciles while the term lasts, and then shuts down
+    /// gracefully. A second signal stops the controller immediately.
     pub fn bound<K>(&self, controller: Controller<K>) -> Controller<K>
     where
         K: Resource<DynamicType: Clone + Debug + Eq + Hash + Send + Sync + Unpin> + Send + Sync + 'static,
@@ -47,7 +47,7 @@ impl Term {
 /// Builds the election of a program's leader.
 ///
 /// # Errors
-/// When the periods in `options` contradict each other.
+/// Returns an error if the periods in `options` contradict each other.
 pub fn election(
     client: &Client,
     program: &str,
@@ -64,12 +64,12 @@ pub fn election(
         .build()
 }
 
-/// Runs `work` as a standby, which fills its caches until it leads. When `stop` completes the work shuts down gracefully, and then the lease is
-/// released.
+/// Runs `work` as a standby, which fills its caches while it waits to lead. When `stop` completes, the work shuts down gracefully, and then the
+/// lease is released.
 ///
 /// # Errors
-/// When leadership is lost before `stop` completes. The work has ended by then: it shut down gracefully, or was dropped before another replica can
-/// lead.
+/// Returns an error if leadership is lost before `stop` completes. When the error is returned, the work has ended: either it has shut down
+/// gracefully, or it was dropped before another replica could lead.
 pub async fn as_leader<F: Future<Output = ()>>(
     mut election: Election,
     stop: impl Future<Output = ()>,
@@ -81,7 +81,7 @@ pub async fn as_leader<F: Future<Output = ()>>(
     }
 }
 
-/// The leadership is lost. Another process may lead, so this process has to end. It can be started again.
+/// The error after leadership was lost. Another process may lead, so this process must end. It can be started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadershipLost(pub LossReason);
 

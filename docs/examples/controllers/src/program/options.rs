@@ -39,7 +39,7 @@ pub struct Options {
     pub retry_period: Duration,
 }
 
-/// Parses a duration in Go's format, among others: `15s`, `1m30s`, `500ms`.
+/// Parses a duration such as `15s`, `1m30s` or `500ms`. Go's format is accepted, among others.
 fn duration(value: &str) -> Result<Duration, jiff::Error> {
     value.parse::<SignedDuration>()?.try_into()
 }

@@ -14,8 +14,8 @@ use crate::pods::{is_active, is_ready, progress, ready_since};
 /// The annotation with a pod's deletion cost. Pods with a lower cost are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Selects the `number` of `pods` to delete, in the order of kube-controller-manager. `related` are all pods of the set's owner: a pod is
-/// deleted earlier if more of these pods run on its node.
+/// Selects `number` of `pods` to delete, in the order of kube-controller-manager. `related` contains all pods of the set's owner. A pod
+/// is deleted earlier if more of these pods run on its node.
 pub(crate) fn pods_to_delete(
     mut pods: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
@@ -67,8 +67,8 @@ impl DeletionRank {
     }
 }
 
-/// An age, compared by its power of two. Ages with the same power of two are compared by uid, which is random. With exact ages, the latest
-/// pod would always be deleted, and a defect of the earliest pods would stay.
+/// An age, of which only the power of two is compared. Ages with the same power of two are compared by uid, which is random. If exact ages
+/// were compared, the newest pod would always be deleted, and defective old pods would stay.
 struct Age {
     since: Option<Timestamp>,
     magnitude: u32,
@@ -111,7 +111,7 @@ fn node(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
-/// The largest number of restarts of any main container, and the largest number of restarts of any sidecar.
+/// Returns the maximum number of restarts of a main container, and the maximum number of restarts of a sidecar.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return (0, 0) };
     let main = status.container_statuses.iter().flatten().map(|container| container.restart_count).max();

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::error::Error;
 use crate::owner::controller_ref;
 
-/// The largest number of pods that one reconcile creates or deletes.
+/// The maximum number of pods that one reconcile creates or deletes.
 const BURST: usize = 500;
 
 /// The required change of the number of pods.
@@ -17,23 +17,23 @@ pub(crate) enum Step {
     Create(usize),
     /// Delete this number of pods.
     Delete(usize),
-    /// The number of pods is the wanted one.
+    /// The number of pods is already the wanted number.
     Nothing,
 }
 
-/// The wanted number of pods of a set; 1, the API server's default, if the field is absent.
+/// Returns the wanted number of pods of a set; 1, the API server's default, if the field is absent.
 #[must_use]
 pub fn replicas(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// The number of seconds for which a pod has to be ready to count as available.
+/// Returns the number of seconds for which a pod must be ready to count as available.
 #[must_use]
 pub fn min_ready_seconds(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }
 
-/// The required change if the set has `active` active pods.
+/// Returns the required change if the set has `active` active pods.
 pub(crate) fn step(set: &ReplicaSet, active: usize) -> Step {
     let wanted = usize::try_from(replicas(set)).unwrap_or(0);
     match active.cmp(&wanted) {
@@ -43,10 +43,10 @@ pub(crate) fn step(set: &ReplicaSet, active: usize) -> Step {
     }
 }
 
-/// A new pod with the template of the set. The API server generates its name.
+/// Returns a new pod with the template of the set. The API server generates its name.
 ///
 /// # Errors
-/// When the set has no uid or no template.
+/// Returns an error if the set has no uid or no template.
 pub(crate) fn pod(set: &ReplicaSet) -> Result<Pod, Error> {
     let template =
         set.spec.as_ref().and_then(|spec| spec.template.clone()).ok_or(Error::Invalid("no template"))?;

@@ -1,14 +1,14 @@
-//! EDGE. Batches of calls that are likely to fail for the same reason, for example a quota.
+//! EDGE. Growing batches of calls, for calls that are likely to fail for the same reason, for example a quota.
 //!
 //! Cancel safety: dropping the future drops the calls in progress.
 
 use futures::future::join_all;
 
-/// Makes `count` calls, in concurrent batches of one, two, four and so on. No batch follows a batch with a failure, so a server that
-/// refuses the calls gets few of them.
+/// Makes `count` calls, in concurrent batches of one, two, four and so on. After a batch with a failure no further batch starts, so
+/// a server that refuses the calls receives few of them.
 ///
 /// # Errors
-/// The first error of the last batch.
+/// Returns the first error of the last batch.
 pub(crate) async fn slow_start<E, F: Future<Output = Result<(), E>>>(
     count: usize,
     mut call: impl FnMut() -> F,

@@ -14,8 +14,8 @@ use crate::pods::{available_in, is_available, is_ready};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status of a set with these active pods and this number of terminating pods. `failure` is the error if pods could not be created or
-/// deleted.
+/// Returns the status of a set with these active pods and this number of terminating pods. If pods could not be created or deleted,
+/// `failure` is the error.
 pub(crate) fn status(
     set: &ReplicaSet,
     active: &[Arc<Pod>],
@@ -41,7 +41,7 @@ pub(crate) fn status(
     }
 }
 
-/// A failure condition that is present already is kept unchanged, so that the status does not change with each attempt.
+/// Returns the new conditions. An existing failure condition is kept unchanged, so that the status does not change with each attempt.
 fn conditions(
     set: &ReplicaSet,
     mut conditions: Vec<ReplicaSetCondition>,
@@ -64,7 +64,7 @@ fn conditions(
     (!conditions.is_empty()).then_some(conditions)
 }
 
-/// The time until the status changes without an event, because a ready pod becomes available.
+/// Returns the time until the status changes without an event, because a ready pod becomes available.
 pub(crate) fn changes_in(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
     active.iter().filter_map(|pod| available_in(pod, min_ready_seconds(set), now)).min()
 }

@@ -11,18 +11,18 @@ use super::resource::{Website, WebsiteStatus};
 use crate::error::Error;
 use crate::owner::controller_ref;
 
-/// The page, in a ConfigMap.
+/// Returns the page, in a ConfigMap.
 ///
 /// # Errors
-/// When the website has no uid.
+/// Returns an error if the website has no uid.
 pub fn page(site: &Website) -> Result<ConfigMap, Error> {
     part(site, "v1", "ConfigMap", json!({"data": {"index.html": site.spec.html}}))
 }
 
-/// The Deployment of the pods that serve the page. A new page changes the template, so that the pods are replaced.
+/// Returns the Deployment of the pods that serve the page. A new page changes the template, so that the pods are replaced.
 ///
 /// # Errors
-/// When the website has no uid.
+/// Returns an error if the website has no uid.
 pub fn servers(site: &Website) -> Result<Deployment, Error> {
     let labels = json!({"app": site.name_any()});
     let volume = json!({"name": "page", "configMap": {"name": site.name_any()}});
@@ -37,17 +37,17 @@ pub fn servers(site: &Website) -> Result<Deployment, Error> {
     part(site, "apps/v1", "Deployment", json!({"spec": spec}))
 }
 
-/// The Service in front of the pods.
+/// Returns the Service in front of the pods.
 ///
 /// # Errors
-/// When the website has no uid.
+/// Returns an error if the website has no uid.
 pub fn address(site: &Website) -> Result<Service, Error> {
     let port = json!({"name": "http", "port": 80, "targetPort": "http"});
     part(site, "v1", "Service", json!({"spec": {"selector": {"app": site.name_any()}, "ports": [port]}}))
 }
 
-/// An object that has the name of the website, and is owned by the website. It has only the wanted fields, so that an apply does not change
-/// other fields.
+/// Returns an object that has the name of the website, and is owned by the website. The object contains only the wanted fields, so that an
+/// apply does not change other fields.
 fn part<K: serde::de::DeserializeOwned>(
     site: &Website,
     version: &str,
@@ -60,7 +60,7 @@ fn part<K: serde::de::DeserializeOwned>(
     serde_json::from_value(rest).map_err(|_| Error::Invalid("a part of the website"))
 }
 
-/// The status of the website with this Deployment.
+/// Returns the status of the website with this Deployment.
 #[must_use]
 pub fn status(site: &Website, servers: &Deployment, now: Timestamp) -> WebsiteStatus {
     let known = site.status.clone().unwrap_or_default();

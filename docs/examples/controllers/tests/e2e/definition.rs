@@ -12,7 +12,7 @@ pub(crate) const BEFORE: &str = "before";
 pub(crate) const UNREADABLE: &str = "unreadable";
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The server applies a new definition with a delay of at most this.
+/// The maximum time until the server applies a new definition.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Installs an earlier definition, creates an unreadable website, and installs the definition that `website crd` prints.
@@ -34,7 +34,7 @@ pub(crate) fn install(cluster: &Cluster) {
     eventually(LIMIT, || (status(UNREADABLE) == 201).then_some(())).expect("it accepts any object");
 
     let path = format!("{DEFINITIONS}/websites.examples.flyball.rs");
-    // The definition is read again, because the server has written its status meanwhile.
+    // The definition is read again, because the server has written its status in the meantime.
     let mut installed: Value = from_str(&cluster.request("GET", &path, None).unwrap().body).unwrap();
     installed["spec"] = definition["spec"].clone();
     write(cluster, "PUT", &path, &installed);

@@ -1,4 +1,4 @@
-//! Only one of several processes of a program works. When that process ends for any reason, another process continues.
+//! Of several processes of a program, only one works. When that process ends for any reason, another process takes over.
 
 mod own_cluster {
     use std::io::{Read, Write};
@@ -125,7 +125,7 @@ mod own_cluster {
         play.create_service("two").await;
         until(async || {
             let done = play.is_done("two").await;
-            // The leader is read after the result: the process that produced the result must have led before.
+            // The leader is read after the result, because the process that produced the result must have led before.
             assert!(!done || play.leader_is("second").await, "a process works, but does not lead");
             done
         })

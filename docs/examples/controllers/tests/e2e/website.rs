@@ -22,7 +22,7 @@ mod own_cluster {
     use crate::definition::{BEFORE, UNREADABLE};
     use crate::world::{client, namespace, until};
 
-    /// One namespace, with tasks that are dropped with it.
+    /// One namespace, and tasks that are dropped with this value.
     struct Play {
         client: Client,
         namespace: String,
@@ -39,7 +39,7 @@ mod own_cluster {
             Api::namespaced(self.client.clone(), &self.namespace)
         }
 
-        /// The API for websites as dynamic objects, so that the test can also read websites that cannot be decoded.
+        /// Returns the API for websites as dynamic objects, so that the test can also read websites that cannot be decoded.
         fn raw(&self) -> Api<DynamicObject> {
             let kind = ApiResource::erase::<Website>(&());
             Api::namespaced_with(self.client.clone(), &self.namespace, &kind)

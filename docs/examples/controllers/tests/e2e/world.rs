@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::definition;
 
-/// The cluster, with the controllers that websites need. The first call starts it, and it ends with the process.
+/// Returns the cluster, with the controllers that websites need. The first call starts the cluster, which ends with the process.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
@@ -26,14 +26,14 @@ pub(crate) fn cluster() -> &'static Cluster {
     })
 }
 
-/// A client of the cluster.
+/// Returns a client of the cluster.
 pub(crate) async fn client() -> Client {
     let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()
 }
 
-/// A client, and a new namespace.
+/// Returns a client, and a new namespace.
 pub(crate) async fn namespace() -> (Client, String) {
     let client = client().await;
     let mut namespace = Namespace::default();

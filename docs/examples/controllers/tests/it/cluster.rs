@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// An empty cluster without a kubelet.
+    /// Creates an empty cluster without a kubelet.
     pub(crate) async fn new() -> Self {
         let server = ApiServer::new();
         server.register::<Pod>().register::<ReplicaSet>().register::<Deployment>();

@@ -25,7 +25,7 @@ fn web(spec: Value) -> Deployment {
     from_value(web).unwrap()
 }
 
-/// A cluster with both controllers and a kubelet. Each deployment that is sent to the channel is reconciled.
+/// Starts a cluster with both controllers and a kubelet. Each deployment that is sent to the returned channel is reconciled.
 async fn start() -> (Cluster, mpsc::UnboundedSender<ObjectRef<Deployment>>) {
     let mut cluster = Cluster::new().await;
     let deployments = program::deployments(&cluster.client);
@@ -171,7 +171,7 @@ async fn adopts_an_existing_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_collision_changes_the_name() {
-    // The first cluster shows the name of the set; the set in the second cluster has the same name.
+    // The first cluster yields the name of the new set. In the second cluster, a different set already has that name.
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|server| !server.list::<ReplicaSet>().is_empty()).await;

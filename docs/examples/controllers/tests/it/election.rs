@@ -29,7 +29,7 @@ async fn start() -> Cluster {
     cluster
 }
 
-/// One process. It shuts down when `stop` is dropped. `begun` resolves when the process leads, and `ended` when the process has ended.
+/// One process, which shuts down when `stop` is dropped. `begun` resolves when the process leads, and `ended` when the process has ended.
 struct Process {
     stop: Option<oneshot::Sender<()>>,
     begun: oneshot::Receiver<Begun>,

@@ -1,4 +1,4 @@
-//! The EndpointSlice controller: slices have the pods of their services.
+//! The EndpointSlice controller: slices contain the pods of their services.
 
 use example_controllers::{endpointslice, program};
 use flyball_kube::Controller;
@@ -32,7 +32,7 @@ async fn start() -> Cluster {
     cluster
 }
 
-/// The pods in the slices of a service, and whether each is ready; `None` if the service has no slice.
+/// Returns the pods in the slices of a service, and whether each pod is ready; `None` if the service has no slice.
 fn behind(cluster: &Cluster, service: &str) -> Option<Vec<(String, bool)>> {
     let slices = cluster.server.list::<EndpointSlice>();
     let slices: Vec<_> =

@@ -1,4 +1,4 @@
-//! The ReplicaSet controller: there are as many pods as wanted, after changes of pods, refusals and stalled watches.
+//! The ReplicaSet controller: the number of pods reaches the wanted number, even after changes of pods, refused requests and stalled watches.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn scale(cluster: &Cluster, replicas: i32) {
     cluster.server.put(&set);
 }
 
-/// The counts in the status of the set: replicas, fully labelled, ready, available.
+/// Returns the counts in the status of the set: replicas, fully labelled, ready, available.
 fn counts(cluster: &Cluster) -> [i32; 4] {
     let status = cluster.server.get::<ReplicaSet>("default", "web").unwrap().status.unwrap_or_default();
     [Some(status.replicas), status.fully_labeled_replicas, status.ready_replicas, status.available_replicas]
@@ -103,7 +103,7 @@ async fn adopts_and_releases_pods_by_labels() {
     cluster.until(|server| server.list::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
     assert!(cluster.server.get::<Pod>("default", "orphan").unwrap().owner_references().is_empty());
 
-    // A later orphan is a surplus pod. It is the latest pod, so it is deleted.
+    // A later orphan is a surplus pod. It is the newest pod, so it is deleted.
     cluster.rest().await;
     cluster.server.put(&Pod {
         metadata: kube::core::ObjectMeta { name: Some("late".into()), ..orphan.metadata },

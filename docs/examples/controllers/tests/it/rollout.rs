@@ -42,7 +42,7 @@ impl World {
         *self.deployment.metadata.generation.as_mut().unwrap() += 1;
     }
 
-    /// Reconciles the deployment. Returns true if this changed anything.
+    /// Reconciles the deployment. Returns true if the reconcile changed anything.
     fn reconcile(&mut self) -> bool {
         self.now += SignedDuration::from_secs(1);
         let has_pods = |set: &ReplicaSet| !self.pods[&set.name_any()].is_empty();
@@ -247,7 +247,7 @@ fn a_rollout_that_is_scaled_completes() {
     }
 }
 
-/// The example of the Kubernetes documentation: 10 pods are wanted, the surge is 3, and 2 pods may be unavailable. The number of wanted
+/// The example in the Kubernetes documentation: 10 pods are wanted, the surge is 3, and 2 pods may be unavailable. The number of wanted
 /// pods changes to 15 while there are 8 old and 5 new pods.
 #[test]
 fn shares_are_proportional() {

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "usage: program kube-runtime|flyball NAME";
 
-/// The programs of an engine by name; `None` if no program has the name.
+/// Defines a function that runs a program of an engine by name, and returns `None` if no program has that name.
 macro_rules! engine {
     ($engine:ident) => {
         async fn $engine(name: &str, client: Client) -> Option<()> {

@@ -22,7 +22,7 @@ impl Server {
     /// Starts an informer in a task, and waits until its store has synced.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn start(client: Client) -> Self {
         let api = Api::<Deployment>::default_namespaced(client);
         let deployments =
@@ -31,7 +31,7 @@ impl Server {
         Self { deployments }
     }
 
-    /// The response to `GET /versions`.
+    /// Returns the response to `GET /versions`.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
         let mut versions: Vec<_> =
@@ -48,7 +48,7 @@ fn version_of(deployment: &Deployment) -> String {
     format!("{} {version}", deployment.name_any())
 }
 
-/// The changes of a cache. Its informer runs until the runtime ends.
+/// Returns the changes of a cache. The informer runs until the runtime ends.
 fn changes<K>(
     cache: InformerBuilder<NamespacedName, K, ApiSource<K>>,
 ) -> impl Stream<Item = Change<NamespacedName, K>> + Send
@@ -58,7 +58,7 @@ where
     cache.start().expect("no two indexes share a name").subscribe()
 }
 
-/// Nodes that are not ready.
+/// Returns the nodes that are not ready, as a stream of lines.
 pub fn nodes(client: Client) -> impl Stream<Item = String> + Send {
     let nodes = informer(Api::<Node>::all(client), watcher::Config::default().labels("watched=yes"));
     let nodes = changes(nodes).filter_map(async |node| node.new().cloned());
@@ -72,7 +72,7 @@ fn problem_of(node: &Node) -> Option<String> {
         .then(|| format!("{}: {}", node.name_any(), ready.reason.as_deref().unwrap_or("unknown")))
 }
 
-/// The reasons and messages of events.
+/// Returns the reasons and messages of events, as a stream of lines.
 pub fn events(client: Client) -> impl Stream<Item = String> + Send {
     let events = informer(Api::<Event>::default_namespaced(client), watcher::Config::default());
     let events = changes(events).filter_map(async |event| event.new().cloned());
@@ -81,7 +81,7 @@ pub fn events(client: Client) -> impl Stream<Item = String> + Send {
     })
 }
 
-/// Objects of a kind that is known only at run time, including deleted objects.
+/// Returns objects of a kind that is known only at run time, including deleted objects, as a stream of lines.
 pub fn dynamic(client: Client, kind: ApiResource) -> impl Stream<Item = String> + Send {
     let objects = Api::<DynamicObject>::default_namespaced_with(client, &kind);
     let objects = changes(informer(objects, watcher::Config::default().labels("watched=yes")));
@@ -94,7 +94,7 @@ enum Watched {
     Secret(Arc<Secret>),
 }
 
-/// Two kinds in one stream.
+/// Returns objects of two kinds, as one stream of lines.
 pub fn multi(client: Client) -> impl Stream<Item = String> + Send {
     let config = watcher::Config::default().labels("watched=yes");
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());

@@ -19,7 +19,7 @@ impl Server {
     /// Starts a reflector in a task, and waits until its store is ready.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub async fn start(client: Client) -> Self {
         let api = Api::<Deployment>::default_namespaced(client);
         let (deployments, writer) = reflector::store();
@@ -29,7 +29,7 @@ impl Server {
         Self { deployments }
     }
 
-    /// The response to `GET /versions`.
+    /// Returns the response to `GET /versions`.
     #[must_use]
     pub fn versions(&self) -> Vec<String> {
         let mut versions: Vec<_> = self.deployments.state().iter().map(|known| version_of(known)).collect();
@@ -45,7 +45,7 @@ fn version_of(deployment: &Deployment) -> String {
     format!("{} {version}", deployment.name_any())
 }
 
-/// Nodes that are not ready.
+/// Returns the nodes that are not ready, as a stream of lines.
 pub fn nodes(client: Client) -> impl Stream<Item = String> + Send {
     let nodes = watcher(Api::<Node>::all(client), watcher::Config::default().labels("watched=yes"));
     let nodes = nodes.default_backoff().applied_objects().filter_map(async |node| node.ok());
@@ -59,14 +59,14 @@ fn problem_of(node: &Node) -> Option<String> {
         .then(|| format!("{}: {}", node.name_any(), ready.reason.as_deref().unwrap_or("unknown")))
 }
 
-/// The reasons and messages of events.
+/// Returns the reasons and messages of events, as a stream of lines.
 pub fn events(client: Client) -> impl Stream<Item = String> + Send {
     let events = watcher(Api::<Event>::default_namespaced(client), watcher::Config::default());
     let events = events.default_backoff().applied_objects().filter_map(async |event| event.ok());
     events.map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default()))
 }
 
-/// Objects of a kind that is known only at run time, including deleted objects.
+/// Returns objects of a kind that is known only at run time, including deleted objects, as a stream of lines.
 pub fn dynamic(client: Client, kind: ApiResource) -> impl Stream<Item = String> + Send {
     let objects = Api::<DynamicObject>::default_namespaced_with(client, &kind);
     let objects = watcher(objects, watcher::Config::default().labels("watched=yes"));
@@ -79,7 +79,7 @@ enum Watched {
     Secret(Box<Secret>),
 }
 
-/// Two kinds in one stream.
+/// Returns objects of two kinds, as one stream of lines.
 pub fn multi(client: Client) -> impl Stream<Item = String> + Send {
     let config = watcher::Config::default().labels("watched=yes");
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::life::{Life, World};
 use crate::memory::Memory;
 
-/// The author of a mapper can test it with a store that the test fills.
+/// A mapper can be tested with a store that the test fills.
 #[test]
 fn a_mapper_looks_up_in_a_store_that_is_filled_by_hand() {
     let (store, mut writer) = reflector::store();
@@ -62,7 +62,7 @@ async fn truststores_end_when_they_are_told_to() {
     }
 }
 
-/// The handle of a shared store delivers no deletions: the count of pods is out of date until another change causes a reconcile.
+/// The handle of a shared store delivers no deletions, so the count of pods is out of date until another change causes a reconcile.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_not_delivered_by_a_shared_stream() {
     let programs: [fn(Client) -> BoxFuture<'static, ()>; 2] = [

@@ -17,7 +17,7 @@ use crate::life::World;
 pub(crate) struct Real;
 
 impl World for Real {
-    /// Longer than a debounce and the requests of a reconcile.
+    /// This is longer than a debounce and the requests of a reconcile together.
     const SETTLED: Duration = Duration::from_secs(4);
 
     async fn client(&self) -> Client {
@@ -25,7 +25,7 @@ impl World for Real {
     }
 }
 
-/// The cluster, with a garbage collector. The first call starts it, and it ends with the process.
+/// Returns the cluster, with a garbage collector. The first call starts the cluster, which ends with the process.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
@@ -35,7 +35,7 @@ pub(crate) fn cluster() -> &'static Cluster {
     })
 }
 
-/// A client whose default namespace no other test uses.
+/// Returns a client whose default namespace no other test uses.
 pub(crate) async fn client_of_fresh_namespace(kubeconfig: &Path) -> Client {
     let mut config = config_of(kubeconfig, "admin").await;
     let client = Client::try_from(config.clone()).expect("a client");
@@ -46,7 +46,8 @@ pub(crate) async fn client_of_fresh_namespace(kubeconfig: &Path) -> Client {
     Client::try_from(config).expect("a client")
 }
 
-/// A client of a user in a namespace. It returns each response of the server, including those after which kube's client retries by default.
+/// Returns a client for a user in a namespace. The client does not retry: it returns each response of the server, including those after which kube's
+/// client retries by default.
 pub(crate) async fn client_without_retries(kubeconfig: &Path, user: &str, namespace: &str) -> Client {
     let mut config = config_of(kubeconfig, user).await;
     config.default_retry = false;

@@ -52,8 +52,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Creates objects with a kibibyte of content each. For `New` they are of the main kind. Otherwise they are of the other kind, and all
-    /// of them map to one object.
+    /// Creates objects with a kibibyte of content each. For `New` the objects are of the main kind. Otherwise they are of the owned or
+    /// watched kind, and all of them map to one object.
     fn with_objects(call: Call) -> Self {
         let server = ApiServer::new();
         server.register::<ConfigMap>().register::<Secret>();
@@ -137,9 +137,9 @@ async fn measure(call: Call, run: fn(Call, Client) -> BoxFuture<'static, ()>) ->
     [start, hour]
 }
 
-/// The minimum and the maximum number of watches that flyball starts in an hour for a number of kinds. Each watch lasts a random time
-/// between half of kube-runtime's timeout and the whole timeout. If the hour begins during a watch, one more watch may start within the
-/// hour.
+/// Returns the minimum and the maximum number of watches that flyball starts in an hour if it watches this many kinds. Each watch lasts
+/// a random time between half of kube-runtime's timeout and the whole timeout. If the hour begins during a watch, one more watch may
+/// start within the hour.
 fn watches_of_flyball(kinds: usize) -> [usize; 2] {
     const TIMEOUT: usize = 290;
     [kinds * (HOUR / TIMEOUT), kinds * (HOUR / (TIMEOUT / 2) + 1)]

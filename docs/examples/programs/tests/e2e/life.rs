@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// A kind of the scenarios.
+/// A kind of objects that the scenarios use.
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
 {
@@ -43,7 +43,7 @@ pub(crate) trait World {
     const TOGETHER: bool = true;
 }
 
-/// A world for programs that see objects outside of namespaces: one engine runs after the other.
+/// A world for programs that read objects outside of namespaces, so one engine runs after the other.
 pub(crate) struct InTurn<'a, W>(pub(crate) &'a W);
 
 impl<W: World> World for InTurn<'_, W> {
@@ -186,7 +186,7 @@ impl Life {
         }
     }
 
-    /// Replaces the versions that the restarter wrote by `current` or `stale`, depending on whether they are the current ones.
+    /// Replaces each version that the restarter wrote by `current` if it is the current version of the object, and otherwise by `stale`.
     async fn name_versions(&self, left: &mut Left) {
         for set in left.iter_mut().filter(|(name, _)| name.starts_with("StatefulSet/")).map(|(_, set)| set) {
             let annotations = &mut set["spec"]["template"]["metadata"]["annotations"];

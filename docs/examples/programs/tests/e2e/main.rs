@@ -1,5 +1,5 @@
 //! Runs each program on both engines, which must leave the same objects. `cargo test` runs the scenarios in memory, and `cargo xtask e2e`
-//! on a real API server. One binary has both, so that they share the scenarios.
+//! on a real API server. Both are in one binary, so that they share the scenarios.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Programs that run as processes on both engines. The processes are killed, terminated and replaced, and a list expires. Both engines
-//! leave the same objects.
+//! must leave the same objects.
 
 mod own_cluster {
     use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ mod own_cluster {
             all.into_iter().map(|object| (object.name_any(), object)).collect()
         }
 
-        /// The versions of all config maps: a write that changes an object changes its version.
+        /// Returns the versions of all ConfigMaps. A write that changes an object changes its version.
         async fn versions(&self) -> BTreeMap<String, Option<String>> {
             let maps = self.all::<ConfigMap>().await;
             maps.into_iter().map(|(name, map)| (name, map.resource_version())).collect()
@@ -90,7 +90,7 @@ mod own_cluster {
             self.stopped(process).await;
         }
 
-        /// Waits for the end of a process that has received SIGTERM: within ten seconds, and with exit code 0.
+        /// Waits until a process that has received SIGTERM ends, and asserts that it ends within ten seconds and with exit code 0.
         async fn stopped(&self, process: &Process) {
             let begun = Instant::now();
             until(async || process.exit_status().unwrap().is_some()).await;
@@ -187,8 +187,8 @@ mod own_cluster {
             assert!(process.exit_status().unwrap().is_none(), "{}: reconciles are in flight", play.engine);
             proxy.release();
             play.stopped(&process).await;
-            // The two reconciles in flight are finished. A process that is slow between its log line and the shutdown may start two more.
-            // The other objects are left.
+            // The two reconciles in flight are finished. A process that is slow between its log line and the shutdown may start two more
+            // reconciles. The other objects are left.
             let finished = play.all::<ConfigMap>().await.len();
             assert!((7..=9).contains(&finished), "{}: {finished}", play.engine);
 
@@ -204,7 +204,7 @@ mod own_cluster {
         }
     }
 
-    /// The maximum number of writes of one object that a process had in flight at the same time.
+    /// Returns the maximum number of writes of one object that a process had in flight at the same time.
     fn writes_at_once(proxy: &Proxy) -> usize {
         let mut objects = BTreeMap::<_, Vec<_>>::new();
         for exchange in proxy.exchanges().into_iter().filter(|exchange| exchange.method != Method::GET) {
@@ -219,7 +219,7 @@ mod own_cluster {
         objects.values().filter_map(at_once).max().unwrap_or_default()
     }
 
-    /// Whether a process is idle: all its requests are answered, and the last response was sent at least 200 ms ago.
+    /// Returns whether a process is idle: all its requests are answered, and the last response was sent more than 200 ms ago.
     fn is_quiet(proxy: &Proxy) -> bool {
         const IDLE: Duration = Duration::from_millis(200);
         let is_past = |exchange: &Exchange| exchange.answered.is_some_and(|(at, _)| at.elapsed() > IDLE);
@@ -242,8 +242,8 @@ mod own_cluster {
             Replica { process: self.start("truststores", &proxy), proxy }
         }
 
-        /// Waits until all truststores have these certificates, and no replica is about to write older ones. Without an election, a replica
-        /// that has read the old certificates can write after a replica that has read the new ones.
+        /// Waits until all truststores have these certificates, and no replica is about to write older certificates. Without an election, a
+        /// replica that has read the old certificates can write after a replica that has read the new certificates.
         async fn converged(&self, replicas: &[Replica], certificates: Value) {
             until(async || {
                 replicas.iter().all(|replica| is_quiet(&replica.proxy))
@@ -362,7 +362,7 @@ mod own_cluster {
             let expired = lists.find(|list| list.status() == Some(410)).expect("a page is expired");
             assert!(expired.target.contains("continue="), "{}: {expired:?}", play.engine);
             let again = lists.next().expect("it lists again");
-            // The new list requests pages again, or all objects in one response, as client-go does.
+            // The new list of kube-runtime requests pages again. The new list of flyball requests all objects in one response, as client-go does.
             assert_eq!(
                 again.target.contains("limit="),
                 play.engine == "kube-runtime",

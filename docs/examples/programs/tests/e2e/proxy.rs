@@ -45,8 +45,8 @@ enum Stage {
     Response,
 }
 
-/// Which requests are held back until [`Proxy::release`]: requests with this method, and with this text in their path and query, after the
-/// first `passes`.
+/// Selects the requests that are held back until [`Proxy::release`]: requests with this method, and with this text in their path and
+/// query, after the first `passes` such requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
     stage: Stage,
@@ -66,7 +66,7 @@ impl Hold {
         Self { stage: Stage::Response, method, part, passes }
     }
 
-    /// Counts the request if it matches.
+    /// Returns whether the request or its response is held back. Counts the request if it matches.
     fn holds(&mut self, stage: Stage, exchange: &Exchange) -> bool {
         if self.stage != stage || !exchange.is(&self.method, self.part) {
             return false;
@@ -101,7 +101,7 @@ impl Proxy {
         Self::with_pages(client, None, hold).await
     }
 
-    /// Replaces the limit of each list by `page_size`, so that a list of few objects takes several requests.
+    /// Like [`start`](Self::start), but replaces the limit of each list by `page_size`, so that a list of few objects takes several requests.
     pub(crate) async fn with_page_size(client: Client, page_size: usize, hold: Option<Hold>) -> Self {
         Self::with_pages(client, Some(page_size), hold).await
     }
@@ -129,17 +129,17 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// All requests so far, in the order of arrival.
+    /// Returns all requests so far, in the order of arrival.
     pub(crate) fn exchanges(&self) -> Vec<Exchange> {
         self.shared.exchanges.lock().clone()
     }
 
-    /// The number of requests or responses that are held back now.
+    /// Returns the number of requests or responses that are held back now.
     pub(crate) fn held(&self) -> usize {
         *self.shared.held.lock()
     }
 
-    /// Forwards the requests and responses that are held back, and all later ones.
+    /// Forwards the requests and responses that are held back, and holds back no later ones.
     pub(crate) fn release(&self) {
         *self.shared.hold.lock() = None;
         self.shared.released.send_replace(true);
@@ -169,7 +169,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// An error closes the connection without a response.
+    /// Forwards a request to the server. An error closes the connection without a response.
     async fn forward(
         &self,
         request: Request<Incoming>,
@@ -216,7 +216,7 @@ impl Shared {
     }
 }
 
-/// Counts one request until it is dropped. hyper drops the future of a request when its client has closed the connection.
+/// Counts one request as held until this value is dropped. hyper drops the future of a request when its client has closed the connection.
 struct Counted<'a>(&'a Mutex<usize>);
 
 impl<'a> Counted<'a> {

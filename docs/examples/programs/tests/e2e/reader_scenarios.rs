@@ -37,7 +37,7 @@ async fn printed<W: World>(
     on_both(
         world,
         |client| into(&of_kube, kubes(client)),
-        // An informer has to be started in a tokio task.
+        // An informer must be started in a tokio task.
         |client| into(&of_ours, ours(client)),
         scenario,
     )
@@ -142,7 +142,7 @@ pub(crate) async fn nodes(world: &impl World) {
 pub(crate) async fn versions(world: &impl World) {
     let answers = [Lines::default(), Lines::default()];
     let [of_kube, of_ours] = answers.clone();
-    // The server is polled as a web server is: a store of kube-runtime does not report changes. Each new response is recorded.
+    // The test polls the server, because a kube-runtime store does not report changes, and records each new response.
     macro_rules! asking {
         ($engine:ident, $lines:ident) => {
             |client| {
@@ -155,7 +155,7 @@ pub(crate) async fn versions(world: &impl World) {
                             $lines.lock().push(new.clone());
                             answer = new;
                         }
-                        // Shorter than the time between two changes of the scenario, so that no response is missed.
+                        // This is shorter than the time between two changes of the scenario, so that no response is missed.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 })

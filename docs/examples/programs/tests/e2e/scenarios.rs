@@ -119,8 +119,8 @@ pub(crate) async fn shared_streams(world: &impl World) {
             life.settle().await;
             life.delete::<Pod>("two").await;
             life.settle().await;
-            // A handle delivers no deletion. On a real server a modification precedes the deletion, and the number of pods that the next
-            // reconcile counts is not determined.
+            // A handle delivers no deletion. On a real server a modification precedes the deletion, so the number of pods that the next
+            // reconcile counts depends on timing.
             life.merge::<ConfigMap>("owner", json!({"data": {"touched": "yes"}})).await;
         },
     )

@@ -1,4 +1,4 @@
-//! Checks the README: the number of lines that a program changes is counted in its source, and the tests that its table names must exist.
+//! Checks the README: the number of changed lines must equal the number in the source of each program, and the tests that the table names must exist.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(folder.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The cells of each row of the first table.
+/// Returns the cells of each row of the first table.
 fn rows(readme: &str) -> Vec<Vec<String>> {
     let table = readme.lines().skip_while(|line| !line.starts_with("| program")).skip(2);
     table
@@ -17,7 +17,7 @@ fn rows(readme: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The text between the parentheses of a link.
+/// Returns the text between the parentheses of a link.
 fn target(cell: &str) -> &str {
     cell.split_once("](").and_then(|(_, rest)| rest.split_once(')')).expect("a link").0
 }
@@ -27,7 +27,7 @@ fn lines(text: &str) -> Vec<&str> {
     code.filter(|line| !line.is_empty() && !line.starts_with("//")).collect()
 }
 
-/// The number of lines of flyball's module that kube-runtime's module does not have in the same order.
+/// Returns the number of lines of flyball's module that kube-runtime's module does not have in the same order.
 fn added(kube: &[&str], ours: &[&str]) -> usize {
     let mut longest = vec![vec![0; ours.len() + 1]; kube.len() + 1];
     for (row, kube) in kube.iter().enumerate() {
@@ -41,7 +41,7 @@ fn added(kube: &[&str], ours: &[&str]) -> usize {
     ours.len() - longest[kube.len()][ours.len()]
 }
 
-/// The number of lines that only flyball's module of a program has.
+/// Returns the number of lines that only flyball's module of a program has.
 fn changed(path: &str) -> usize {
     if Path::new(env!("CARGO_MANIFEST_DIR")).join(path).is_dir() {
         let [kube, ours] = ["kube_runtime", "flyball"].map(|engine| read(&format!("{path}/{engine}.rs")));
