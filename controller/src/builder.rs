@@ -28,9 +28,9 @@ use crate::{
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
-/// Each worker takes one key at a time from the queue, and no two workers have the same key. Workers start when every informer
-/// has synced. A reconcile that returns an error, panics or times out is a failure of its key alone: the key is retried after
-/// the delay of the queue's limiter.
+/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start
+/// when every informer has synced. A reconcile that returns an error, panics or times out is a failure of its key alone: the
+/// key is retried after the delay of the queue's limiter.
 ///
 /// # Examples
 /// The queue is already shut down, so the run ends by itself when all queued keys are reconciled:
@@ -74,9 +74,9 @@ where
     ///
     /// Other code may add keys to the queue, too. Do not give the queue a capacity, because a full queue refuses keys, and
     /// a change whose key is refused is lost. The queue's limiter decides when a failed key is retried. To observe the
-    /// controller, give the queue [metrics](flyball_workqueue::QueueBuilder::metrics). They report for each lease the
-    /// outcome of its reconcile (succeeded, requeued or failed). If a reconcile is dropped with its worker, its lease is
-    /// reported as dropped.
+    /// controller, give the queue [metrics](flyball_workqueue::QueueBuilder::metrics). These metrics report for each lease
+    /// the outcome of its reconcile (succeeded, requeued or failed). If a reconcile is dropped with its worker, its lease
+    /// is reported as dropped.
     ///
     /// # Examples
     /// A controller needs a queue with a timer, so this does not compile:
@@ -179,8 +179,8 @@ where
     /// Use this for leader election: a replica with warm caches takes over without a new list.
     ///
     /// A controller in standby is [ready](Health::ready) when all caches have synced. If it were not ready, a rolling
-    /// update would wait for the new replica forever, and never stop the old one. When `begins` completes, all objects
-    /// become keys, as at any start. To keep reconciles from starting after the leadership has ended, add
+    /// update would wait for the new replica forever, and never stop the old replica. When `begins` completes, all
+    /// objects become keys, as at any start. To keep reconciles from starting after the leadership has ended, add
     /// [`filter_keys`](Self::filter_keys) with a function that returns whether this replica still leads.
     ///
     /// # Examples
@@ -228,8 +228,8 @@ where
     ///
     /// # Errors
     /// - [`RunError::Config`] if the configuration of the controller is invalid.
-    /// - [`RunError::SyncFailed`] if an informer ended before it had synced, and [`RunError::SyncTimeout`] if one took [too
-    ///   long](Self::cache_sync_timeout). No key was reconciled in either case.
+    /// - [`RunError::SyncFailed`] if an informer ended before it had synced, and [`RunError::SyncTimeout`] if an informer
+    ///   took [too long](Self::cache_sync_timeout) to sync. No key was reconciled in either case.
     /// - [`RunError::CacheEnded`] if an informer ended later, because its cache would never change again. The error is
     ///   returned after the running reconciles have ended.
     ///
@@ -264,12 +264,12 @@ where
         crate::run::run(runtime, self.setup, reconcile, |workers| workers.work(), |_| {}).await
     }
 
-    /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk: one request for a
-    /// hundred objects, one transaction.
+    /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk, for example one
+    /// request or one transaction for a hundred objects.
     ///
     /// `reconcile` receives the keys of one [batch](BatchConfig), each key once, and returns one result per key, in the order of the keys. Each key
-    /// has its own outcome: it is retried, given up or requeued independently of the other keys. If the whole call fails (it returns an error,
-    /// panics, times out, or returns a number of results that differs from the number of keys), every key in the batch fails.
+    /// has its own outcome: it is retried, given up or requeued independently of the other keys. If the whole call fails, every key in the batch
+    /// fails. A call fails if it returns an error, panics, times out, or returns a number of results that differs from the number of keys.
     ///
     /// Only one worker at a time collects batches, and a worker that reconciles does not collect, so keys stay in the
     /// queue while all workers are busy. Keys in an open batch are leased, and the age of their leases includes the time

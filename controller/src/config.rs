@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::InvalidControllerConfig;
 
-/// The configuration of a controller, as data. With the feature `serde`, it can be read from a section of a
+/// The configuration of a controller, as data. With the feature `serde`, this struct can be read from a section of a
 /// configuration file. See [`Controller::with_config`](crate::Controller::with_config).
 ///
 /// Missing settings have their defaults; unknown settings are errors. Durations are strings: `"250ms"`, `"5s"`, `"2m"`.

@@ -1,6 +1,6 @@
 //! EDGE. The readiness and liveness of a controller.
 //!
-//! Each call reads the set of watches, the caches and the queue; no second copy of their state is kept.
+//! Each call reads the set of watches, the caches and the queue, so there is no second copy of their state.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -10,9 +10,9 @@ use flyball_sync::panics;
 
 /// A sink for the metrics of a controller, set by [`Controller::metrics`](crate::Controller::metrics).
 ///
-/// Every method has an empty default body; implement those you need. The workers call the methods, so keep them quick. A panic in a method is caught
-/// and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric labelled by key would have one
-/// series per key.
+/// Every method has an empty default body; implement only the methods that you need. The workers call the methods, so keep them quick. A panic in a
+/// method is caught and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric labelled by
+/// key would have one series per key.
 ///
 /// The depth of the queue and the waiting times of keys are reported by the queue's own [metrics](flyball_workqueue::QueueBuilder::metrics).
 ///
@@ -120,10 +120,10 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = workers;
     }
 
-    /// A worker starts: at the start of the run, or [because all others are busy](crate::Controller::workers_between).
+    /// A worker starts, at the start of the run or [because all other workers are busy](crate::Controller::workers_between).
     fn worker_started(&self) {}
 
-    /// A worker stopped: it was idle for longer than its timeout, or the controller ends.
+    /// A worker stopped, because it was idle for longer than its timeout, or because the controller ends.
     fn worker_stopped(&self) {}
 
     /// A reconcile starts.

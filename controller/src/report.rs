@@ -79,12 +79,12 @@ pub struct RunReport<K> {
     /// Changes that were still not mapped at the end of the run, because their mapper panicked at each attempt.
     pub mapper_failures: u64,
     /// The keys that the queue still held. `ready` and `waiting` were left queued; `leased` are the keys whose reconciles
-    /// were [dropped](crate::Controller::abort_after), and those leased by other users of the queue.
+    /// were [dropped](crate::Controller::abort_after), and the keys that other users of the queue have leased.
     pub leftovers: Leftovers<K>,
 }
 
-/// The total durations of reconciles, by outcome. Each sum is at most 584 years, which ten thousand workers reach in three
-/// weeks.
+/// The total durations of reconciles, by outcome. Each sum saturates at 584 years, which ten thousand workers reach in
+/// three weeks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReconcileDurations {

@@ -22,7 +22,7 @@ where
 {
     /// Drops a reconcile that is not done after this time, and counts it as a failure. By default there is no limit.
     ///
-    /// The reconcile is dropped at an await point: a reconcile that blocks its thread is not interrupted.
+    /// The reconcile is dropped at an await point, so a reconcile that blocks its thread is not interrupted.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.setup.config.settings.reconcile_timeout = Some(limit);
         self
@@ -32,8 +32,8 @@ where
     /// and the failures are forgotten. The next change adds the key again. By default keys are retried without limit; 0
     /// makes the run return an error.
     ///
-    /// The failures are those that the queue's limiter counts. If a key is added and runs before its backoff is over, a
-    /// failure of that run does not count, so a burst of changes does not make the controller give up a key.
+    /// Only failures that the queue's limiter counts are considered. If a key is added and runs before its backoff is
+    /// over, a failure of that run does not count, so a burst of changes does not make the controller give up a key.
     pub fn max_attempts(mut self, n: u32) -> Self {
         self.setup.config.settings.max_attempts = Some(n);
         self
@@ -48,8 +48,8 @@ where
         self
     }
 
-    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use it for
-    /// writes that must happen in every case, such as a status that holds the reason for the failure.
+    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use
+    /// `finally` for writes that must happen in every case, such as a status that holds the reason for the failure.
     ///
     /// `finally` receives the key and the result of the reconcile, runs while the key is still leased, and has a
     /// [`reconcile_timeout`](Self::reconcile_timeout) of its own. If `finally` fails after a successful reconcile, the
@@ -138,7 +138,7 @@ where
         self
     }
 
-    /// Classifies failures. By default, and if the function panics, all failures are [transient](FailureClass::Transient).
+    /// Classifies failures. By default all failures are [transient](FailureClass::Transient). If `of` panics, the failure is transient, too.
     ///
     /// # Examples
     /// ```
@@ -172,8 +172,8 @@ where
         self
     }
 
-    /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use it if a server returns the time after which to retry. The key
-    /// waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum.
+    /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use this if a server returns the time after which to retry. The
+    /// key waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum.
     ///
     /// The worker that has leased the key calls `of` once for each transient failure. A change of the key still ends the
     /// wait, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).

@@ -27,7 +27,7 @@ where
     /// | after [`abort_after`](Self::abort_after) more | 5 s | reconciles that still run are dropped at an await point |
     ///
     /// The run ends as soon as no reconcile is running. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the
-    /// keys that were left in the queue, and those of the reconciles that were dropped.
+    /// keys that were left in the queue, and the keys of the reconciles that were dropped.
     ///
     /// # Examples
     /// ```
@@ -119,7 +119,7 @@ where
     /// the queue is idle (no retry and no delayed key is left).
     ///
     /// The run also waits for watches that are [added](crate::ControllerHandle::add_watch) while it runs. If the last watch
-    /// is removed, the run has nothing to wait for, so to replace a watch, add the new one first.
+    /// is removed, the run has nothing to wait for, so to replace a watch, add the new watch first.
     ///
     /// Use this for jobs and tests. A key whose reconcile always requests a requeue keeps the controller running.
     ///

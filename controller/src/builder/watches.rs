@@ -240,8 +240,8 @@ where
     /// Sets the priority of the keys of initial objects, no matter whether the first list is published before the run or during it. The
     /// default is 0; the [options](WatchOptions::initial_priority) of a watch take precedence.
     ///
-    /// With a priority below 0, objects that change after the start are reconciled before those of the first list. Keys of the first list do not
-    /// starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.
+    /// With a priority below 0, objects that change after the start are reconciled before the objects of the first list. Keys of the first list
+    /// do not starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.
     ///
     /// # Examples
     /// ```

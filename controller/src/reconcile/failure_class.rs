@@ -6,7 +6,7 @@
 /// |---|---|---|---|
 /// | `Transient` | is retried after the delay of the queue's limiter, and [not before the minimum wait](crate::Controller::retry_after_at_least), up to [`max_attempts`](crate::Controller::max_attempts) | yes | a leftover |
 /// | `Conflict` | is retried with [a backoff of its own](crate::Controller::conflict_backoff) | no: the count of failures stays | a leftover |
-/// | `Permanent` | is [given up](crate::Controller::on_give_up): the next change adds it again | no: the count of failures is reset | is given up |
+/// | `Permanent` | is [given up](crate::Controller::on_give_up); the next change adds it again | no: the count of failures is reset | is given up |
 ///
 /// A key that was added while it was reconciled runs again immediately in all three cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

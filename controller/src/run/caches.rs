@@ -78,7 +78,7 @@ pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<us
     }
 }
 
-/// Waits for all futures concurrently, so that a failure of one is returned while the others are still pending.
+/// Waits for all futures concurrently, so that the failure of one future is returned even while other futures are pending.
 pub(crate) async fn all<E>(mut waits: Vec<BoxFuture<Result<(), E>>>) -> Result<(), E> {
     poll_fn(|cx| {
         let mut failed = None;

@@ -45,7 +45,7 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// waits.
     fn next_due(&self, now: Duration) -> Option<Duration>;
 
-    /// Maps the changes of one object that is due again; returns `false` if no object is due.
+    /// Maps the changes of one due object again; returns `false` if no object is due.
     fn remap_due(&self, now: Duration) -> bool;
 
     /// Maps all failed changes again.

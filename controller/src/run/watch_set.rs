@@ -210,7 +210,7 @@ impl WatchSet {
         self.change(|state| {
             (state.lifecycle, state.ended) = (Lifecycle::ShuttingDown, ended);
             let taken = |entry: &mut Entry| {
-                // A watch that is starting must not map changes any more, either.
+                // A watch that is starting must stop mapping changes, too.
                 entry.informer.remove();
                 std::mem::replace(&mut entry.stage, Stage::Starting)
             };

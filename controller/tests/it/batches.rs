@@ -279,7 +279,7 @@ async fn a_drain_closes_open_batches() {
     assert_eq!((report.reconciles, left(&report)), (7, 0));
 }
 
-/// At shutdown, keys in an open batch are requeued, which does not count as a failure. The report lists them as Ready, not as leased.
+/// At shutdown, keys in an open batch are requeued, which does not count as a failure. The report lists these keys as Ready, not as leased.
 #[tokio::test(start_paused = true)]
 async fn shutdown_requeues_keys_of_open_batches() {
     for busy in [false, true] {

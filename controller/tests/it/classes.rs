@@ -1,4 +1,4 @@
-//! Classes of failures: each has its own backoff, and its own rule for giving up.
+//! Classes of failures: each class has its own backoff, and its own rule for giving up.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Regression tests for defects of kube-runtime 5.0.0's controller. Each runs the whole path from the source to the reconcile, on virtual time, in
-//! many orders of events. D1 to D16 are the numbers in `docs/comparison.md`.
+//! Regression tests for defects of kube-runtime 5.0.0's controller. Each test runs the whole path from the source to the reconcile, on virtual
+//! time, in many orders of events. D1 to D16 are the numbers in `docs/comparison.md`.
 //!
 //! The other numbers are tested elsewhere: D8 (a panic ends the controller) in `isolation`; D11 (an endless debounce) and D12 (the cost of keys in
 //! flight) in `workqueue/tests/it/defects.rs`, because they concern the queue; D13 to D16 concern the cache.
@@ -22,7 +22,7 @@ use crate::support::{Log, SECOND, sorted};
 
 const SEEDS: u64 = 50;
 
-/// An object that belongs to another one.
+/// An object with an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Child {
     key: u32,
@@ -74,7 +74,8 @@ fn queue(sim: &Simulation) -> Keys {
 /// A key, the time of its reconcile, and the versions of its objects at that time.
 type Seen = (u32, Nanos, Vec<u64>);
 
-/// Runs a controller that maps each object to a key by `key_of`: its own key, or that of its owner. Its reconciles log the state that they read.
+/// Runs a controller that maps each object to a key by `key_of`, which returns the key of the object or of its owner. Its reconciles log the state
+/// that they read.
 fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<Seen> {
     let log = Log::new();
     let (own_log, cache, time) = (log.clone(), children.clone(), sim.time());
@@ -174,7 +175,7 @@ fn d4_a_quick_deletion_blocks_no_subscriber() {
         sim.advance(SECOND);
         log.take();
 
-        // The subscriber does not run meanwhile. Object 9 is added and deleted in one burst; object 8 is deleted after the cache has stored it.
+        // The subscriber does not run in the meantime. Object 9 is added and deleted in one burst; object 8 is deleted after the cache has stored it.
         server.put(child(9));
         server.delete(&9);
         sim.advance(SECOND);
@@ -247,7 +248,8 @@ fn d6_wakes_all_waiters_of_the_first_list() {
             let (children, woken) = (children.clone(), woken.clone());
             sim.spawn(async move { woken.note(children.synced().await) });
         }
-        // Controllers wait for the first list, too: of the cache that they watch, or of a cache that another controller watches.
+        // Controllers wait for a first list, too. Some of them wait for the cache that they watch, the others for a cache that another controller
+        // watches.
         let logs: Vec<_> = (0..4).map(|_| run(sim, &children, |child| child.key)).collect();
         for _ in 0..4 {
             let (queue, children, own_log) = (queue(sim), children.clone(), woken.clone());

@@ -139,7 +139,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, move |change| {
-                // Panics three times, at the change from 5 to 13.
+                // The mapper panics three times, at the change from 5 to 13.
                 if change.object().value == 13 && calls.fetch_add(1, Ordering::SeqCst) < 3 {
                     panic_quietly("a mapper panics");
                 }

@@ -99,7 +99,7 @@ async fn a_mapper_may_set_the_priority() {
     assert_eq!(log.take(), [2, 1, 3]);
 }
 
-/// A conflict requeues the key with its own priority, not with that of a new add.
+/// A conflict requeues the key with its own priority, not with the priority of a new add.
 #[tokio::test(start_paused = true)]
 async fn a_conflict_keeps_the_priority_of_its_key() {
     let (queue, log) = (queue(), Log::new());

@@ -65,7 +65,7 @@ async fn every_object_is_mapped_again_in_each_period() {
     assert_eq!(sorted(log.take()), both, "the filtered objects that exist at that time");
     assert!(changes.take().iter().all(|(_, initial)| *initial), "the changes must be initial");
 
-    // A watch that is added later has its own periods, and its resyncs stop when it is removed.
+    // A watch that is added later has its own periods, and its resyncs stop when the watch is removed.
     let watch =
         handle.add_watch_with(&things, |change| 10 + change.key(), WatchOptions::new().resync_every(SECOND));
     sleep(SECOND + SECOND / 2).await;
@@ -161,7 +161,7 @@ async fn a_key_that_is_reconciled_meanwhile_is_not_reconciled_twice() {
 
 const MANY: u32 = 100_000;
 
-/// A resync of many objects lets other tasks run in between, and a shutdown interrupts it.
+/// During a resync of many objects other tasks run in between, and a shutdown interrupts the resync.
 #[tokio::test(start_paused = true)]
 async fn other_tasks_run_while_many_objects_are_mapped() {
     let things = HistorySource::new().informer();

@@ -100,7 +100,7 @@ impl Mapped {
     }
 }
 
-/// How often the runs reached each situation that they should reach.
+/// How often the runs reached each situation that the simulation should cover.
 type Reached = BTreeMap<&'static str, u64>;
 
 /// The state that mappers and reconciles record, and the random numbers that determine what they do next.
@@ -447,7 +447,7 @@ impl<'a> Run<'a> {
             .classify(move |failure| class_of(&classifies, failure))
             .retry_after_at_least(move |_, _| least_wait(&waits))
             .initial_priority(-5)
-            // Faults may delay answers of the server for longer than the default timeout.
+            // Faults may delay responses of the server for longer than the default timeout.
             .cache_sync_timeout(Duration::MAX)
             .graceful_shutdown_on(async { drop(receiver.await) })
             .max_attempts(2 + self.below(4) as u32)
@@ -539,7 +539,8 @@ impl<'a> Run<'a> {
         self.running.push(Running { task, stop: Some(sender), shard: of, alone, least, gauge });
     }
 
-    /// Returns whether another controller may start: a second one over the same queue, or the first one over a new queue once the others have ended.
+    /// Returns whether another controller may start. It may be the second controller over the same queue, or the first controller over a new queue
+    /// once the others have ended.
     fn may_start(&self, of: usize) -> bool {
         let ending = self.queues[of].is_shutting_down() && self.world.broken != Broken::Queues;
         let running = self.running_of(of);

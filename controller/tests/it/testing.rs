@@ -116,7 +116,7 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
                 let at = seconds(&time);
                 own_log.note(at);
                 match at {
-                    // Takes too long: the reconcile fails at 2 s, and is retried after 1 s.
+                    // The reconcile takes too long, so it fails at 2 s, and is retried after 1 s.
                     0 => time.sleep(3 * SECOND).await,
                     // The key is retried after 2 s.
                     3 => panic_quietly("now"),

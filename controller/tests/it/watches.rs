@@ -146,7 +146,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
     assert_eq!((sorted(log.take()), health.ready()), (vec![1, 2], Ok(())));
     running.abort();
 
-    // An added informer that ends before it has synced, and one that does not sync in time.
+    // An added informer that ends before it has synced, and an added informer that does not sync in time.
     for ends in [true, false] {
         let controller = Controller::new(queue()).watches(&mains, key).wait_for_cache(sleep_ok(10 * SECOND));
         let handle = controller.handle();
@@ -282,7 +282,7 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     assert!(refused(&handle) && !handle.remove_watch(&there));
     assert_eq!(AddWatchError::Ended.to_string(), "the controller has ended");
 
-    // A controller that never ran, one that was refused, and one that was dropped.
+    // A controller that never ran, a controller that was refused, and a controller that was dropped.
     let never = Controller::new(crate::support::queue());
     let handle = never.handle();
     drop(never);

@@ -20,7 +20,7 @@ pub(crate) struct Accumulator<G, T> {
     held: usize,
     /// The number of items that were added so far.
     added: u64,
-    /// The open groups, by the number that each got when it was opened.
+    /// The open groups, by the number that each group received when it was opened.
     open: BTreeMap<u64, Open<G, T>>,
     numbers: HashMap<G, u64>,
     opened: u64,
@@ -56,7 +56,7 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item` or that batch is
     /// dropped.
     pub(crate) fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
-        // If `Eq`, `Hash` or `Clone` of a group panicked, `numbers` may still contain the number of a group that is not open any more.
+        // If `Eq`, `Hash` or `Clone` of a group panicked, `numbers` may still contain the number of a group that is no longer open.
         let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
             Some(number) => *number,
             None => {
