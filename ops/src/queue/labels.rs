@@ -30,7 +30,7 @@ const RESERVED: [&str; 4] = ["name", "reason", "outcome", "le"];
 
 pub(crate) type Labels = Vec<(String, String)>;
 
-/// Returns the label `name` alone.
+/// Returns only the label `name`.
 pub(crate) fn named(name: impl Into<String>) -> Labels {
     vec![("name".to_owned(), name.into())]
 }

@@ -19,8 +19,8 @@ impl Checks {
         self.0.push((name.to_owned(), Box::new(check)));
     }
 
-    /// Returns whether all checks pass, and a page with one line for each failed check; with `verbose`, for each passed
-    /// check, too.
+    /// Returns whether all checks pass, and a page with one line for each failed check. With `verbose`, the page also
+    /// has a line for each passed check.
     pub(super) fn page(&self, endpoint: &str, verbose: bool) -> (bool, String) {
         let (mut passed, mut page) = (true, String::new());
         for (name, check) in &self.0 {
@@ -31,7 +31,7 @@ impl Checks {
                 Ok(()) => Ok(()),
                 Err(reason) => {
                     passed = false;
-                    // The reason is printed on one line, even if it has several lines.
+                    // The reason is printed on one line, even if its text has several lines.
                     writeln!(page, "[-]{name} failed: {}", reason.replace(['\r', '\n'], " "))
                 }
             };

@@ -35,7 +35,7 @@ impl Connections {
     pub(super) fn add(&self, peer: IpAddr, max: usize, start: impl FnOnce(Connection) -> AbortHandle) {
         let full = || self.0.lock().rows.len() >= max.max(1);
         while full() && self.close_one() {}
-        // Started under the lock, so that the end of the connection on another thread finds the row.
+        // The task is started under the lock, so that the end of the connection on another thread finds the row.
         let mut table = self.0.lock();
         table.count += 1;
         let id = table.count;
@@ -64,7 +64,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Marks the connection as used: a request has arrived.
+    /// Marks the connection as used, because a request has arrived.
     pub(super) fn requested(&self) {
         let mut table = self.all.0.lock();
         table.count += 1;

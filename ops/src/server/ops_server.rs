@@ -28,7 +28,7 @@ use super::serve::{Limits, serve};
 /// | path | response |
 /// |---|---|
 /// | `/metrics` | the [registry](Self::registry), and the metrics below, in OpenMetrics text |
-/// | `/healthz`, `/livez` | the liveness checks: 200, or 503 with a line for each failed check; `?verbose` lists all |
+/// | `/healthz`, `/livez` | the liveness checks: 200, or 503 with a line for each failed check; `?verbose` lists all checks |
 /// | `/readyz` | the readiness checks, in the same way |
 /// | `/debug` | all registered handles, as JSON |
 ///
@@ -149,8 +149,8 @@ impl OpsServer {
     /// Adds a queue to `/debug`, under `queues`: the number of keys in each state, the age of the oldest Ready key, and the age of the
     /// oldest lease. The server does not keep the queue alive; a dropped queue is shown as `null`.
     ///
-    /// Ages are shown only if the queue [tracks](Queue::track_ages) them. For the metrics of the queue, build it with a
-    /// sink of [`PrometheusQueues`](crate::PrometheusQueues).
+    /// Ages are shown only if the queue [tracks](Queue::track_ages) them. To export the metrics of the queue, build the
+    /// queue with a sink from [`PrometheusQueues`](crate::PrometheusQueues).
     pub fn queue<K, O, L, T>(mut self, name: &str, queue: &Queue<K, O, L, T>) -> Self
     where
         K: Key,

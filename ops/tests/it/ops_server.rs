@@ -166,7 +166,7 @@ async fn connections_are_bounded_and_kept_alive() {
         write(&first, request).await;
         assert!(read(&first).await.starts_with("HTTP/1.1 200"));
     }
-    // The second connection closes the first one, which is idle.
+    // The second connection closes the first connection, which is idle.
     let second = served.connect().await;
     write(&second, request).await;
     assert!(read(&second).await.starts_with("HTTP/1.1 200"));

@@ -151,7 +151,7 @@ workqueue_overdue_total{name=\"q\"} 0
     assert_eq!(scrape(&registry), "# EOF\n");
 }
 
-/// Several queues share each metric family, which is described once. If one queue is dropped, the series of the others stay.
+/// Several queues share each metric family, which is described once. If one queue is dropped, the series of the other queues stay.
 #[test]
 fn several_queues_in_one_family() {
     let prometheus = PrometheusQueues::new();
