@@ -203,8 +203,8 @@ impl Context {
         self.write_status(deployment, plan.revision, plan.status).await
     }
 
-    /// Handles a new set whose name exists already. If the existing set is the wanted one, the cache was only out of date. Otherwise the
-    /// collision count is incremented, so that the next attempt uses a different name.
+    /// Handles a creation that failed because a set with that name already exists. If the existing set is the wanted set, the cache was
+    /// only out of date. Otherwise the collision count is incremented, so that the next attempt uses a different name.
     async fn collided(
         &self,
         deployment: &Deployment,

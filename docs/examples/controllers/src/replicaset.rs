@@ -171,7 +171,7 @@ impl Context {
                 slow_start::slow_start(count, || async {
                     match api.create(&params, &pod).await {
                         Ok(pod) => self.own_pods.wrote(set, &pod),
-                        // A terminating namespace accepts no new objects, and needs none.
+                        // A terminating namespace accepts no new objects, and needs no pods.
                         Err(error) if is_namespace_terminating(&error) => {}
                         Err(error) => return Err(error.into()),
                     }

@@ -45,7 +45,7 @@ fn condition(
     }
 }
 
-/// Sets a condition, unless its status and reason are the same already. The transition time changes only with the status.
+/// Sets a condition, unless the existing condition already has the same status and reason. The transition time changes only with the status.
 fn set(conditions: &mut Vec<DeploymentCondition>, mut new: DeploymentCondition) {
     if let Some(known) = find(conditions, &new.type_).filter(|known| known.status == new.status) {
         if known.reason == new.reason {

@@ -20,7 +20,7 @@ mod own_cluster {
     use crate::world::{namespace, until};
 
     const LEASE: &str = "flyball-example-endpointslice";
-    /// The lease lasts longer than this test, so that no process can wait for its expiry.
+    /// The lease lasts longer than this test, so that no process can acquire it by waiting for its expiry.
     const LONG: [&str; 2] = ["--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m"];
     const SHORT: [&str; 2] = ["--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s"];
 

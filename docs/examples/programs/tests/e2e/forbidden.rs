@@ -1,4 +1,4 @@
-//! A program that is not allowed to read the objects that it owns, until a role allows it.
+//! A program that may not read the objects that it owns, until a role allows these requests.
 
 mod own_cluster {
     use example_programs::config_map_generator;

@@ -1,9 +1,9 @@
 //! Runs each program on both engines, which must leave the same objects. `cargo test` runs the scenarios in memory, and `cargo xtask e2e`
-//! on a real API server. Both are in one binary, so that they share the scenarios.
+//! on a real API server. Both kinds of tests are in one binary, so that they share the scenarios.
 
 #![forbid(unsafe_code)]
 
-/// Passes the scenarios, grouped by their module, to a macro that makes a test of each scenario.
+/// Passes the scenarios, grouped by their module, to a macro that generates a test for each scenario.
 macro_rules! each_scenario {
     ($tests:ident) => {
         $tests! {

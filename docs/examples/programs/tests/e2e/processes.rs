@@ -29,7 +29,7 @@ mod own_cluster {
         life: Life,
     }
 
-    /// Runs the scenario with both engines at the same time. Returns the objects that both left, which are the same.
+    /// Runs the scenario with both engines at the same time. Returns the objects that both engines left, which must be the same.
     async fn on_both(kubeconfig: &Path, scenario: impl AsyncFn(&Play<'_>)) -> Left {
         let by = async |engine| {
             let client = client_of_fresh_namespace(kubeconfig).await;
@@ -178,7 +178,7 @@ mod own_cluster {
             }))
             .await;
 
-            // At most two reconciles run at once. The proxy holds requests back, so both are in flight.
+            // At most two reconciles run at once. The proxy holds requests back, so both reconciles are in flight.
             let proxy = play.proxy(Some(Hold::requests(Method::POST, "/configmaps", 5))).await;
             let process = play.start("config_map_generator", &proxy);
             until(async || proxy.held() == 2 && play.all::<ConfigMap>().await.len() == 5).await;
@@ -330,7 +330,7 @@ mod own_cluster {
             let process = play.start("config_map_generator", &proxy);
             until(async || proxy.held() > 0).await;
 
-            // The program has received two pages. Objects on these pages change, and so do objects on the remaining pages.
+            // The program has received two pages. Now objects on these pages and objects on the remaining pages change.
             for name in ["secret-00", "secret-19"] {
                 life.delete::<Secret>(name).await;
             }

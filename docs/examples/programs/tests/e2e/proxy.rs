@@ -1,4 +1,4 @@
-//! A proxy of the API server for one client. A test reads the recorded requests, and holds some of them back.
+//! A proxy of the API server for one client. A test can read the recorded requests, and hold some requests back.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -139,7 +139,7 @@ impl Proxy {
         *self.shared.held.lock()
     }
 
-    /// Forwards the requests and responses that are held back, and holds back no later ones.
+    /// Forwards the requests and responses that are held back. Later requests and responses are not held back.
     pub(crate) fn release(&self) {
         *self.shared.hold.lock() = None;
         self.shared.released.send_replace(true);

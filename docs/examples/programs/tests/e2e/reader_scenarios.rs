@@ -17,7 +17,7 @@ use super::life::{InTurn, Life, World, on_both};
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-/// Returns the lines that both engines print. They are sorted, because events of two kinds have no order.
+/// Returns the lines that both engines print. The lines are sorted, because events of two kinds arrive in no fixed order.
 async fn printed<W: World>(
     world: &W,
     kubes: impl FnOnce(Client) -> BoxStream<'static, String>,

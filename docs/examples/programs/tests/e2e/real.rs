@@ -1,5 +1,5 @@
-//! Runs the scenarios on a real API server: `cargo xtask e2e` (tools/e2e/README.md). They take seconds of real time, and have the same
-//! assertions as in memory.
+//! Runs the scenarios on a real API server: `cargo xtask e2e` (tools/e2e/README.md). The scenarios take seconds of real time, and have
+//! the same assertions as in memory.
 
 mod own_cluster {
     use crate::cluster::Real;

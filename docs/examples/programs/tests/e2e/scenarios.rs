@@ -178,7 +178,7 @@ pub(crate) async fn environments(world: &impl World) {
             life.merge::<Secret>("a", json!({"metadata": {"labels": {"app": "other"}}})).await;
             life.delete::<Service>("a").await;
             life.settle().await;
-            // A deletion that changes no field that a predicate hashes.
+            // This deletion changes no field that a predicate hashes.
             life.delete::<Secret>("b").await;
         },
     )
