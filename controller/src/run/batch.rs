@@ -96,9 +96,9 @@ where
     async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
         let mut collected = self.reconcile.collected.lock().await;
         loop {
-            // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. Only an
-            // overdue batch is returned before that, because there may always be another Ready key. A key that joins no batch may be added again
-            // immediately, so the number of such keys per pass is limited.
+            // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. Only a
+            // full or an overdue batch is returned earlier, because there may always be another Ready key. A key that joins no batch may be
+            // added again immediately, so the number of such keys per pass is limited.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
                 if self.phase.has(RunPhase::Stopping) {

@@ -237,8 +237,8 @@ impl WatchSet {
         self.0.borrow().watches.iter().any(|entry| entry.index == index)
     }
 
-    /// Returns the informers with their numbers. The informers are cloned, because the run future would wait for a call of an informer that is made
-    /// while the state is borrowed.
+    /// Returns the informers with their numbers. Do not call an informer while the state is borrowed, because the run future would wait for that
+    /// call.
     pub(crate) fn informers(&self) -> Vec<(usize, Arc<WatchedInformer>)> {
         self.0.borrow().informers()
     }

@@ -2,7 +2,7 @@
 //! stopped.
 //!
 //! Cancel safety: there is no await point between a change and its keys. The informer itself calls the mapper right after it has published a
-//! change, so no change is lost in between, and the keys are added when the new state can be read.
+//! change, so no change is lost in between, and the new state can be read when the keys are added.
 
 use std::any::Any;
 use std::future::Future;

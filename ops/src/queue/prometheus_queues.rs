@@ -27,7 +27,7 @@ const DEFAULT_BUCKETS: [f64; 28] = [
 /// Register a clone in the registry, and pass the result of [`queue`](Self::queue) to each queue. All queues share the same metric
 /// families and differ by the label `name`. Gauges, adds and retries are read from the queue at each scrape; there is no background
 /// task. The series of a queue exist as long as the queue does. Queues with the same labels share their series, whose values are sums
-/// over these queues.
+/// over these queues; only the age of the oldest key or lease is the maximum.
 ///
 /// All names have the prefix `workqueue_`. Seven metrics have the names and meanings of client-go. Do not give the registry a
 /// prefix if you use dashboards for client-go. The book documents every name.
