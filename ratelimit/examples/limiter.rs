@@ -14,7 +14,7 @@ fn main() {
     let budget = TokenBucket::new(Quota::per_second(nz(20)).allow_burst(nz(5)));
     let limiter = Limiter::new(MaxOf::new(backoff, budget));
 
-    // A limiter is shared by reference; a thread for each host is enough here.
+    // The threads share the limiter by reference; one thread per host is enough here.
     thread::scope(|scope| {
         for host in ["db-1", "db-2", "db-3"] {
             let limiter = &limiter;
@@ -30,7 +30,7 @@ fn connect(
     limiter: &Limiter<&'static str, MaxOf<Exponential<&'static str>, TokenBucket>>,
 ) {
     loop {
-        // Pretend that a host answers at the fourth attempt.
+        // Pretend that a host answers on the fourth attempt.
         let attempt = limiter.num_requeues(&host) + 1;
         if attempt == 4 {
             println!("{host}: connected at attempt {attempt}");

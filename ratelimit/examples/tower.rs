@@ -1,6 +1,6 @@
 //! A tower layer that limits the request rate of a client. All clones of the service share one token bucket and are served in FIFO order.
 //!
-//! `cargo run -p flyball-ratelimit --features tokio --example tower`. tokio's clock is paused, so seconds take no time.
+//! `cargo run -p flyball-ratelimit --features tokio --example tower`. The example pauses tokio's clock, so its waits take no real time.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -39,7 +39,7 @@ struct RateLimited<S> {
 
 enum Token {
     None,
-    /// Waits in the bucket's wait queue. [`RateLimiter::acquire`] borrows the limiter, so the future owns a clone of it.
+    /// The service waits in the bucket's wait queue. [`RateLimiter::acquire`] borrows the limiter, so the future owns a clone of the limiter.
     Waiting(Pin<Box<dyn Future<Output = ()> + Send>>),
     Taken,
 }
@@ -49,8 +49,8 @@ impl<R, S: Service<R>> Service<R> for RateLimited<S> {
     type Error = S::Error;
     type Future = S::Future;
 
-    /// Dropping the service instead of polling it again removes the service from the wait queue and gives back a token that was granted to it there.
-    /// A token that the service has taken and not used is lost: the rate is then below the quota, never above it.
+    /// Dropping a waiting service removes it from the wait queue and gives back a token that was already granted to it.
+    /// A token that the service took but did not use is lost, so the rate can fall below the quota, but never exceeds it.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
             match &mut self.token {

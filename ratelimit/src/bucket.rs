@@ -1,4 +1,4 @@
-//! SHELL. Token buckets: the arithmetic is in `token_bucket.rs`; around it are atomic, shared and keyed buckets. Each
+//! SHELL. Token buckets: the arithmetic is in `token_bucket.rs`; atomic, shared and keyed buckets are built on it. Each
 //! file documents its locks.
 
 mod acquire;

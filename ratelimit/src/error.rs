@@ -142,7 +142,7 @@ impl fmt::Display for NotYet {
 
 impl std::error::Error for NotYet {}
 
-/// More tokens were requested than a full bucket holds, so they can never be granted together.
+/// More tokens were requested than the burst, so they can never be granted together.
 ///
 /// # Examples
 /// ```
@@ -171,7 +171,7 @@ impl InsufficientCapacity {
         self.requested
     }
 
-    /// The burst of the current quota: the maximum that is granted together.
+    /// The burst of the current quota: the maximum number of tokens granted together.
     #[must_use]
     pub const fn burst(&self) -> NonZeroU32 {
         self.burst

@@ -7,7 +7,8 @@
 //!
 //! | outside the lock | |
 //! |---|---|
-//! | reading the clock | before locking. So a failure with an earlier reading may be counted after one with a later reading: policies handle such small jumps back |
+//! | reading the clock | before locking. So a failure with an earlier reading may be counted after a failure with a later reading; policies tolerate
+//! such small jumps back |
 //! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
 
 use std::fmt;
@@ -63,7 +64,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// Creates a limiter on a clock of your choice, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn with_clock(policy: P, clock: C) -> Self {
-        // Each limiter has its own seed, so that processes which fail together do not retry together.
+        // Each limiter has its own seed, so that processes that fail together do not retry together.
         let seed = RandomState::new().hash_one(0);
         Self { state: Mutex::new(State { policy, random: SplitMix64::new(seed) }), clock, keys: PhantomData }
     }
@@ -119,7 +120,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// Changes the policy while it is in use, for example the quota of a nested bucket.
     ///
     /// `change` receives the policy and the time, and runs under the lock: it must be short, and must not use this
-    /// limiter, which would deadlock. Waits that were returned before stay as they are.
+    /// limiter, which would deadlock. Waits that were already returned do not change.
     ///
     /// # Panics
     /// Panics if `change` panics. The policy is then as `change` left it, and the limiter continues with it.
@@ -139,7 +140,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         self.change(|state| change(&mut state.policy, now))
     }
 
-    /// Runs `work` on the policy, and takes the keys that the policy evicts, even if `work` panics: otherwise the next operation
+    /// Runs `work` on the policy. Takes the keys that the policy evicts even if `work` panics; otherwise the next operation
     /// would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
         // Declared before the guard, so that keys are dropped after it.

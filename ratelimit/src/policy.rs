@@ -45,14 +45,14 @@ use crate::Nanos;
     note = "a limiter that threads and tasks wait for, such as `RateLimiter`, is not a policy"
 )]
 pub trait Policy<K: ?Sized> {
-    /// The tokens that a failure took ahead of time from budgets shared between keys, for [`cancel`](Self::cancel);
-    /// `()` if there are none.
+    /// The tokens that a failure reserved from budgets shared between keys, so that [`cancel`](Self::cancel) can give them
+    /// back; `()` if the policy reserves none.
     type Reservation;
 
-    /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after one.
+    /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after a failure.
     ///
-    /// Options that give a key up after a number of failures do not compile with a policy that counts none, such as a
-    /// bucket.
+    /// Options that give up on a key after a number of failures do not compile with a policy that counts none, such as a
+    /// token bucket.
     const COUNTS_FAILURES: bool = true;
 
     /// Counts a failure of `key` at `now` and returns how long the key waits from `now`.
@@ -63,8 +63,8 @@ pub trait Policy<K: ?Sized> {
     /// Like [`record_failure`](Self::record_failure), but keeps the failures of every key for which `in_use` returns
     /// true: they do not expire, and failures of other keys do not evict them.
     ///
-    /// For callers that hold keys, such as a queue: a key that waits there for a long time is not idle. A policy calls
-    /// `in_use` only before it evicts a key, so the calls are rare. A policy that never evicts keys need not implement
+    /// This method is for owners that store keys, such as a queue: a key that waits there for a long time is not idle. A
+    /// policy calls `in_use` only before it evicts a key, so the calls are rare. A policy that never evicts keys need not implement
     /// this method; a policy that combines others passes `in_use` to them.
     ///
     /// # Examples

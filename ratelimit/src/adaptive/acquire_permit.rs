@@ -2,7 +2,7 @@
 //!
 //! Cancel safety: the future holds a ticket from its first poll on. A future that is dropped while it waits leaves the
 //! wait queue. A future that is dropped after it was given a slot and before it is polled passes the slot to the next
-//! waiter, so no wake-up is lost. A future that is kept and not polled loses its slot after [`SLOT_RESERVATION`].
+//! waiter, so no wake-up is lost. A future that is not polled within [`SLOT_RESERVATION`] after it was given a slot can lose the slot.
 
 use std::fmt;
 use std::future::Future;
@@ -20,8 +20,8 @@ use crate::{Clock, Monotonic, Nanos, Permit, TimedOut};
 /// The future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
 ///
 /// # Cancel safety
-/// Dropping the future removes it from the wait queue. If it was given a slot and has not been polled since, the slot
-/// goes to the next waiter.
+/// Dropping the future removes it from the wait queue. If the future was given a slot and has not been polled since,
+/// the slot goes to the next waiter.
 ///
 /// # Examples
 /// ```
@@ -49,7 +49,7 @@ impl<C: Clock> AcquirePermit<C> {
         Self { shared, ticket: None, coop: CoopBudget::default() }
     }
 
-    /// Blocks the thread until there is a permit, or until `until` on the machine's clock.
+    /// Blocks the thread until a permit is free, and returns the permit. Returns [`TimedOut`] at `until` on the machine's clock.
     pub(crate) fn wait(self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
         let mut acquire = pin!(self);
         let signal = Arc::new(ThreadSignal::default());
@@ -63,8 +63,8 @@ impl<C: Clock> AcquirePermit<C> {
             if left == Some(Duration::ZERO) {
                 return Err(TimedOut);
             }
-            // A wake-up since the poll makes this return immediately. The thread also wakes periodically: the future
-            // that was given the slot may never be polled, and there may be no other call that takes the slot back.
+            // If the waker was called since the poll, `wait` returns immediately. The thread also wakes periodically to take slots
+            // back: the future that was given a slot may never be polled, and there may be no other call.
             signal.wait(Some(left.map_or(SLOT_RESERVATION * 10, |left| left.min(SLOT_RESERVATION * 10))));
         }
     }

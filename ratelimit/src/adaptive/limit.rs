@@ -1,23 +1,23 @@
 //! PURE. The rule of the concurrency limit: additive increase, multiplicative decrease (AIMD).
 //!
-//! The rule is that of Chiu and Jain ("Analysis of the increase and decrease algorithms for congestion avoidance",
-//! 1989), known from TCP. Among the linear rules, only AIMD makes the clients of a server converge to equal shares. A
+//! The rule is from Chiu and Jain ("Analysis of the increase and decrease algorithms for congestion avoidance",
+//! 1989); TCP uses it, too. Among the linear rules, only AIMD makes the clients of a server converge to equal shares. A
 //! round counts as congested if its share of failed answers, or its median latency, is above a bound.
 //!
 //! # Invariants
 //! 1. 1 ≤ least ≤ limit ≤ most.
-//! 2. An operation is admitted only while fewer than the limit are in flight. (After the limit has fallen, more operations than
-//!    the limit may be in flight until they end.)
-//! 3. The limit changes only at the end of a round, once, by one step: up by one, or down to seven tenths. A round
-//!    counts only answers to operations that started in it, because earlier ones ran under another limit. It ends with
-//!    as many answers as the limit, and no fewer than [`SHORTEST_ROUND`].
-//! 4. So a single bad answer changes nothing: the limit falls only if more than a tenth of a round failed, or more than
-//!    half was slow.
-//! 5. The limit rises only if it was reached in the round, because otherwise the round does not show whether a higher
-//!    limit is possible.
+//! 2. An operation is admitted only while fewer operations than the limit are in flight. (After the limit has fallen, more operations
+//!    than the limit may be in flight until they end.)
+//! 3. The limit changes at most once per round, at its end: it rises by one, or falls to seven tenths. A round counts
+//!    only answers to operations that started in that round, because earlier operations ran under a different limit. A round
+//!    ends after max(limit, [`SHORTEST_ROUND`]) counted answers.
+//! 4. So a single bad answer changes nothing: the limit falls only if more than a tenth of a round's answers failed, or
+//!    more than half of them were slow.
+//! 5. The limit rises only if it was reached in the round; otherwise the round does not show whether a higher limit is
+//!    possible.
 //!
-//! Every operation is O(1) in time and memory: the count of slow answers shows on which side of the bound the median lies,
-//! without computing the median.
+//! Every operation is O(1) in time and memory, because the count of slow answers shows on which side of the bound the
+//! median lies, without computing the median.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -28,11 +28,11 @@ use crate::{InvalidConcurrencyLimits, Nanos};
 ///
 /// As long as answers arrive in time, the limit rises by one in each round. If more than half of the answers in a round
 /// took longer than the bound, or more than a tenth failed, the limit falls to seven tenths. A round ends after as many answers
-/// as the limit, and at least ten. So the number in flight stays near the number that the server can handle without
+/// as the limit, but not before ten answers. So the number in flight stays near the number that the server can handle without
 /// queueing for longer than the bound, several clients of one server converge to equal shares, and a single bad answer
 /// changes nothing.
 ///
-/// Set the bound to the latency that is too slow for you: two or three times the latency of an idle server, or a
+/// Set the bound to a latency that is too slow for you: for example, two or three times the latency of an idle server, or a
 /// service-level objective. The bound is configured and not learnt, because a client that starts under load cannot
 /// measure the latency of an idle server.
 ///
@@ -79,13 +79,13 @@ struct Round {
     full: bool,
 }
 
-/// The outcome of an operation, with regard to the load of its server.
+/// The outcome of an operation, as a sign of its server's load.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The operation was answered; its latency is measured. An answer such as *no such object* counts, too.
+    /// The server answered, and the latency is measured. An error answer such as *no such object* counts as a success, too.
     Success,
-    /// The operation was refused, timed out, or was given up, as happens with an overloaded server.
+    /// The operation was refused, timed out or was abandoned, as happens when a server is overloaded.
     Failure,
     /// The outcome says nothing about the server's load, for example because the operation was never sent.
     Ignored,
@@ -153,13 +153,13 @@ impl AimdLimit {
         Self { limit: limit.clamp(self.least, self.most), ..self }
     }
 
-    /// Starts an operation at `now`, if fewer operations than the limit are in flight.
+    /// Starts an operation at `now` and returns it, if fewer operations than the limit are in flight.
     #[doc(hidden)]
     pub fn start(&mut self, now: Nanos) -> Option<Started> {
         self.admit().then(|| self.started(now))
     }
 
-    /// Ends an operation at `now`, which may change the limit. `now` is used only for a success.
+    /// Ends an operation at `now`, which may change the limit. `now` is used only to measure the latency of a success.
     #[doc(hidden)]
     pub fn end(&mut self, operation: Started, outcome: Outcome, now: Nanos) {
         self.leave();
@@ -206,7 +206,7 @@ impl AimdLimit {
         Ok(())
     }
 
-    /// Takes a slot; the operation may start later.
+    /// Takes a slot and returns true if one is free; the operation may start later.
     pub(crate) fn admit(&mut self) -> bool {
         // Invariants 2 and 5.
         let free = self.in_flight < self.limit;
@@ -239,8 +239,8 @@ impl AimdLimit {
     }
 }
 
-/// The minimum number of answers in a round, even if the limit is lower, so that one bad answer stays below every threshold.
+/// The minimum number of answers in a round, even if the limit is lower, so that one bad answer exceeds no threshold.
 const SHORTEST_ROUND: u32 = 10;
 
-/// One answer in this many may fail without lowering the limit.
+/// The limit falls only if more than one in this many answers failed.
 const TOLERATED_FAILURES: u64 = 10;

@@ -5,22 +5,22 @@
 //! | `adaptive` | the limit, and the number of operations in flight |
 //! | `waiting` | the waiters for a slot in FIFO order, with increasing tickets; empty while a slot is free |
 //! | `handed_over` | the waiters that were given a slot and have not been polled since, with the time of the wake-up; entries without a time are last |
-//! | `next_ticket` | unique |
-//! | `seen` | the latest clock reading; a thread that read the clock earlier than another may lock later |
+//! | `next_ticket` | the next ticket; tickets are never reused |
+//! | `seen` | the latest clock reading: a thread with an older reading may take the lock later |
 //!
 //! | outside the lock | |
 //! |---|---|
 //! | the clock is read | before locking |
 //! | wakers are cloned, woken and dropped | before locking, or after unlocking: they are user code |
 //!
-//! A free slot is given to the first waiter before that waiter is woken. So later callers cannot overtake it, a waiter
-//! is woken once, and a waiter that leaves passes its slot on. Rejected: waking the first waiter to try again (it may
-//! lose repeatedly), and waking all (a thundering herd).
+//! A free slot is given to the first waiter before that waiter is woken. So later callers cannot overtake the waiter, each
+//! waiter is woken once, and a waiter that leaves passes its slot on. Rejected: waking the first waiter to try again (it may
+//! lose repeatedly), and waking all waiters (a thundering herd).
 //!
-//! A slot that was given to a waiter stays reserved for [`SLOT_RESERVATION`] until the waiter is polled; after that the next call
-//! takes the slot back, for the next waiter or for itself. So a future that is kept and never polled delays the others
-//! by [`SLOT_RESERVATION`], and the slot is not lost. If the future is polled after all, it is first in the wait queue,
-//! because its ticket is the oldest; if there was no other call in between, it still has its slot.
+//! A slot that was given to a waiter stays reserved for [`SLOT_RESERVATION`] until the waiter is polled; after that, the next call
+//! takes the slot back, for the next waiter or for its own caller. So a future that is never polled delays the others
+//! by [`SLOT_RESERVATION`], but the slot is not lost. If the future is polled later, it still has its slot if no other call
+//! has taken the slot back; otherwise it is first in the wait queue, because its ticket is the oldest.
 //!
 //! The reservation starts at the wake-up. So the clock is read whenever an operation ends, although only a success has a latency to measure. With an
 //! older reading, the reservation of a slot could have expired before the slot is handed over. If the clock panics, or if a permit is dropped while
@@ -41,7 +41,7 @@ use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, 
 
 /// A limit on the number of operations in flight, which adapts to their outcomes: a shared [`AimdLimit`].
 ///
-/// Clones share the limit. A [`Permit`] is one operation: report its outcome with the permit's methods. A permit that
+/// Clones share the limit. A [`Permit`] stands for one operation: report its outcome with the permit's methods. A permit that
 /// is dropped without an outcome, because of a panic, a timeout or a dropped future, counts as a failure.
 ///
 /// # Examples
@@ -111,13 +111,13 @@ impl<C: Clock> ConcurrencyLimiter<C> {
 
     /// Waits for a permit. Waiters are served in the order of their first polls.
     ///
-    /// Each waiter is woken once, when it has a slot. With n waiters a poll is O(log n + limit), and leaving the wait
-    /// queue O(n).
+    /// Each waiter is woken once, when it has a slot. With n waiters, a poll is O(log n + limit), and leaving the wait
+    /// queue is O(n).
     ///
     /// # Cancel safety
-    /// Dropping the future removes it from the wait queue; a slot that it was given already goes to the next waiter. A
-    /// future that is kept and not polled within 100 ms after it was woken loses its slot to the next waiter at the
-    /// next call of the limiter or the next end of a permit. When it is polled again, it is the first waiter.
+    /// Dropping the future removes it from the wait queue; if the future was given a slot already, the slot goes to the next
+    /// waiter. A future that is not polled within 100 ms after it was woken loses its slot to the next waiter, at the
+    /// next attempt to acquire or the next end of a permit. When it is polled again, it is the first waiter.
     ///
     /// # Examples
     /// ```
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// Takes the slot that was given to a ticket, if the ticket still has it.
+    /// Takes the slot that was given to `ticket` and returns true, unless the slot was taken back.
     fn take_handed_over(&mut self, ticket: u64) -> bool {
         let place = self.handed_over.iter().position(|(other, _)| *other == ticket);
         place.and_then(|place| self.handed_over.remove(place)).is_some()
@@ -253,7 +253,8 @@ impl State {
         own
     }
 
-    /// Waits with this waker, in the order of the tickets. The caller must drop the old waker.
+    /// Adds the waker to the wait queue in ticket order, or replaces the ticket's waker and returns the old one, which the
+    /// caller must drop after unlocking.
     fn wait(&mut self, ticket: u64, waker: Waker) -> Option<Waker> {
         match self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
             Ok(place) => Some(std::mem::replace(&mut self.waiting[place].1, waker)),
@@ -268,7 +269,7 @@ impl State {
 // === for futures and permits ===
 
 impl<C: Clock> Shared<C> {
-    /// Starts an operation, or waits with a ticket.
+    /// Starts an operation and returns its permit, or waits in the wait queue with `ticket`, which is drawn if it is `None`.
     pub(crate) fn poll_start(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker) -> Poll<Permit<C>> {
         let now = self.clock.now();
         let waker = waker.clone();
@@ -276,7 +277,7 @@ impl<C: Clock> Shared<C> {
         // The slot is taken before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
         let kept = ticket.is_some_and(|own| state.take_handed_over(own));
         let admitted = state.grant_slots(Some(now));
-        // No waiter is overtaken, because there is no waiter while a slot is free. A waiter that lost its slot returns
+        // `start` overtakes no waiter, because there is no waiter while a slot is free. A waiter that lost its slot returns
         // as the first waiter.
         let started = match *ticket {
             Some(own) if kept || state.take_handed_over(own) => Some(state.adaptive.started(now)),
@@ -323,8 +324,8 @@ impl<C: Clock> Shared<C> {
         self.clock.now()
     }
 
-    /// Reads the clock for callers that use the time only to take back overdue slots. Returns `None` if the clock
-    /// panics. Calls that need the time use `now` instead, and panic.
+    /// Reads the clock for callers that use the time only to reserve slots and take them back. Returns `None` if the clock
+    /// or the thread panics. Calls that need the time use `now` instead, and pass the clock's panic on.
     pub(crate) fn now_unless_it_panics(&self) -> Option<Nanos> {
         if thread::panicking() {
             return None;
@@ -339,7 +340,7 @@ impl<C: Clock> Shared<C> {
         }
     }
 
-    /// Ends an operation. `now` is `Some` for a success.
+    /// Ends an operation. `now` is always `Some` for a success.
     pub(crate) fn end(&self, operation: Started, outcome: Outcome, now: Option<Nanos>) {
         let mut state = self.state.lock();
         let at = now.unwrap_or(state.seen);

@@ -46,12 +46,12 @@ impl<C: Clock> Permit<C> {
         Self { shared, started: Some(started) }
     }
 
-    /// Reports that the operation was answered; its latency is measured until now.
+    /// Reports that the server answered. The latency is the time from handing out the permit to this call.
     pub fn succeed(self) {
         self.end(Outcome::Success);
     }
 
-    /// Reports that the operation was refused or given up.
+    /// Reports that the operation was refused, timed out or was abandoned.
     pub fn fail(self) {
         self.end(Outcome::Failure);
     }
@@ -66,9 +66,9 @@ impl<C: Clock> Permit<C> {
     }
 
     fn report(&mut self, outcome: Outcome) {
-        // The clock is read before `started` is taken: if the clock panics, a success becomes a failure, and the drop
-        // that reports it does not read the clock again. For other outcomes, `now` is only the time at which
-        // the next waiter got the slot.
+        // The clock is read before `started` is taken: if the clock panics, the permit is dropped, which reports a failure
+        // without reading the clock again. For outcomes other than success, `now` is only the time at which the next waiter
+        // got the slot.
         let now = match outcome {
             Outcome::Success => Some(self.shared.now()),
             _ => self.shared.now_unless_it_panics(),

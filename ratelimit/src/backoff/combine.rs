@@ -12,11 +12,12 @@ use flyball_sync::random::SplitMix64;
 
 use crate::{Nanos, Policy};
 
-/// The longer wait of two policies. Nest it to combine any number of policies.
+/// A policy that combines two policies: a key waits for the longer of their waits. Nest it to combine more than two.
 ///
 /// Both policies count each failure, whichever wait is longer. So a bucket's token is spent even if the other policy's wait
-/// is longer, and the retries after such waits may run in larger bursts than the bucket allows. That is client-go's
-/// rule; [`RetryBudget`](crate::RetryBudget) takes the token that is due when the key's own wait ends.
+/// is longer, and the retries after such waits may run in larger bursts than the bucket allows. client-go has the same
+/// rule; to avoid such bursts, use [`RetryBudget`](crate::RetryBudget), which takes the token that is due when the key's
+/// own wait ends.
 ///
 /// # Examples
 /// ```
@@ -105,7 +106,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 
 /// A policy that limits the waits of another policy to a cap.
 ///
-/// The inner policy counts each failure in full, so a capped bucket lets more retries through than its rate.
+/// The inner policy counts each failure in full, so a capped bucket lets more retries through than its rate allows.
 ///
 /// # Examples
 /// ```

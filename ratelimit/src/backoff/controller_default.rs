@@ -29,8 +29,8 @@ pub fn controller_default<K: Hash + Eq + Clone>() -> ControllerDefault<K> {
     MaxOf::new(backoff, TokenBucket::new(Quota::per_second(TEN).allow_burst(HUNDRED)))
 }
 
-/// Like [`controller_default`], with no wait longer than `cap`: in a storm of failures the retries exceed the shared
-/// rate, instead of waiting longer.
+/// Like [`controller_default`], but no wait is longer than `cap`: if very many keys fail, their retries exceed the shared
+/// rate instead of waiting longer.
 ///
 /// # Examples
 /// ```

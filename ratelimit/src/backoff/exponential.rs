@@ -17,8 +17,8 @@ use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 
 /// Waits that double with every failure of a key: base · 2ⁿ after n earlier failures, up to a cap.
 ///
-/// Waits are whole nanoseconds and saturate: no number of failures overflows, and waits beyond 584 years count as 584
-/// years. A missing call of [`forget`](Policy::forget) leaks nothing: a key's failures expire by themselves
+/// Waits are whole nanoseconds and saturate at 584 years, so no number of failures causes an overflow. A missing call of
+/// [`forget`](Policy::forget) leaks nothing: a key's failures expire by themselves
 /// ([`forget_after`](Self::forget_after)), and the number of keys is bounded ([`max_keys`](Self::max_keys)).
 ///
 /// # Examples
@@ -117,9 +117,9 @@ impl<K> Exponential<K> {
         Self { curve: Curve { immediate_first: true, ..self.curve }, ..self }
     }
 
-    /// Sets the jitter, which spreads the waits so that keys which failed together are not retried together.
+    /// Sets the jitter, which spreads the waits so that keys that failed together are not retried together.
     ///
-    /// Jitter is applied below the cap: no wait exceeds the cap, and keys that have been failing for a long time
+    /// Jitter is applied below the cap: no wait exceeds the cap, and the waits of keys that have been failing for a long time
     /// stay spread, too.
     ///
     /// # Examples
@@ -141,8 +141,8 @@ impl<K> Exponential<K> {
     /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the cap and
     /// ten minutes.
     ///
-    /// A key that fails again after that time starts from zero failures. Its state is removed when other keys fail, once the cap
-    /// and this time have passed since its last failure. In a queue, this time starts when the key has left the queue.
+    /// A key that fails again after that time starts from zero failures. Its state is removed when another key fails after the cap
+    /// and this time have passed since its last failure. In a queue, this time starts when the key leaves the queue.
     ///
     /// # Examples
     /// ```
@@ -164,8 +164,8 @@ impl<K> Exponential<K> {
     /// itself.
     ///
     /// Beyond that, a new key replaces the key whose last failure is the oldest; if the replaced key fails again, it
-    /// starts from zero failures. So choose more keys than can be failing at the same time. If a queue uses this
-    /// policy, the keys in the queue do not count.
+    /// starts from zero failures. So set a limit above the number of keys that can be failing at the same time. If a queue uses
+    /// this policy, the keys in the queue do not count towards the limit.
     ///
     /// # Examples
     /// ```
@@ -201,7 +201,7 @@ impl Curve {
     /// Returns the wait after the failures in `before`.
     fn wait(&self, before: Failures, random: u64) -> u64 {
         let Some(doublings) = before.count.checked_sub(u32::from(self.immediate_first)) else { return 0 };
-        // Invariant 2: a shift that would lose a bit is beyond every cap.
+        // Invariant 2: a result that does not fit into 64 bits is beyond every cap.
         let doubled = if doublings <= self.base.leading_zeros() { self.base << doublings } else { u64::MAX };
         self.jitter.wait(doubled.min(self.cap), before.last_wait, self.base, self.cap, random)
     }

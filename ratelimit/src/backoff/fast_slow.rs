@@ -38,15 +38,15 @@ pub struct FastSlow<K> {
 // === impl FastSlow ===
 
 impl<K> FastSlow<K> {
-    /// Creates a policy in which the first `fast_attempts` failures of a key wait `fast`, and all others `slow`. With
-    /// 0, all wait `slow`.
+    /// Creates a policy in which the first `fast_attempts` failures of a key wait `fast`, and all others `slow`. If
+    /// `fast_attempts` is 0, all failures wait `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
         Self { fast, slow, fast_attempts, failures: PerKey::new(fast.max(slow)) }
     }
 
-    /// Sets how long the failures of a key are kept after its wait has ended. The default is ten minutes, or the longer of the
-    /// two waits if that is longer. In a queue, this time starts when the key has left the queue.
+    /// Sets how long the failures of a key are kept after its wait has ended. The default is the longest of `fast`, `slow` and
+    /// ten minutes. In a queue, this time starts when the key leaves the queue.
     ///
     /// # Examples
     /// ```
@@ -65,7 +65,7 @@ impl<K> FastSlow<K> {
     }
 
     /// Limits the number of keys whose failures are kept: 2²⁰ by default. Beyond that, a new key replaces the key whose
-    /// last failure is the oldest. If a queue uses this policy, the keys in the queue do not count.
+    /// last failure is the oldest. If a queue uses this policy, the keys in the queue do not count towards the limit.
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         Self { failures: self.failures.max_keys(most), ..self }

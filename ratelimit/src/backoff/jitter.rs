@@ -1,6 +1,6 @@
-//! PURE. Jitter, which spreads waits so that keys which failed together are not retried together.
+//! PURE. Jitter, which spreads waits so that keys that failed together are not retried together.
 
-/// The jitter of a backoff: how the backoff spreads its waits. No variant exceeds the cap.
+/// The jitter of a backoff: how the backoff spreads its waits. No wait of any variant exceeds the cap.
 ///
 /// Names and comparison: Marc Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub enum Jitter {
 }
 
 impl Jitter {
-    /// Returns the wait after a wait of `last`; `random` is uniform over `u64`.
+    /// Returns the next wait. `doubled` is the wait without jitter, `last` the key's last wait; `random` is uniform over `u64`.
     pub(crate) fn wait(self, doubled: u64, last: u64, base: u64, cap: u64, random: u64) -> u64 {
         // Each variant is uniform over a range. The cap limits the end of the range and not the random value (decision
         // 0011).
@@ -35,7 +35,7 @@ impl Jitter {
     }
 }
 
-/// Returns a number that is uniform over `0..=most`: the random number as a fraction of 2^64 (Lemire 2019, without the
+/// Returns a number that is uniform over `0..=most`: `random` / 2^64 · (`most` + 1), rounded down (Lemire 2019, without the
 /// rejection step; the bias is below one part in 2^64 / `most`).
 fn up_to(most: u64, random: u64) -> u64 {
     ((u128::from(random) * (u128::from(most) + 1)) >> u64::BITS) as u64

@@ -1,14 +1,14 @@
-//! PURE. Counts failures once per wait.
+//! PURE. A policy that counts failures once per wait.
 //!
 //! # Invariants
 //! 1. `open[key]` is the end of the last wait that was counted for `key`; it is removed when the key is forgotten.
-//! 2. A wait that is not over is evicted only to make room, beyond 2²⁰ keys.
+//! 2. An open wait is evicted only to make room for a new key, beyond 2²⁰ keys.
 //!
 //! The invariants of the state per key (`per_key.rs`) hold, too.
 //!
-//! Each key is looked up twice, here and in the inner policy, so a failure takes 0.93 thousand instructions; with the
-//! controller default alone it takes 0.44 thousand. Rejected: one entry for both. A policy may have no entry (a
-//! bucket), or several (a max-of), and each would have to store waits that it does not return.
+//! Each key is looked up twice, here and in the inner policy, so recording a failure takes 930 instructions; with the
+//! controller default alone it takes 440. Rejected: one entry for both, because a policy may have no entry (a bucket) or
+//! several (a `MaxOf`), and each of these would have to store waits that it does not return.
 
 use std::fmt;
 use std::hash::Hash;
@@ -19,10 +19,10 @@ use crate::{Nanos, Policy};
 
 /// Counts a failure once per wait: a key has at most one open backoff.
 ///
-/// The n-th counted failure of a key opens a backoff, which ends at a deadline D. If the key runs before D, because it was added, and
+/// The n-th counted failure of a key opens a backoff, which ends at a deadline D. If the key is added, runs before D and
 /// fails again, it waits for the rest of that backoff: neither n nor D changes. Only a failure at or after D is passed
-/// to the inner policy. So a storm of events cannot raise an exponent (kubernetes#136853), and duplicates of one
-/// failure take one token from a shared bucket. A queue wraps its limiter in this type. The type stores an entry for each
+/// to the inner policy. So a storm of events cannot raise a key's exponent (kubernetes#136853), and failures within one
+/// backoff take one token from a shared bucket. A queue wraps its limiter in this type. The type stores an entry for each
 /// open wait and for each finished wait that is not evicted yet: at most 2²⁰ entries.
 ///
 /// # Examples
@@ -63,7 +63,7 @@ impl<K, P> OncePerBackoff<K, P> {
 }
 
 impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
-    /// `None` if the failure reserved nothing, because its wait was open already.
+    /// `None` if the failure reserved nothing, because the key's backoff was already open.
     type Reservation = Option<P::Reservation>;
 
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
@@ -79,8 +79,8 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Reservation) {
-        // The key is touched before the inner policy counts the failure. So if cloning the key panics, the failure is
-        // not counted; otherwise it could not be forgotten.
+        // The key is touched before the inner policy counts the failure, so a failure is not counted if cloning the key
+        // panics; otherwise it could not be forgotten.
         let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
             return (until.since(now), None);
@@ -100,7 +100,7 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         self.policy.num_requeues(key)
     }
 
-    /// The backoff stays open after a cancellation: the key does not run at the end of its wait, or runs without a token.
+    /// Gives back the tokens of the inner policy. The backoff stays open, although the key does not run at its end, or runs without a token.
     fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool {
         reservation.is_some_and(|reservation| self.policy.cancel(reservation, now))
     }

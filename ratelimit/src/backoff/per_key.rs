@@ -1,13 +1,13 @@
 //! PURE. State per key that is bounded and expires by itself.
 //!
 //! # Invariants
-//! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
+//! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. The list from `oldest` to `newest` holds every slot once; its links agree in both directions.
 //! 3. There are at most `most` slots, and one more for each key that was added while the checked keys were in use.
-//! 4. A key is kept for no less than the longest wait since it was last touched, and as long as it is in use.
-//! 5. User code (`Hash`, `Eq`, `Clone`) has run before the first change of an operation, and `in_use` is called for a
-//!    key before the key is changed: a panic leaves 1 to 4 intact. Growing the index hashes nothing: slots keep their
-//!    hash.
+//! 4. A key does not expire before the longest wait has passed since it was last touched, nor while it is in use.
+//! 5. User code (`Hash`, `Eq`, `Clone`) runs before the first change of an operation, and `in_use` is called for a key
+//!    before that key is changed, so a panic leaves invariants 1 to 4 intact. Growing the index calls no `Hash`, because
+//!    slots store their hash.
 //!
 //! Hence every operation is O(1), amortised over the growth of the table, and a key that is never forgotten leaks
 //! nothing: an operation that may add one key checks up to two keys for expiry, so a backlog of expired keys shrinks
@@ -29,17 +29,17 @@ use crate::Nanos;
 pub(crate) struct PerKey<K, V> {
     hasher: RandomState,
     index: HashTable<u32>,
-    /// Dense: the last slot moves into the position of a removed one.
+    /// Without gaps: when a slot is removed, the last slot moves into its position.
     slots: Vec<Slot<K, V>>,
     oldest: u32,
     newest: u32,
     most: NonZeroU32,
-    /// The number of keys that were added beyond `most`, because the checked keys were in use.
+    /// The number of keys that were added beyond `most`, because the keys checked for eviction were in use.
     beyond: usize,
     longest_wait: Duration,
     /// How long a key may be idle, in nanoseconds; stored in this form because it is read twice in each call.
     idle: u64,
-    /// The evicted keys, until the caller takes them or the next operation that evicts drops them.
+    /// The evicted keys, until the caller takes them, or the next `touch` or `remove` drops them.
     evicted: Vec<K>,
 }
 
@@ -53,8 +53,8 @@ struct Slot<K, V> {
 }
 
 impl<K, V> PerKey<K, V> {
-    /// Creates a map for waits of up to `longest_wait`. An idle key is kept for that time, and then for as long again, or for `SHORTEST_DEFAULT_REST`
-    /// if that is longer.
+    /// Creates a map for waits of up to `longest_wait`. An idle key is kept for `longest_wait`, plus the longer of
+    /// `longest_wait` and `SHORTEST_DEFAULT_REST`.
     pub(crate) fn new(longest_wait: Duration) -> Self {
         let rest = longest_wait.max(SHORTEST_DEFAULT_REST);
         Self {
@@ -71,7 +71,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Sets how long a key is kept after the longest wait.
+    /// Sets how long an idle key is kept after the longest wait.
     pub(crate) fn forget_after(self, rest: Duration) -> Self {
         Self { idle: Nanos::from_duration(self.longest_wait.saturating_add(rest)).get(), ..self }
     }
@@ -119,10 +119,10 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
-    /// Returns the value of `key`, touched at `now`; a new value if there was none or it had expired.
+    /// Marks `key` as touched at `now`, and returns its value: a default value if the key is new or had expired.
     ///
-    /// Also evicts up to two expired keys, those idle longest; and, if there is no room for a new key, the key that has
-    /// been idle longest. A key that is `in_use` is not idle, and stays.
+    /// Also evicts up to two expired keys, the longest idle first, and, if there is no room for a new key, the key that has
+    /// been idle longest. Keys for which `in_use` returns true stay.
     pub(crate) fn touch(&mut self, key: &K, now: Nanos, mut in_use: impl FnMut(&K) -> bool) -> &mut V {
         let hash = self.hasher.hash_one(key);
         let slot = match self.find(hash, key) {
@@ -164,7 +164,7 @@ impl<K, V> PerKey<K, V> {
         now.get().saturating_sub(self.slots[slot as usize].touched.get()) > self.idle
     }
 
-    /// Checks the two oldest keys and evicts those for which `over` returns true; the others become the newest. For
+    /// Checks the two oldest keys and evicts those for which `over` returns true; the others become the newest. This is for
     /// maps whose keys do not expire by idleness: successive calls check all keys in turn, so a key that stays does not
     /// block the keys after it.
     pub(crate) fn evict_oldest(&mut self, over: impl Fn(&V) -> bool) {
@@ -178,7 +178,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Evicts up to two expired keys, unless they are in use. `slot` is not expired; returns its index after the evictions.
+    /// Evicts up to two expired keys, unless they are in use. `slot`, which is not expired or is `NONE`, may move: returns its new index.
     fn sweep(&mut self, now: Nanos, mut slot: u32, mut in_use: impl FnMut(&K) -> bool) -> u32 {
         for _ in 0..2 {
             let oldest = self.oldest;
@@ -186,7 +186,7 @@ impl<K, V> PerKey<K, V> {
                 break;
             }
             self.evict_unless_in_use(now, &mut in_use);
-            // The last slot has moved into the gap, if there is one.
+            // If `slot` was the last slot, the eviction has moved it into the gap.
             if slot as usize == self.slots.len() {
                 slot = oldest;
             }
@@ -196,7 +196,7 @@ impl<K, V> PerKey<K, V> {
 
     /// Evicts the key that has been idle longest if the map is full, unless the key is in use.
     ///
-    /// Checks two keys for each new one, so keys that are no longer in use are evicted twice as fast as new keys arrive.
+    /// Checks up to two keys for each new key, so keys that are no longer in use are evicted twice as fast as new keys arrive.
     fn make_room(&mut self, now: Nanos, mut in_use: impl FnMut(&K) -> bool) {
         for _ in 0..2 {
             if self.slots.len() < self.most.get() as usize {
@@ -266,7 +266,7 @@ impl<K, V> PerKey<K, V> {
         self.newest = slot;
     }
 
-    /// Sets the slot after `slot` in the list; `slot` = `NONE` sets the first.
+    /// Sets the slot after `slot` in the list; if `slot` is `NONE`, sets the first slot.
     fn set_newer(&mut self, slot: u32, newer: u32) {
         match slot {
             NONE => self.oldest = newer,
@@ -274,7 +274,7 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Sets the slot before `slot` in the list; `slot` = `NONE` sets the last.
+    /// Sets the slot before `slot` in the list; if `slot` is `NONE`, sets the last slot.
     fn set_older(&mut self, slot: u32, older: u32) {
         match slot {
             NONE => self.newest = older,
@@ -320,11 +320,11 @@ impl<K, V> PerKey<K, V> {
     }
 }
 
-/// No slot: the end of the list.
+/// Stands for no slot, at either end of the list.
 const NONE: u32 = u32::MAX;
 
 /// Limits the memory to about 50 MB besides the keys; more keys are unlikely to be failing at the same time.
 const DEFAULT_MAX_KEYS: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
 
-/// Failures are kept for at least this time, even after short waits, because a key may fail again after much slower work.
+/// By default, failures are kept for at least this time, even after short waits, because the next attempt may take much longer than the waits.
 const SHORTEST_DEFAULT_REST: Duration = Duration::from_secs(600);

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. No key waits for less than the inner policy requires.
-//! 2. The ends of all waits are within the budget, by the invariants of `schedule.rs`.
+//! 2. The times at which waits end stay within the budget, by the invariants of `schedule.rs`.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{Nanos, Policy, Quota, Reservation};
 
 /// Spreads the waits of a policy so that the retries after them stay within a budget.
 ///
-/// [`MaxOf`](crate::MaxOf) of a policy and a bucket charges a failure's token immediately, as client-go does: if the
-/// key's own wait is longer, the token is unused when it is due, and retries whose waits end at the same time all run
+/// [`MaxOf`](crate::MaxOf) of a policy and a bucket takes a token at the time of the failure, as client-go does: if the
+/// key's own wait is longer, the token is not used when it is due, and retries whose waits end at the same time all run
 /// together, whatever the burst. This policy takes a token for the time at which the key's own wait ends; if none is
-/// free at that time, the key waits for the next token. A long wait delays no other key, because the tokens before it
-/// stay free.
+/// free at that time, the key waits for the next token. A long wait delays no other key, because the tokens that are due
+/// before its end stay free.
 ///
-/// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end, rounded up to a whole token. Cancelled waits do not
-/// count. The budget stores the taken tokens as ranges: at most one per open wait, and at most 2²⁰; beyond that, free tokens
+/// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end (rounded up to a whole token), not counting cancelled
+/// waits. The budget stores the taken tokens as ranges: at most one per open wait, and at most 2²⁰; beyond that, free tokens
 /// expire unused. Every call is O(log ranges).
 ///
 /// # Examples
@@ -54,7 +54,7 @@ impl<P> RetryBudget<P> {
         &mut self.policy
     }
 
-    /// Changes rate and burst from `now` on; waits that were returned before stay as they are. O(open waits).
+    /// Changes rate and burst from `now` on; waits that were already returned do not change. O(open waits).
     ///
     /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate.
     ///
@@ -99,7 +99,7 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
     ) -> (Duration, Self::Reservation) {
         let (wait, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
         let token = self.schedule.reserve(now + wait, now);
-        // The maximum of both, so that a wait that ends after `Nanos::MAX` keeps its length.
+        // The maximum of both waits, so that a wait that ends after `Nanos::MAX` keeps its length.
         (wait.max(token.delay(now)), (reservation, token))
     }
 

@@ -2,23 +2,23 @@
 //!
 //! A token bucket stores only the time at which it is full again, so a reservation for a later time delays all
 //! reservations made after it. Here the tokens are numbered, and each is taken or free. Token n arrives when time ×
-//! rate reaches n + 1 − burst, and is available until time × rate has passed n: so at any time exactly `burst` tokens
-//! have arrived and are not past, taken or free.
+//! rate reaches n + 1 − burst, and expires when time × rate has passed n. So at any time exactly `burst` tokens have
+//! arrived and have not expired, whether they are taken or free.
 //!
 //! # Invariants
 //! 1. No number is taken twice.
-//! 2. A token is due no earlier than requested, not before it arrives, and while it is still available.
-//! 3. Hence, between two changes of the quota, at most burst + rate × d (rounded up to a whole token) of the tokens that are
-//!    taken and not given back are due in any d nanoseconds. Proof: at a rate of at most one a nanosecond, a token
+//! 2. A token is due no earlier than requested, no earlier than it arrives, and before it expires.
+//! 3. Hence, between two changes of the quota, at most burst + rate × d taken tokens (rounded up to a whole token) are due in
+//!    any d nanoseconds, not counting tokens that were given back. Proof: at a rate of at most one token per nanosecond, a token
 //!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (At a higher rate, a token may
 //!    be late by a part of a nanosecond.) So fewer than 2^32 tokens can be due at t: see `first_due`.
-//! 4. The ranges in `taken` are not empty and lie apart; there are at most [`MOST_RANGES`].
-//! 5. `first_open` only grows: after a clock has jumped back, no token becomes available again.
+//! 4. The ranges in `taken` are not empty and do not touch; there are at most [`MOST_RANGES`].
+//! 5. `first_open` only grows between two changes of the quota: after a clock has jumped back, no token becomes available again.
 //!
 //! The taken tokens are stored as ranges of numbers: a backlog is one range, and a token far ahead is another. All
-//! operations are O(log ranges). Rejected: giving back the token of a bucket when a longer wait dominates. A full
-//! bucket then stays full, and would limit nothing as long as every key waits for some time: 1000 keys with a wait of a
-//! second would run 1000 times a second, whatever the budget.
+//! operations are O(log ranges). Rejected: a token bucket whose token is given back if the key's own wait is longer. The
+//! bucket would stay full, and limit nothing, as long as every key waits for some time: 1000 keys with a wait of one
+//! second would run 1000 times per second in total, whatever the budget.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,11 +30,11 @@ pub(crate) struct TokenSchedule {
     quota: Quota,
     /// The time at which number 0 is the oldest token of a full burst: the time of the last change of the quota.
     origin: Nanos,
-    /// Lower numbers are not handed out any more.
+    /// Tokens with lower numbers are no longer handed out.
     first_open: u128,
-    /// Ranges of taken numbers: the first, and one past the last.
+    /// Ranges of taken numbers, as the first number and one past the last.
     taken: BTreeMap<u128, u128>,
-    /// The number of changes of the quota; a reservation stores the number at which it was made.
+    /// The number of quota changes so far; a reservation stores the number at the time it was made.
     change: u64,
 }
 
@@ -45,19 +45,19 @@ impl TokenSchedule {
         Self { quota, origin: Nanos::ZERO, first_open: 0, taken: BTreeMap::new(), change: 0 }
     }
 
-    /// Takes the first free token for `at` or later.
+    /// Reserves the first free token for `at` or later.
     pub(crate) fn reserve(&mut self, at: Nanos, now: Nanos) -> Reservation {
         self.drop_past_ranges(now);
-        // The oldest token that is still available at that time: later requests cannot use it.
+        // The search starts at the oldest token that is still available at `at`: requests for later times cannot use that token.
         let number = self.first_free(self.oldest(at));
         let due = self.arrives_at(number).max(at);
         let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
-        // A token that is due at `Nanos::MAX` is never due, so it is not recorded.
+        // `Nanos::MAX` means never, so a token that is due then is not recorded.
         if due == Nanos::MAX {
             return reservation;
         }
         self.take(number, number + 1);
-        // Invariant 3: less than 2^32.
+        // By invariant 3, the difference is less than 2^32.
         reservation.at_place((number - self.first_due(due)) as u32)
     }
 
@@ -68,7 +68,7 @@ impl TokenSchedule {
             return false;
         }
         let number = self.first_due(reservation.due()) + u128::from(reservation.place());
-        // The token is in the past, because the clock has jumped back: no key can use it.
+        // The token has expired, and the clock has jumped back since: no key can use the token.
         if number < self.first_open {
             return false;
         }
@@ -88,7 +88,7 @@ impl TokenSchedule {
     /// Changes rate and burst from `now` on; O(ranges).
     ///
     /// Available tokens stay available, the newest first, up to the new burst; a larger burst fills up at the new rate.
-    /// Reserved tokens keep their times; reserved tokens that collide in the new stream delay the tokens after them.
+    /// Reserved tokens keep their times; if they collide in the new stream, they delay the tokens after them.
     /// The part of a token that has arrived so far is lost, so that repeated changes gain nothing.
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) {
         if quota == self.quota {
@@ -131,7 +131,7 @@ impl TokenSchedule {
         Ok(())
     }
 
-    /// Removes up to two ranges that are past. Each call adds at most one, so ranges do not accumulate.
+    /// Removes up to two expired ranges. Each reservation and each cancellation adds at most one range, so ranges do not accumulate.
     fn drop_past_ranges(&mut self, now: Nanos) {
         self.first_open = self.first_open.max(self.oldest(now));
         for _ in 0..2 {
@@ -183,19 +183,20 @@ impl TokenSchedule {
 
     /// Returns the lowest number that can be due at `at`; a reservation stores its number relative to this.
     ///
-    /// At a rate of r tokens a nanosecond, a token arrives less than a nanosecond, that is, at most ⌈r⌉ tokens, before it is due. So its
-    /// number is at least ⌊at × rate⌋ + burst − ⌈r⌉, or at least ⌊at × rate⌋ if it arrived earlier, and below ⌊at × rate⌋ + burst, because
-    /// it has arrived.
+    /// At a rate of r tokens per nanosecond, a token is due less than a nanosecond after it arrives, and at most ⌈r⌉ tokens arrive in that time. So
+    /// the number of a token that arrived in the last nanosecond is at least ⌊at × rate⌋ + burst − ⌈r⌉, and that of a token that arrived earlier is
+    /// at
+    /// least ⌊at × rate⌋. Both are below ⌊at × rate⌋ + burst, because the token has arrived.
     fn first_due(&self, at: Nanos) -> u128 {
         let late = self.tokens().div_ceil(self.period()).saturating_sub(self.burst());
         self.oldest(at).saturating_sub(late)
     }
 
-    /// Returns when a number arrives.
+    /// Returns the time at which token `number` arrives.
     fn arrives_at(&self, number: u128) -> Nanos {
         let Some(ahead) = (number + 1).checked_sub(self.burst()) else { return self.origin };
-        // Numbers are at most 2^97: the tokens up to the end of time, plus those reserved before it. Multiplied by the period
-        // they could exceed 2^128; on overflow the result is *never*.
+        // Numbers are at most 2^97: the tokens up to the end of time, plus those reserved before it. Their product with the period
+        // could exceed 2^128; on overflow the result is [`Nanos::MAX`], which means never.
         let nanos = ahead.checked_mul(self.period()).map(|parts| parts.div_ceil(self.tokens()));
         let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX);
         Nanos::new(self.origin.get().saturating_add(nanos))
@@ -203,7 +204,7 @@ impl TokenSchedule {
 
     /// Returns the first number that arrives at `at` or later.
     fn first_not_before(&self, at: Nanos) -> u128 {
-        // Due times are rounded up, so the number arrives after the previous nanosecond.
+        // Arrival times are rounded up, so the token arrives after the previous nanosecond.
         let ahead = match at.get().saturating_sub(self.origin.get()) {
             0 => 0,
             nanos => u128::from(nanos - 1) * self.tokens() / self.period() + 1,

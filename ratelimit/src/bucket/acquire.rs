@@ -1,7 +1,7 @@
 //! SHELL. Waiting for tokens, asynchronously or blocking.
 //!
-//! For the locks see [`Shared`]. Cancel safety: a slot in the wait queue is owned by a [`Waiting`], whose drop releases
-//! the slot and the tokens that were granted to it.
+//! For the locks see [`Shared`]. Cancel safety: a [`Waiting`] owns its place in the wait queue, and dropping it releases
+//! the place and the tokens that were granted to it.
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +29,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
         Self::within(shared, count, timer, None)
     }
 
-    /// Waits asynchronously for at most `limit`.
+    /// Like [`new`](Self::new), for a task that waits for at most `limit`.
     pub(crate) fn within(
         shared: &'a Shared<T>,
         count: NonZeroU32,
@@ -56,7 +56,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
         })
     }
 
-    /// Waits, blocking the thread, until `until` on the machine's clock.
+    /// Blocks the thread until the tokens are taken, or until `until` on the machine's clock.
     pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
         if try_without_lock(self.shared, &self.request) {
             return Ok(());
@@ -77,7 +77,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
     }
 }
 
-/// Tries to take the tokens without the lock, if there are no waiters.
+/// Tries to take the tokens without the lock, which works only if there are no waiters. Returns whether the tokens were taken.
 fn try_without_lock<T: Clock>(shared: &Shared<T>, request: &AcquireRequest<T>) -> bool {
     request.place.is_none() && matches!(shared.cell.try_acquire(request.count, shared.now()), Some(Ok(())))
 }
@@ -100,8 +100,8 @@ impl<T: Clock> fmt::Debug for Waiting<'_, T> {
 /// The future of [`RateLimiter::acquire`](crate::RateLimiter::acquire).
 ///
 /// # Cancel safety
-/// Dropping the future removes it from the wait queue, and gives back a token that was granted to it and that it has
-/// not returned yet.
+/// Dropping the future removes it from the wait queue. A token that was granted to the future, but not yet returned by
+/// a poll, is given back.
 ///
 /// # Examples
 /// ```
@@ -143,8 +143,8 @@ impl<T: Timer> Future for Acquire<'_, T> {
 /// The future of [`RateLimiter::acquire_many`](crate::RateLimiter::acquire_many).
 ///
 /// # Cancel safety
-/// Dropping the future removes it from the wait queue, and gives back tokens that were granted to it and that it has
-/// not returned yet.
+/// Dropping the future removes it from the wait queue. Tokens that were granted to the future, but not yet returned by
+/// a poll, are given back.
 ///
 /// # Examples
 /// Dropping the future takes no tokens:

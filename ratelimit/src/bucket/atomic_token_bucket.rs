@@ -19,8 +19,8 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket
 ///
 /// The bucket has no clock and no waiters: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic
 /// compare-and-exchange. All other operations take a lock: reserving ahead, cancelling, changing the quota, and
-/// computing with numbers that do not fit into 64 bits (a bucket that takes longer than about a century to fill, at
-/// rates that divide a nanosecond; or a clock that jumps that far).
+/// computing with numbers that do not fit into 64 bits (for rates with a whole number of nanoseconds per token: a bucket
+/// that takes longer than about a century to fill, or a clock that jumps that far).
 ///
 /// # Memory ordering
 /// Taking or giving back a token synchronises no other memory.
@@ -68,7 +68,7 @@ impl AtomicTokenBucket {
         }
     }
 
-    /// Takes `count` tokens if all of them are available now; else takes none.
+    /// Takes `count` tokens if all of them are available now; otherwise takes none.
     ///
     /// # Errors
     /// Like [`TokenBucket::try_acquire_many`].
@@ -92,7 +92,7 @@ impl AtomicTokenBucket {
         }
     }
 
-    /// Takes the next token that is not reserved, for now or for later.
+    /// Takes the next token that is not reserved, which may be due later.
     pub fn reserve(&self, now: Nanos) -> Reservation {
         self.locked(now, |bucket| bucket.reserve(now))
     }

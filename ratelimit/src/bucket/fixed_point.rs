@@ -38,7 +38,7 @@ impl FixedPointRate {
         self.token
     }
 
-    /// A point in time, in parts. Below 2^96.
+    /// Converts a time to parts. The result is below 2^96.
     pub(crate) fn parts(&self, now: Nanos) -> u128 {
         u128::from(now.get()) * u128::from(self.rate)
     }
@@ -65,15 +65,15 @@ impl FixedPointRate {
         full_at.max(self.parts(now)).saturating_add(cost).min(self.horizon())
     }
 
-    /// Returns when the last token of a debt is due: one burst before the bucket is full, rounded up to a whole
-    /// nanosecond.
+    /// Returns when the last token of a debt is due: the capacity before `full_at`, rounded up to a whole nanosecond, but no
+    /// earlier than `now`.
     pub(crate) fn due(&self, full_at: u128, now: Nanos) -> Nanos {
         let after_now = full_at.saturating_sub(self.parts(now) + self.capacity());
         if after_now == 0 {
             return now;
         }
-        // A division of 128 bits is the most expensive step, and only very large debts need it. With the usual rates,
-        // which divide a nanosecond, no debt that fits into 64 bits needs a division.
+        // A division of 128 bits is the most expensive step, and only very large debts need it. At the usual rates, with a whole
+        // number of nanoseconds per token, no debt that fits into 64 bits needs a division.
         let wait = match u64::try_from(after_now) {
             Ok(near) if self.rate == 1 => near,
             Ok(near) => near.div_ceil(self.rate.into()),
@@ -83,7 +83,7 @@ impl FixedPointRate {
         Nanos::new(now.get().saturating_add(wait))
     }
 
-    /// Takes tokens, for now or for later. Returns the new `full_at`, and when the tokens are due.
+    /// Takes tokens, which may be due later. Returns the new `full_at`, and when the tokens are due.
     pub(crate) fn reserve(&self, full_at: u128, now: Nanos, count: NonZeroU32) -> (u128, Nanos) {
         let full_at = self.after(full_at, now, self.cost(count.get().into()));
         (full_at, self.due(full_at, now))

@@ -3,7 +3,7 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the buckets of the keys, by hash | one of `shards` |
-//! | changes of the quota, so that all shards get the latest one | `changing`, taken before their locks |
+//! | changes of the quota, in one order for all shards | `changing`, locked before the shards' locks |
 //!
 //! `Eq` and `Clone` of a key run under a shard's lock, before anything is changed. All other user code (`Hash`, `Drop`, the clock)
 //! runs outside the lock.
@@ -19,27 +19,27 @@ use foldhash::fast::RandomState;
 use crate::bucket::keyed_shard::{Evicted, Shard};
 use crate::{Clock, InsufficientCapacity, Monotonic, NotYet, Quota, Reservation, TryAcquireError};
 
-/// The number of locks; fewer if [`max_keys`](KeyedRateLimiter::max_keys) is smaller.
+/// The number of locks; there are fewer if [`max_keys`](KeyedRateLimiter::max_keys) is smaller.
 const SHARDS: usize = 64;
 
 /// A token bucket for each key, for example to limit each client.
 ///
-/// The state of a key is one number, and a key whose bucket is full again needs no state. Each new key checks two
+/// The state of a key is one number, and a key whose bucket is full again needs no state. Adding a key checks two
 /// stored keys and evicts those whose bucket is full, so no call pauses for a sweep, and you need not remove keys.
-/// At most [`max_keys`](Self::max_keys) keys are stored. If that many buckets are not full, a new key replaces the key
-/// with the fullest bucket among those checked. The replaced key starts with a full bucket when it is used again: this
-/// is the only way in which a key can exceed its quota.
+/// At most [`max_keys`](Self::max_keys) keys are stored. If there is no room, a new key replaces the key with the fullest
+/// bucket among a few that are checked. The replaced key starts with a full bucket when it is used again: unless the
+/// clock jumps back, this is the only way in which a key can exceed its quota.
 ///
-/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. No call waits:
-/// [`NotYet::retry_after`] is the time to wait, and is the same for all successive calls that are denied.
-/// [`reserve`](Self::reserve) gives each caller its own time. To wait in FIFO order you need a
-/// [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is more state than a number; if there are few
-/// keys, use a map of those.
+/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. No call waits: a denied call
+/// returns the time to wait, [`NotYet::retry_after`], and all successive denied calls return the same due time.
+/// [`reserve`](Self::reserve) gives each caller its own time. To wait in FIFO order, each key needs a
+/// [`RateLimiter`](crate::RateLimiter) with a timer, which takes more memory than one number; if there are few keys, use a
+/// map of `RateLimiter`s.
 ///
-/// The bucket of a key with reservations that are not due yet is not full. The key is kept until they are due, and is among the last to be
-/// replaced.
+/// The bucket of a key with reservations that are not due yet is not full. So the key is kept until they are due, and is
+/// among the last to be replaced.
 ///
-/// A new key is cloned. If the clock jumps back, a key whose full bucket was evicted since then starts with a full bucket.
+/// A new key is cloned. If the clock jumps back, a key that was evicted after the time that the clock now shows starts with a full bucket.
 ///
 /// # Examples
 /// ```
@@ -81,7 +81,7 @@ impl<K, C> KeyedRateLimiter<K, C> {
         Self { shards, changing: Mutex::new(()), hasher: RandomState::default(), clock }
     }
 
-    /// Limits the number of keys, to about a million by default. Removes all keys stored so far.
+    /// Sets the maximum number of stored keys, about a million by default. Removes all keys stored so far.
     ///
     /// The limit is divided equally among the up to 64 locks.
     ///
@@ -166,7 +166,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         }
     }
 
-    /// Takes `count` tokens of `key` if all of them are available now; else takes none.
+    /// Takes `count` tokens of `key` if all of them are available now; otherwise takes none.
     ///
     /// # Errors
     /// Returns [`TryAcquireError::NotYet`] with the time at which the tokens will be available, or
@@ -193,7 +193,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
     }
 
-    /// Takes the next token of `key` that is not reserved, for now or for later: N denied requests that reserve
+    /// Takes the next token of `key` that is not reserved, which may be due later: N denied requests that reserve
     /// tokens get N different retry times.
     ///
     /// # Examples
@@ -233,9 +233,9 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
 
     /// Gives back tokens of `key` that were not used, and returns whether this had an effect.
     ///
-    /// It has an effect in the cases of [`TokenBucket::cancel`](crate::TokenBucket::cancel): before the tokens are due,
-    /// as long as no tokens of the key are reserved for a later time, and the quota has not been changed. It has no
-    /// effect once any key under the same lock was replaced because [`max_keys`](Self::max_keys) buckets were not full:
+    /// As with [`TokenBucket::cancel`](crate::TokenBucket::cancel), it has an effect only before the tokens are due, as long
+    /// as no tokens of the key are reserved for a later time, and the quota has not been changed. In addition, it has no
+    /// effect once any key under the same lock was replaced for lack of room ([`max_keys`](Self::max_keys)), because
     /// a key's state is one number, which does not record whether the key was evicted and added again. The tokens then
     /// count as used, so a reservation that is cancelled late, or after its key was evicted, never lets more through.
     /// The only exception is a clock that has jumped back, as with `TokenBucket::cancel`.
@@ -255,7 +255,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
 
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
-        // Uses bits that the hash tables do not use, unless they are huge: tables use the lowest and the highest bits.
+        // The hash tables use the lowest and the highest bits, and use these middle bits only if they are huge.
         let shard = (hash >> 40) as usize & (self.shards.len() - 1);
         &self.shards[shard]
     }

@@ -1,15 +1,15 @@
 //! PURE. The buckets of some keys, each stored as a number; a full bucket is not stored.
 //!
 //! # Invariants
-//! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
+//! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. There are at most `most` slots.
-//! 3. A reservation made at the current `change` count, whose tokens are not due yet, is included in its key's number:
-//!    if the number is lost, the reservation can no longer be cancelled. A full bucket that is evicted has no
-//!    outstanding tokens. A change of the quota, and the eviction of a bucket that is not full, increment the count.
-//! 4. User code (`Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to 3 intact.
-//!    Growing the index hashes nothing: slots keep their hash.
+//! 3. A key's number includes every reservation that was made at the current `change` count and is not due yet. A change of
+//!    the quota, and the eviction of a bucket that is not full, increment the count, so that older reservations can no
+//!    longer be cancelled. The eviction of a full bucket does not, because a full bucket has no outstanding tokens.
+//! 4. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 3 intact.
+//!    Growing the index calls no `Hash`, because slots store their hash.
 //!
-//! A clock hand moves over the slots, two for each new key, and evicts the buckets that are full again: full buckets
+//! A clock hand moves over the slots, two for each new key, and evicts the buckets that are full again, so full buckets
 //! are evicted twice as fast as new keys arrive. Rejected: a list by last use, because each token would rewrite it, and
 //! because it keeps a bucket from which one token was taken as long as an empty one; a heap of the times at which
 //! buckets are full, because of its logarithmic cost.
@@ -28,7 +28,7 @@ const SWEPT: usize = 2;
 
 pub(crate) struct Shard<K> {
     index: HashTable<u32>,
-    /// Dense: the last slot moves into the position of a removed one.
+    /// Without gaps: when a slot is removed, the last slot moves into its position.
     slots: Vec<Slot<K>>,
     hand: usize,
     most: usize,
@@ -160,7 +160,7 @@ impl<K: Eq + Clone> Shard<K> {
         })
     }
 
-    /// Takes tokens, for now or for later.
+    /// Takes tokens, which may be due later.
     pub(crate) fn reserve(
         &mut self,
         hash: u64,
@@ -192,7 +192,7 @@ impl<K: Eq + Clone> Shard<K> {
         without.is_some()
     }
 
-    /// Changes the number of a key, adding the key if it is absent. Nothing is changed if the change fails.
+    /// Changes the number of a key, adding the key if it is absent. If `change` returns an error, nothing is changed.
     fn change_slot<R, E>(
         &mut self,
         hash: u64,

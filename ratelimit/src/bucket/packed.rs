@@ -16,8 +16,8 @@
 //! 1. If the thread has read a constant of a later epoch, the word has been closed before, and the Acquire of that read
 //!    makes this visible: the word differs from the value that the thread read.
 //! 2. An epoch starts above all values that the word had before. So if the word is unchanged, the epoch is, too. The
-//!    values wrap around after 2^63 parts, which is 292 years at rates that divide a nanosecond and at least two
-//!    seconds at the most extreme rates: a thread that was stopped between two instructions for that time, and finds
+//!    values wrap around after 2^63 parts, which is 292 years at rates with a whole number of nanoseconds per token, and at
+//!    least two seconds at the most extreme rates: a thread that was stopped between two instructions for that time, and finds
 //!    exactly the same value, would be wrong. Rejected remedies: a tag in the word, which leaves fewer bits for the
 //!    time and wraps around sooner; a second atomic to count readers, which doubles the cost of all operations.
 
@@ -29,13 +29,13 @@ use crate::bucket::fixed_point::FixedPointRate;
 use crate::bucket::token_bucket::TokenBucket;
 use crate::{Nanos, NotYet};
 
-/// The number is behind the lock.
+/// The word while the number is behind the lock.
 const CLOSED: u64 = u64::MAX;
 /// An epoch that would start above this value starts at zero.
 const WRAP: u64 = 1 << 63;
 /// The largest burst and debt that fit into a word.
 const ROOM: u128 = 1 << 62;
-/// The latest time of an epoch; a value one burst later still fits.
+/// The latest time of an epoch, in the units of the word; a value one burst later still fits.
 const LATEST: i128 = (1 << 64) - (1 << 62) - 1;
 /// How far the clock may go back within an epoch, because readings of several threads are not ordered.
 const MARGIN: u64 = 1 << 32;
@@ -45,7 +45,7 @@ pub(crate) struct PackedBucket {
     epoch: Epoch,
 }
 
-/// The meaning of the word; `now` is at `now × rate + shift`, for times from `first` to `last`.
+/// The meaning of the word: the time `now` has the value `now × rate + shift`, for times from `first` to `last`.
 struct Epoch {
     first: Constant,
     last: Constant,
@@ -61,8 +61,8 @@ struct Constant(AtomicU64);
 impl Constant {
     #[inline]
     fn get(&self) -> u64 {
-        // Ordering: Acquire, so that a thread that reads a constant of a later epoch also sees that the word was closed
-        // before.
+        // Ordering: Acquire, so that a thread that reads a constant of a later epoch also reads the word as closed or
+        // changed afterwards.
         self.0.load(Ordering::Acquire)
     }
 
@@ -82,7 +82,7 @@ pub(crate) struct LockedBucket {
     base: i128,
     first: Nanos,
     last: Nanos,
-    /// The largest word that was closed since the last wrap-around.
+    /// The largest value of the word when it was closed, since the last wrap-around.
     peak: u64,
 }
 
@@ -91,7 +91,7 @@ impl LockedBucket {
         Self { bucket, scale: None, base: 0, first: Nanos::ZERO, last: Nanos::ZERO, peak: 0 }
     }
 
-    /// Starts an epoch above all values so far, if the bucket fits into one.
+    /// Starts an epoch above all values so far and returns true, if the bucket fits into an epoch.
     fn begin(&mut self, now: Nanos) -> bool {
         let scale = *self.bucket.scale();
         let ahead = self.bucket.full_at().saturating_sub(scale.parts(now));
@@ -216,7 +216,7 @@ impl PackedBucket {
 
     /// Routes all operations through the lock, which the caller holds.
     pub(crate) fn close(&self, exact: &mut LockedBucket) {
-        // Ordering: Relaxed. The word carries all of its own data; constants that change after this are stored with
+        // Ordering: Relaxed. The word is the only data that is read here; constants that change after this are stored with
         // Release.
         let word = self.word.swap(CLOSED, Ordering::Relaxed);
         if word != CLOSED {

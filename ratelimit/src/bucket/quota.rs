@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::InvalidQuota;
 
-/// A quota: a number of tokens per period, and a burst, the maximum that is granted together.
+/// A quota: a number of tokens per period, and a burst, which is the maximum number of tokens granted together.
 ///
 /// Tokens arrive evenly spread over the period, not all at its start. The rate is stored as the two integers that it
 /// was created from, so it is never rounded. A quota of zero tokens cannot be created; an operation that is never
@@ -81,7 +81,7 @@ impl Quota {
         }
     }
 
-    /// Returns a quota with the same rate and another burst: the maximum that is granted together after an idle time.
+    /// Returns a quota with the same rate and a different burst: the maximum number of tokens granted together after an idle time.
     #[must_use]
     pub const fn allow_burst(self, burst: NonZeroU32) -> Self {
         Self { burst, ..self }

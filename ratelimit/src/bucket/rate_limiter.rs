@@ -27,13 +27,13 @@ use crate::{
 /// **Exact.** Any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not given
 /// back. A waiter is granted its tokens when the timer fires for their due time. A timer that fires late, as tokio's
 /// does by up to a millisecond, delays that grant, but not the next ones, as long as the bucket does not fill up
-/// meanwhile: so give a bucket with a rate above one token per millisecond a burst of a few tokens.
+/// meanwhile. So give a bucket with a rate above one token per millisecond a burst of a few tokens.
 ///
 /// **No thundering herd, and no work while idle.** A waiter is polled twice: to join the wait queue, and to receive its
-/// tokens. One alarm is set, for the first waiter or the first time limit. There is no background task or thread. A
-/// waiter that is kept and never polled is granted its tokens in FIFO order, and the waiters behind it are served. (If a timer
-/// wakes too early from inside `wake_at`, the waiters behind it are served at the next call, because the first waiter is then
-/// woken to check.)
+/// tokens. At most one alarm is set, for the first waiter or the earliest time limit. There is no background task or thread. A
+/// waiter that is never polled is granted its tokens in FIFO order, and the waiters behind it are served. (The exception is a
+/// timer that wakes too early from inside `wake_at`: it only wakes the first waiter, which sets the alarm again. If that waiter is
+/// never polled, the waiters behind it are served at the next call.)
 ///
 /// While there are no waiters, taking tokens is one atomic compare-and-exchange and one reading of the clock; while
 /// there are waiters, it takes a lock.
@@ -94,7 +94,7 @@ impl<T: Timer> RateLimiter<T> {
     ///
     /// # Cancel safety
     /// Dropping the future removes it from the wait queue. A token that was granted to it goes to the next waiter. If
-    /// there is no waiter, the token goes back to the bucket, except for the part that would have overflowed meanwhile.
+    /// there is no waiter, the token goes back to the bucket, except for the part that would have overflowed since the grant.
     ///
     /// # Examples
     /// ```
@@ -115,7 +115,7 @@ impl<T: Timer> RateLimiter<T> {
     /// Waits for `count` tokens, which are granted together.
     ///
     /// # Errors
-    /// Returns [`InsufficientCapacity`] if `count` is above the burst, because such a request can never be granted; also if the
+    /// Returns [`InsufficientCapacity`] if `count` is above the burst, because such a request can never be granted, or if the
     /// burst falls below `count` during the wait.
     ///
     /// # Cancel safety
@@ -139,8 +139,8 @@ impl<T: Timer> RateLimiter<T> {
 
     /// Waits for a token for at most `limit` on the timer's clock, from the first poll.
     ///
-    /// The timer wakes the future when the limit is over. The waiters behind it then move up, whether or not the future is polled.
-    /// A token that is available by then is taken, even if the timer is late.
+    /// The timer wakes the future when the limit is over. The waiters behind the future then move up, whether or not the future is
+    /// polled. A token that is available by then is taken, even if the timer is late.
     ///
     /// # Errors
     /// Returns [`TimedOut`] after `limit`; no token was taken.
@@ -191,7 +191,7 @@ impl<T: Clock> RateLimiter<T> {
     /// Takes a token if one is available now and there is no waiter.
     ///
     /// # Errors
-    /// Returns [`NotYet`] with the time at which a token will be available after all waiters have got theirs; nothing is
+    /// Returns [`NotYet`] with the time at which a token will be available after all waiters have received theirs; nothing is
     /// reserved.
     #[inline]
     pub fn try_acquire(&self) -> Result<(), NotYet> {
@@ -202,7 +202,7 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Takes `count` tokens if all of them are available now and there is no waiter; else takes none.
+    /// Takes `count` tokens if all of them are available now and there is no waiter; otherwise takes none.
     ///
     /// # Errors
     /// Returns [`TryAcquireError::NotYet`] like `try_acquire`, or [`TryAcquireError::InsufficientCapacity`] for more
@@ -212,16 +212,16 @@ impl<T: Clock> RateLimiter<T> {
         self.take(count)
     }
 
-    /// Waits for a token, blocking the thread. Needs no runtime.
+    /// Blocks the thread until it has taken a token. Needs no runtime.
     pub fn blocking_acquire(&self) {
         // This cannot fail, because one token is never more than the burst, and the wait has no time limit.
         let _ = self.block(NonZeroU32::MIN, None);
     }
 
-    /// Waits for `count` tokens, which are granted together, blocking the thread.
+    /// Blocks the thread until it has taken `count` tokens, which are granted together.
     ///
     /// # Errors
-    /// Returns [`InsufficientCapacity`] if `count` is above the burst, because such a request can never be granted; also if the
+    /// Returns [`InsufficientCapacity`] if `count` is above the burst, because such a request can never be granted, or if the
     /// burst falls below `count` during the wait.
     ///
     /// # Examples
@@ -247,7 +247,7 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Waits for a token for at most `limit` on the machine's clock, blocking the thread.
+    /// Like [`blocking_acquire`](Self::blocking_acquire), but blocks the thread for at most `limit` on the machine's clock.
     ///
     /// # Errors
     /// Returns [`TimedOut`] after `limit`; no token was taken.
@@ -259,8 +259,8 @@ impl<T: Clock> RateLimiter<T> {
         }
     }
 
-    /// Waits for `count` tokens, which are granted together, for at most `limit` on the machine's clock, blocking the
-    /// thread.
+    /// Like [`blocking_acquire_many`](Self::blocking_acquire_many), but blocks the thread for at most `limit` on the machine's
+    /// clock.
     ///
     /// # Errors
     /// Returns [`AcquireTimeoutError`]; no token was taken.
@@ -272,12 +272,12 @@ impl<T: Clock> RateLimiter<T> {
         self.block(count, Some(limit))
     }
 
-    /// Takes the next token ahead of time, after all waiters. Use this if you have your own timer, such as a queue that
+    /// Reserves the next token after those of all current waiters. Use this if you have your own timer, such as a queue that
     /// delays a key.
     ///
-    /// This fixes the due times of the current waiters: a later change of the quota no longer moves them, and a timer
-    /// that fires late delays only that grant, not the next one. Like the reservation itself, those tokens count as
-    /// taken at their due time.
+    /// This fixes the due times of the current waiters: a later change of the quota no longer moves these times, and a timer
+    /// that fires late delays only that grant, not the next one. Like the reserved token, the waiters' tokens count as
+    /// taken at their due times.
     ///
     /// # Examples
     /// ```
@@ -305,10 +305,10 @@ impl<T: Clock> RateLimiter<T> {
         self.shared.reserve(count, self.shared.now())
     }
 
-    /// Gives back tokens that were not used, and returns whether this had an effect: like
-    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), with one more case without effect. It occurs when tokens that were
-    /// granted after the reservation have come back unused, for example from an [`Acquire`] that was dropped before it returned
-    /// them. Tokens that are given back go to waiters.
+    /// Gives back tokens that were not used, and returns whether this had an effect. The rule is that of
+    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), with one more case without effect: tokens that were granted after the
+    /// reservation have come back unused, for example from an [`Acquire`] that was dropped before it returned them. Tokens that
+    /// are given back go to the waiters first.
     pub fn cancel(&self, reservation: Reservation) -> bool {
         self.shared.cancel(reservation, self.shared.now())
     }

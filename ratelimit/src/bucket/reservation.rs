@@ -31,7 +31,7 @@ pub struct Reservation {
     /// The owner's count of changes; a reservation with an older count cannot be given back.
     change: u64,
     count: NonZeroU32,
-    /// Identifies the token among those that can be due at the same time, if tokens have numbers: see `schedule.rs`.
+    /// Identifies the token among those that can be due at the same time, if the tokens are numbered: see `schedule.rs`.
     place: u32,
 }
 
@@ -56,7 +56,7 @@ impl Reservation {
         self.count
     }
 
-    /// How long until the tokens may be used; zero once they are due.
+    /// The time until the tokens may be used; zero once they are due.
     #[must_use]
     pub fn delay(&self, now: Nanos) -> Duration {
         self.due.since(now)

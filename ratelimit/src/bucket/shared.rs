@@ -10,8 +10,8 @@
 //! unlocking, and a replaced waker is dropped after unlocking.
 //!
 //! # Between the word and the lock
-//! A thread that takes the lock closes the word first. So a thread that takes tokens without the lock either took them before, and
-//! the closed word includes them, or fails and takes the lock. The word is opened again when there is no waiter and no
+//! A thread that takes the lock closes the word first. So a thread that takes tokens without the lock either takes them before
+//! that, and the closed word includes them, or fails and takes the lock. The word is opened again when there is no waiter and no
 //! grant whose waiter was not polled yet.
 //!
 //! # FIFO order
@@ -43,7 +43,7 @@ pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,
     state: Mutex<State<T>>,
     time: T,
-    /// The waker that is passed to the timer. Waking it settles this bucket.
+    /// The waker that is passed to the timer. Waking it grants the tokens that are due.
     alarm: Waker,
 }
 
@@ -53,7 +53,8 @@ pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
 /// The result of polling a request.
 pub(crate) enum Polled {
     Ready(Result<(), AcquireTimeoutError>),
-    /// The tokens are not due at the first time; a thread that covers the alarm sleeps at most until the second.
+    /// Contains the current time, at which the tokens are not due yet, and the latest time until which a thread that covers
+    /// the alarm may sleep.
     Pending(Nanos, Option<Nanos>),
 }
 
@@ -113,7 +114,7 @@ impl<T: Clock> Shared<T> {
     /// Polls a request: takes its tokens if they are due, and otherwise waits for them with `waker`.
     pub(crate) fn poll_request(&self, request: &mut AcquireRequest<T>, waker: &Waker) -> Polled {
         let now = self.now();
-        // A new request usually waits: its waker is cloned before locking.
+        // A new request usually waits, so its waker is cloned before locking.
         let mut spare = request.place.is_none().then(|| waker.clone());
         loop {
             match self.change(now, |state| state.poll_request(request, waker, &mut spare, now)) {
@@ -131,8 +132,8 @@ impl<T: Clock> Shared<T> {
 
     /// Removes a waiter that will not be polled again; it may have been granted tokens.
     pub(crate) fn leave(&self, place: Place) {
-        // If the clock panics, the tokens are lost, but not the slot: otherwise the others would wait behind a waiter
-        // that has left.
+        // If the clock panics, the granted tokens are lost, but the waiter still leaves the wait queue; otherwise the others
+        // would wait behind a waiter that is gone.
         let now = catch_unwind(AssertUnwindSafe(|| self.now()));
         let waker = match &now {
             Ok(now) => self.change(*now, |state| state.leave(place, Some(*now))),

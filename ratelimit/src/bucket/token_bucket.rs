@@ -1,19 +1,19 @@
 //! PURE. A token bucket in exact integers.
 //!
-//! Virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation I.371): instead of
-//! a level and the time of its measurement, the bucket is **one number**, the time at which it would be full again, in
-//! the parts of [`FixedPointRate`].
+//! The algorithm is virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation
+//! I.371): instead of a level and the time of its measurement, the bucket is **one number**, the time at which it would be
+//! full again, in the parts of [`FixedPointRate`].
 //!
 //! # Invariants
-//! 1. `full_at` never lies beyond the horizon, the largest debt: its last token is due at [`Nanos::MAX`] (never).
+//! 1. `full_at` never lies beyond the horizon, the largest debt, whose last token is due at [`Nanos::MAX`] (never).
 //!    The horizon is below 2^97, so no sum here can wrap.
-//! 2. Between two changes of the quota, of any tokens granted and not given back, at most `burst` + rate × (b − a) are
-//!    due in the nanoseconds a ≤ t < b. Proof: a reservation moves `full_at` up by its tokens and never below *now*. Let
-//!    the first tokens of the span be n tokens due at a. If they were available when they were taken, `full_at` is at least
+//! 2. Between two changes of the quota, at most `burst` + rate × (b − a) of the tokens granted and not given back are
+//!    due in the nanoseconds a ≤ t < b. Proof: a reservation moves `full_at` up by its tokens and never below *now*. Suppose
+//!    the first tokens of the span are n tokens due at a. If they were available when they were taken, `full_at` is at least
 //!    a + n tokens; otherwise it is a + burst, and n ≤ burst. The last tokens of the span leave `full_at` at no more than b + burst. So
 //!    the tokens after the first n cost no more than b − a + burst − n tokens, or b − a.
-//! 3. A token is due no earlier than it is reserved, and no later than needed for 2.
-//! 4. No caller can have waited for tokens that are given back: see [`TokenBucket::cancel`].
+//! 3. A token is due no earlier than it is reserved, and no later than invariant 2 requires.
+//! 4. Tokens are given back only if no reservation depends on them: see [`TokenBucket::cancel`].
 //!
 //! Rejected: a level and a time (x/time/rate, in floating point), because those are two numbers to keep consistent, and
 //! they drift.
@@ -27,7 +27,7 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 /// A token bucket: a steady rate, and a burst after an idle time.
 ///
 /// The bucket starts full. Tokens can be reserved ahead of time: there is no limit on their number, and reservations
-/// become due in the order of the calls. As a [`Policy`] the bucket is one budget shared by all keys, and counts
+/// become due in the order of the calls. As a [`Policy`], the bucket is one budget shared by all keys, and stores
 /// nothing per key.
 ///
 /// The rate is exact: any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not
@@ -57,8 +57,8 @@ pub struct TokenBucket {
     scale: FixedPointRate,
     /// The time at which the bucket would be full if nothing more was taken, in parts.
     full_at: u128,
-    /// The number of changes of the quota and of returns of granted tokens; a reservation stores the count at which it
-    /// was made.
+    /// The number of quota changes and of refunds of granted tokens; a reservation stores the number at the time it was
+    /// made.
     change: u64,
 }
 
@@ -71,7 +71,7 @@ impl TokenBucket {
         Self { quota, scale: FixedPointRate::new(quota), full_at: 0, change: 0 }
     }
 
-    /// Takes the next token that is not reserved, for now or for later.
+    /// Takes the next token that is not reserved, which may be due later.
     pub fn reserve(&mut self, now: Nanos) -> Reservation {
         self.reserve_fitting(NonZeroU32::MIN, now)
     }
@@ -109,7 +109,7 @@ impl TokenBucket {
         self.try_acquire_fitting(NonZeroU32::MIN, now)
     }
 
-    /// Takes `count` tokens if all of them are available now; else takes none.
+    /// Takes `count` tokens if all of them are available now; otherwise takes none.
     ///
     /// # Errors
     /// Returns [`TryAcquireError::NotYet`] with the time at which the tokens will be available if no other call takes
@@ -122,10 +122,10 @@ impl TokenBucket {
 
     /// Gives back tokens that were not used, and returns whether this had an effect.
     ///
-    /// It has no effect if their time has passed; if other tokens are reserved for a later time (those keep their due
-    /// time, and the gap before them would stay unused); if the tokens are due at [`Nanos::MAX`], which is never; or if
-    /// the quota has been changed since. Otherwise the bucket is as if the tokens had never been reserved. Golang's
-    /// x/time/rate has the same rule.
+    /// It has no effect in four cases: the tokens' time has passed; other tokens are reserved for a later time (those keep
+    /// their due time, and the gap before them would stay unused); the tokens are due at [`Nanos::MAX`], which is never; or
+    /// the quota has been changed since. Otherwise the bucket is as if the tokens had never been reserved. Go's
+    /// `x/time/rate` has the same rule.
     ///
     /// Due times are whole nanoseconds: at rates above one token per nanosecond, a token that is given back within the
     /// nanosecond in which it is due may let one more token through in that nanosecond. The same applies to a token
@@ -204,12 +204,12 @@ impl TokenBucket {
         self.full_at = full_at;
     }
 
-    /// Gives back `back` parts of granted tokens that were not used. The bucket becomes fuller by that amount, as if it
-    /// had always been.
+    /// Gives back `back` parts of granted tokens that were not used. The bucket becomes fuller by that amount, as if the
+    /// tokens had never been granted.
     ///
-    /// Earlier reservations keep their times, which `full_at` no longer determines. So none of them can be cancelled
-    /// from now on: `cancel` would take the last of them for the latest reservation, even if another one is due later.
-    /// When that other one is due, the bucket would count as full although it is not.
+    /// Earlier reservations keep their times, which `full_at` no longer determines. So they can no longer be cancelled:
+    /// otherwise `cancel` could take one of them for the latest reservation although another one is due later, and the bucket
+    /// would count as full at that due time although it is not.
     pub(crate) fn refund(&mut self, back: u128) {
         self.full_at -= back;
         self.change += u64::from(back > 0);

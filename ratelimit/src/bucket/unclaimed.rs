@@ -3,12 +3,12 @@
 //! A waiter is granted its tokens when they are due, whether it is polled or not. If it is dropped before it is polled,
 //! the tokens go back. To compute how many, compare the bucket with a hypothetical one from which they were never
 //! taken. The hypothetical bucket is full earlier by their cost, *unless* it was full in between: then the overflow is
-//! lost. The difference between the two buckets is the minimum that was missing to a full bucket, over all
-//! changes since the grant. A token that was reserved ahead counts as a change at its due time.
+//! lost. So the difference between the two buckets is the minimum that was missing to a full bucket at any change since
+//! the grant, but at most the cost. The use of a token that was reserved ahead is a change at its due time.
 //!
-//! One `slack` serves all grants of a *round*: the minimum that was missing since the oldest of them, which never
-//! exceeds the correct value for each. When it reaches zero, the bucket has been full, and a new round begins: grants
-//! of earlier rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is
+//! One `slack` serves all grants of a *round*. It is the minimum that was missing since the oldest of these grants, so it
+//! never exceeds the correct value of any of them. When it reaches zero, the bucket has been full, and a new round begins:
+//! grants of earlier rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is
 //! full once.
 
 /// The grants whose waiter was not polled yet.
@@ -68,7 +68,7 @@ impl UnclaimedGrants {
         back
     }
 
-    /// Lowers the slack, because the bucket is fuller by `by` parts, as if it had always been.
+    /// Lowers the slack, because the bucket is fuller by `by` parts, as if these had never been taken.
     pub(crate) fn lower(&mut self, by: u128) {
         self.slack = self.slack.saturating_sub(by);
     }

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. `threads` is the number of waiters that are blocked threads.
-//! 2. Waiters that were promised tokens come first. `tokens` is the number of tokens that the others need.
-//! 3. `deadlines` are the times at which tasks time out, in order of arrival at equal times, each with its slot.
+//! 2. Waiters that were promised tokens come first. `tokens` is the number of tokens that waiters without a promise need.
+//! 3. `deadlines` maps the deadline of each task to its slot; tasks with equal deadlines are in order of arrival.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -95,7 +95,7 @@ impl WaitQueue {
         self.deadlines.first_key_value().map(|((until, _), _)| *until)
     }
 
-    /// Times out the waiter with the earliest deadline. The caller must wake its waker, outside the lock.
+    /// Times out the waiter with the earliest deadline and returns it. The caller must wake its waker, outside the lock.
     pub(crate) fn time_out_next(&mut self) -> Option<Waiter> {
         let (_, slot) = self.deadlines.first_key_value()?;
         self.serve(*slot, Served::TimedOut)
@@ -105,7 +105,7 @@ impl WaitQueue {
         self.list.first()
     }
 
-    /// Serves the first waiter. The caller must wake its waker, outside the lock.
+    /// Serves the first waiter and returns it. The caller must wake its waker, outside the lock.
     pub(crate) fn serve_first(&mut self, served: Served) -> Option<Waiter> {
         self.serve(self.list.first_slot()?, served)
     }
@@ -163,12 +163,12 @@ impl WaitQueue {
         self.list.served(place).copied()
     }
 
-    /// Returns whether `place` waits for `waker`, so that waiting again would change nothing.
+    /// Returns whether the waiter at `place` stores a waker for the same task as `waker`, so that replacing it would change nothing.
     pub(crate) fn waits_for(&self, place: &Place, waker: &Waker) -> bool {
         self.list.at(place.slot()).is_some_and(|waiter| waiter.waker.will_wake(waker))
     }
 
-    /// Replaces the waker at a place. The caller must drop the old waker.
+    /// Replaces the waker at a place and returns the old waker, which the caller must drop.
     pub(crate) fn wait_with(&mut self, place: &Place, waker: Waker) -> Waker {
         match self.list.at_mut(place.slot()) {
             Some(waiter) => std::mem::replace(&mut waiter.waker, waker),

@@ -11,7 +11,7 @@ use crate::{Clock, Nanos};
 /// The wakers to wake, and the timer to arm.
 pub(crate) struct Effects<T> {
     pub(super) wake: WakeBatch,
-    /// Whether there are more wakers than fit into the batch: settling continues after waking it.
+    /// Whether there are more wakers than fit into the batch; in that case settling continues after the batch is woken.
     pub(super) more: bool,
     pub(super) arm: Option<(WakeAt<T>, Nanos)>,
 }

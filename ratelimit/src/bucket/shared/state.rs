@@ -1,4 +1,4 @@
-//! SHELL. The state under the lock: the bucket, the waiters and the alarm; and the grants that are due as time passes.
+//! SHELL. The state under the lock: the bucket, the waiters and the alarm. It grants the tokens that become due as time passes.
 
 use std::num::NonZeroU32;
 use std::task::Waker;
@@ -23,7 +23,7 @@ pub(crate) struct State<T> {
     /// The slot of the blocked thread that covers the alarm, and the time until which the thread sleeps: like an alarm
     /// of the timer, the thread wakes up when the first waiter's tokens are due.
     alarm_thread: Option<(u32, Nanos)>,
-    /// The latest time that was seen: used if the clock panics.
+    /// The latest clock reading, which is used if the clock panics.
     latest_now: Nanos,
     /// The time at which tokens are being granted, while more waiters must be woken than one batch holds.
     granting: Option<Nanos>,
@@ -84,9 +84,9 @@ impl<T> State<T> {
 
     /// Grants the tokens that are due, in FIFO order, and sets the next alarm.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        // All tokens due at one time are granted as of that time, even if this takes several batches with calls in between. A call
-        // with a later time between two batches would compute a bucket that is too full, and spend tokens that may still be given
-        // back.
+        // All tokens due at one time are granted as of that time, even if this takes several batches with calls in between.
+        // Otherwise, a call with a later time between two batches would compute a bucket that is too full, and spend tokens that
+        // may still be given back.
         if let Some(at) = self.granting.take() {
             if let Granted::Full = self.serve(at, effects) {
                 return;
@@ -115,8 +115,8 @@ impl<T> State<T> {
         loop {
             let granted = self.grant(now, effects);
             let Granted::Until(_) = granted else { return granted };
-            // Checked after granting, so that a late timer does not refuse available tokens. The waiters behind a waiter that timed out
-            // move up.
+            // Deadlines are checked after granting, so that a late timer does not refuse available tokens. The waiters behind a waiter
+            // that timed out move up.
             if self.waiters.next_deadline().is_none_or(|deadline| deadline > now) {
                 return granted;
             }
@@ -161,13 +161,13 @@ impl<T> State<T> {
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
             effects.wake.push(waiter.waker);
             if waiter.thread {
-                // No thread waited before it, so it is the thread that covered the alarm.
+                // No thread waits before this one, so it is the thread that covered the alarm.
                 self.alarm_thread = None;
             }
         }
     }
 
-    /// Returns whether no thread needs the lock.
+    /// Returns whether the bucket can be used without the lock: there is no waiter, and no grant that can still be given back.
     pub(super) fn is_quiet(&self) -> bool {
         self.waiters.waiting() == 0 && !self.unclaimed.is_open()
     }
@@ -195,7 +195,7 @@ impl<T> State<T> {
         bucket.fits(count)?;
         let mut reserve = |count| {
             let reservation = bucket.reserve_fitting(count, now);
-            // The tokens count as used at their due time. Observes how many parts are missing just before that use.
+            // The tokens count as used at their due time, so record how many parts are missing just before that time.
             let (scale, full_at) = (bucket.scale(), bucket.full_at());
             let used = scale.parts(reservation.due()) + scale.cost(u64::from(count.get()));
             unclaimed.observe(full_at.saturating_sub(used));
@@ -284,7 +284,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Removes a waiter. Tokens that were granted to it go back if the time is known. The caller must drop its waker.
+    /// Removes a waiter and returns its waker, which the caller must drop after unlocking. If `now` is known, tokens that were
+    /// granted to the waiter go back.
     pub(super) fn leave(&mut self, place: Place, now: Option<Nanos>) -> Option<Waker> {
         if self.alarm_thread.is_some_and(|(slot, _)| place.slot() == slot) {
             self.alarm_thread = None;
@@ -311,12 +312,12 @@ impl<T> State<T> {
         }
     }
 
-    /// The latest time that was seen.
+    /// The latest clock reading.
     pub(super) const fn latest_now(&self) -> Nanos {
         self.latest_now
     }
 
-    /// The time until which the thread at this place may sleep; `None`, no limit, unless the thread covers the alarm.
+    /// The time until which the thread at this place may sleep. `None` means no limit, because the thread does not cover the alarm.
     pub(super) fn sleeps_until(&self, place: &Place) -> Option<Nanos> {
         self.alarm_thread.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
     }
@@ -332,7 +333,7 @@ impl<T> State<T> {
             return;
         };
         if attending.is_none_or(|(_, until)| due < until) {
-            // Its waker is a `ThreadSignal`, so no user code: it may be cloned under the lock.
+            // The waker of a thread is a `ThreadSignal`, not user code, so it may be cloned under the lock.
             self.waiters.waiter(slot).into_iter().for_each(|waiter| effects.wake.push(waiter.waker.clone()));
         }
         self.alarm_thread = Some((slot, due));
