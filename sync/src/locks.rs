@@ -58,7 +58,7 @@ impl<T> Mutex<T> {
         MutexGuard(imp::lock(&self.0))
     }
 
-    /// Locks the mutex if it is unlocked.
+    /// Locks the mutex and returns its guard if the mutex is unlocked.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         imp::try_lock(&self.0).map(MutexGuard)

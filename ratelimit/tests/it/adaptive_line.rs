@@ -77,7 +77,7 @@ fn a_slot_that_is_passed_on_is_reserved_from_then_on() {
     assert!(poll(&mut second).is_ready());
 }
 
-/// A waiter that is polled late keeps its slot if no other call has taken the slot in between.
+/// A waiter that is polled late keeps its slot if no other call has taken the slot back in between.
 #[test]
 fn a_late_poll_still_gets_the_slot() {
     let (limiter, clock) = limiter();

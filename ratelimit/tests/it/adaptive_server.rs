@@ -21,7 +21,8 @@ fn mean(seconds: &[Second], what: impl Fn(&Second) -> f64) -> f64 {
     seconds.iter().map(what).sum::<f64>() / seconds.len() as f64
 }
 
-/// Twenty workers with 50 ms per request: 400 answers a second with 20 or more in flight, and a latency of 150 ms with 60.
+/// The server has twenty workers, and a request takes 50 ms: with 20 or more requests in flight the server gives 400 answers per second, and with
+/// 60 in flight the latency is 150 ms.
 #[test]
 fn converges_to_the_knee_from_below_and_from_above() {
     for start_at in [1, 20, 1_000] {

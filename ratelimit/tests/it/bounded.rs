@@ -108,7 +108,7 @@ fn every_part_of_a_combination_returns_its_evicted_keys() {
     assert_eq!(dead, [0, 1], "each evicted key is handed over once");
 }
 
-/// Lets 100 000 keys fail once each and forgets none; `FLYBALL_KEYS=10000000` is the full run.
+/// Lets 100 000 keys fail once each and forgets none of them. `FLYBALL_KEYS` sets a different number of keys; the full run has 10 000 000.
 fn stream<P: Policy<u64>>(name: &str, mut policy: P, step: Duration, most: usize) -> P {
     let keys = std::env::var("FLYBALL_KEYS").map_or(100_000, |keys| keys.parse().expect("a number"));
     let mut now = Nanos::ZERO;
@@ -129,7 +129,7 @@ fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
     let (milli, rest) = (Duration::from_millis(1), Duration::from_secs(1));
     let thousand = NonZeroU32::new(1_000).unwrap();
     let backoff = || Exponential::new(milli..=rest).jitter(Jitter::Decorrelated);
-    // With one key per millisecond, the keys of one longest wait and one rest are kept: 2001 keys.
+    // One key fails per millisecond, and each key is kept for the longest wait plus the rest: 2001 keys.
     let expire = 2_002;
     stream("exponential", backoff().forget_after(rest), milli, expire).check().unwrap();
     stream("fast and slow", FastSlow::new(milli, rest, 1).forget_after(rest), milli, expire).check().unwrap();

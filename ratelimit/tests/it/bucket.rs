@@ -96,7 +96,7 @@ fn tokens_due_at_once_can_be_given_back_in_any_order() {
 
 #[test]
 fn a_token_with_a_later_reservation_is_not_given_back() {
-    // If the second were given back, the next reservation would be due at 2000 ms, too: two tokens at once with a burst of one.
+    // If the second reservation were given back, the next one would be due at 2000 ms, too: two tokens at the same time, although the burst is one.
     let mut bucket = TokenBucket::new(per_second(1, 1));
     let [_, second, third] = [(); 3].map(|()| bucket.reserve(at(0)));
     assert_eq!((second.due(), third.due()), (at(1_000), at(2_000)));
@@ -183,7 +183,7 @@ fn a_cancelled_reservation_gives_back_the_tokens_of_all_parts() {
 
 #[test]
 fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
-    // Prime rates, which share no divisor with a second: 2^63 parts are two seconds at the first rate, two and a half hours at the second.
+    // Prime rates, which share no divisor with a second: 2^63 parts are two seconds at the first rate, and two and a half hours at the second rate.
     for (rate, step) in [(4_294_967_291, 400_000_000), (1_000_003, 1_700_000_000_000)] {
         let quota = per_second(rate, rate);
         let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));

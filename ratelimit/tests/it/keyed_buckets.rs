@@ -64,7 +64,7 @@ fn a_new_key_replaces_the_only_key() {
 #[test]
 fn a_new_key_replaces_the_fullest_bucket() {
     let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
-    // 64 locks with two slots each. So the slot of key 0 has one neighbour, which every other key of its lock replaces.
+    // There are 64 locks with two slots each. So key 0 shares its lock with one other slot, whose key is replaced by every other key of that lock.
     let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(128));
     keyed.try_acquire_many(&0, nz(100)).unwrap();
     for key in 1..10_000 {

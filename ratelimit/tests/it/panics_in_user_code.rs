@@ -178,7 +178,7 @@ fn drops_evicted_keys_outside_the_lock_after_a_panic() {
         limiter.record_failure(&key(1));
         limiter.record_failure(&key(2));
         clock.advance(secs(10_000));
-        // The clone for the first policy panics, or the clone for the second, after the first has evicted both keys.
+        // The clone for the first policy panics; or the clone for the second policy does, after the first policy has evicted both keys.
         clones.store(nth, Ordering::SeqCst);
         let panicked = catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&key(3)))).is_err();
         assert!(panicked);

@@ -16,7 +16,7 @@ use flyball_ratelimit::{
 };
 use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, Timer};
 
-/// A key that is neither `Send` nor `Sync`, nor `Debug`.
+/// A key that is neither `Send`, `Sync` nor `Debug`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Local(Rc<u32>);
 
@@ -74,7 +74,7 @@ fn auto_traits_are_pinned() {
     shared::<Limiter<String, ControllerDefault<String>>>();
     // A limiter owns no keys: only the keys in its policy determine its auto traits.
     shared::<Limiter<Local, TokenBucket>>();
-    // These do not compile if the type is `Send` (`Sync`): both implementations would then fit.
+    // These lines do not compile if the type is `Send` (or `Sync`), because both implementations would then fit.
     <Limiter<Local, Exponential<Local>> as NotSend<_>>::marker();
     <Limiter<Local, Exponential<Local>> as NotSync<_>>::marker();
     #[cfg(feature = "tokio")]

@@ -38,7 +38,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Nanos;
 }
 
-/// Clones of a shared clock return the same time.
+/// An `Arc` of a clock is a clock, too; its clones return the same time.
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Nanos {
         (**self).now()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A point in time, in whole nanoseconds since the origin of the clock that returned it.
 ///
-/// Points of different clocks cannot be compared. The range is 584 years; arithmetic saturates, and [`Nanos::MAX`]
+/// Points in time of different clocks cannot be compared. The range is 584 years; arithmetic saturates, and [`Nanos::MAX`]
 /// means *never*.
 ///
 /// # Examples
@@ -48,7 +48,7 @@ impl Nanos {
     #[must_use]
     #[inline]
     pub const fn from_duration(since_origin: Duration) -> Self {
-        // Does not use `as_nanos`: each reading of the machine's clock is converted here, and 128 bits would make it a
+        // `as_nanos` is not used: its 128-bit result would make each reading of the machine's clock, which is converted here, a
         // third slower.
         let seconds = since_origin.as_secs().saturating_mul(1_000_000_000);
         Self(seconds.saturating_add(since_origin.subsec_nanos() as u64))

@@ -128,7 +128,7 @@ impl Drop for ThreadTimer {
         let was_last = dropped.is_some() && state.alarms.is_empty();
         drop(state);
         if was_last {
-            // Without this signal the thread would sleep until the alarm that was removed.
+            // Without this signal the thread would sleep until the time of the removed alarm.
             self.service.changed.notify_one();
         }
         drop(dropped);
@@ -183,7 +183,7 @@ impl Service {
     }
 }
 
-/// Wakes the waker and catches its panic, after the panic hook has run: the next alarm needs this thread.
+/// Wakes the waker and catches its panic, because this thread must serve the next alarm. The panic hook still runs.
 fn wake(waker: Waker) {
     caught(|| waker.wake());
 }
@@ -212,5 +212,5 @@ impl State {
     }
 }
 
-/// A limit on the time that a thread sleeps, because the clock of a condition variable may have a smaller range.
+/// Limits each sleep of the thread, because the clock of a condition variable may have a smaller range.
 const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);

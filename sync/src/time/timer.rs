@@ -9,7 +9,7 @@ use crate::{Clock, Nanos};
 
 /// A timer: a clock with one alarm.
 ///
-/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle one has no alarm. The timer
+/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle queue or limiter has no alarm. The timer
 /// is called outside every lock, and never from two threads at the same time.
 ///
 /// # Examples

@@ -21,9 +21,9 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 
 /// A timer on tokio's clock and timer wheel, without a task or thread of its own.
 ///
-/// You can use it from anywhere, even outside its runtime. It follows the runtime's clock when a test pauses it. The
-/// origin of its clock is the time at which it is created. tokio's wheel has a resolution of one millisecond and rounds
-/// up.
+/// You can use the timer anywhere, even outside its runtime. When a test pauses the runtime's clock, the timer follows the paused
+/// clock. The origin of the timer's clock is the time at which the timer is created. tokio's wheel has a resolution of one
+/// millisecond and rounds up.
 ///
 /// | guarded by `sleep` | |
 /// |---|---|
@@ -98,7 +98,7 @@ impl TokioTimer {
         Self { runtime, pausable, origin, sleep: Mutex::new(None), thread: OnceLock::new() }
     }
 
-    /// Sets the alarm in `sleep` or in a new one. Runs without the lock.
+    /// Sets the alarm in `sleep`, or in a new `Sleep` if there is none. The caller must not hold the lock.
     ///
     /// A `Sleep` that is due is dropped: it would otherwise keep its waker, and wake that waker when the alarm is set the next time.
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
@@ -118,7 +118,7 @@ impl TokioTimer {
                 Box::pin(sleep_until(deadline))
             }
         };
-        // Polled without tokio's task budget: a task that has used up its budget would be woken early, again and again.
+        // Polled without tokio's task budget; otherwise a task that has used up its budget would be woken early, again and again.
         let mut unhindered = unconstrained(sleep.as_mut());
         match Pin::new(&mut unhindered).poll(&mut Context::from_waker(waker)) {
             Poll::Ready(()) => Armed::Due,
@@ -126,7 +126,7 @@ impl TokioTimer {
         }
     }
 
-    /// Returns whether the runtime serves no alarms, with any waker.
+    /// Returns whether the runtime refuses every alarm, whatever its waker.
     fn is_refused(&self) -> bool {
         let refused = catch_unwind(AssertUnwindSafe(|| {
             let _inside = self.runtime.enter();
@@ -142,7 +142,7 @@ impl TokioTimer {
         thread.wake_at(thread.now() + left, waker);
     }
 
-    /// Reads tokio's clock. Enters the runtime only if necessary, because this takes longer than reading the clock.
+    /// Reads tokio's clock. Enters the runtime only if necessary, because entering takes longer than reading the clock.
     #[inline]
     fn instant(&self) -> Instant {
         if self.pausable { now_in(&self.runtime) } else { Instant::now() }
@@ -175,7 +175,7 @@ impl Timer for TokioTimer {
         };
         let mut slot = self.sleep.lock();
         let surplus = match *slot {
-            // Another alarm was set meanwhile, by a waker that was woken or dropped in here: the latest alarm counts.
+            // While this alarm was being set, a waker that was woken or dropped has set another alarm: the latest alarm counts.
             Some(_) => Some(sleep),
             None => slot.replace(sleep),
         };

@@ -17,7 +17,7 @@ use std::task::{Wake, Waker};
 use crate::Nanos;
 use crate::panics::caught;
 
-/// The time at which the timer fires. The owner keeps it under its lock.
+/// The state of one alarm: the time at which the timer fires, if any. The owner keeps this state under its lock.
 #[derive(Debug, Default)]
 pub struct Alarm {
     armed: Option<Nanos>,
@@ -29,15 +29,15 @@ pub struct Alarm {
 
 /// The owner of an [`Alarm`]: it has a lock, a timer, and waiters.
 pub trait Alarmed: Send + Sync + 'static {
-    /// Locks, and passes the alarm to `change`.
+    /// Locks the owner's state, and passes the alarm to `change`.
     fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R;
 
     /// Called when the timer has fired, on time or early. The owner must call [`Alarm::fired`].
     fn on_alarm(&self);
 
     /// Called when the timer has panicked, so that no alarm is set. The owner must call [`Alarm::reset`] and wake a
-    /// waiter for a deadline, which then sets the alarm again. The owner must not set the alarm itself: with a timer
-    /// that always panics, this would never return.
+    /// waiter for a deadline, which then sets the alarm again. The owner must not set the alarm itself; otherwise a timer
+    /// that always panics would cause an endless loop.
     fn alarm_failed(&self);
 }
 
@@ -83,8 +83,8 @@ impl Alarm {
     }
 }
 
-/// Sets the timer, outside the lock, and again as long as an earlier alarm is requested. `wake_at` must call
-/// [`Timer::wake_at`](crate::Timer::wake_at) of the timer with the owner's [`waker`].
+/// Sets the timer to `at`, outside the lock, and repeats this while an earlier alarm was requested in between. `wake_at` must
+/// call [`Timer::wake_at`](crate::Timer::wake_at) of the timer with the owner's [`waker`].
 ///
 /// # Panics
 /// Panics if the timer panics, after calling [`Alarmed::alarm_failed`].
@@ -102,8 +102,8 @@ pub fn arm(owner: &impl Alarmed, mut at: Nanos, wake_at: impl Fn(Nanos)) {
     }
 }
 
-/// Returns the waker for the timer. It holds a weak reference: an alarm that is set for next year must not keep its
-/// owner alive.
+/// Returns the waker for the timer. The waker holds a weak reference, because an alarm that is set for next year must not
+/// keep its owner alive.
 #[must_use]
 pub fn waker<O: Alarmed>(owner: Weak<O>) -> Waker {
     Waker::from(Arc::new(AlarmWaker(owner)))

@@ -18,7 +18,7 @@ use crate::{Clock, Monotonic};
 
 /// Runs a future to completion on this thread, without a runtime.
 ///
-/// A runtime's timers need that runtime; [`ThreadTimer`](crate::ThreadTimer) needs none.
+/// A future that waits for a runtime's timer needs that runtime; [`ThreadTimer`](crate::ThreadTimer) needs none.
 ///
 /// # Panics
 /// Panics if the future panics. Do not call this in a task of a runtime, because it blocks the thread.

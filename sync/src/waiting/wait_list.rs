@@ -41,7 +41,7 @@ pub enum Released<W, S> {
 }
 
 impl Place {
-    /// The number of its slot, to compare with those of [`WaitList::iter`].
+    /// The number of the place's slot, to compare with the slots of [`WaitList::iter`].
     #[must_use]
     pub const fn slot(&self) -> u32 {
         self.0
@@ -170,7 +170,7 @@ impl<W, S> WaitList<W, S> {
         (self.last != NIL).then_some(self.last)
     }
 
-    /// The slot after a waiting one.
+    /// The slot of the waiter after the waiter in `slot`.
     #[must_use]
     pub fn after(&self, slot: u32) -> Option<u32> {
         match self.slots.get(slot as usize)? {
@@ -179,7 +179,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The slot before a waiting one.
+    /// The slot of the waiter before the waiter in `slot`.
     #[must_use]
     pub fn before(&self, slot: u32) -> Option<u32> {
         match self.slots.get(slot as usize)? {
@@ -245,7 +245,7 @@ impl<W, S> WaitList<W, S> {
         taken
     }
 
-    /// Sets the slot after `slot`; with `NIL` it sets the head.
+    /// Sets the slot after `slot`; if `slot` is `NIL`, sets the head.
     fn set_next(&mut self, slot: u32, to: u32) {
         if slot == NIL {
             self.first = to;
@@ -254,7 +254,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// Sets the slot before `slot`; with `NIL` it sets the tail.
+    /// Sets the slot before `slot`; if `slot` is `NIL`, sets the tail.
     fn set_prev(&mut self, slot: u32, to: u32) {
         if slot == NIL {
             self.last = to;

@@ -4,8 +4,8 @@
 //! precedence over a trait's method: the return type shows whether the call below resolves to tokio's method or to
 //! ours.
 //!
-//! Rejected: a feature of ours, which a test would have to enable in addition; if it is missing, the only symptom is a
-//! timer that does not follow the paused clock.
+//! Rejected: a feature of this crate, which a test would have to enable in addition: if it were missing, the only symptom would be
+//! a timer that does not follow the paused clock.
 //!
 //! Cancel safety: nothing here waits.
 
