@@ -18,8 +18,8 @@ pub(crate) struct Explored {
     pub(crate) preemptions: Option<usize>,
     /// The wall-clock time.
     pub(crate) seconds: f64,
-    /// The recorded floors are checked. They are not checked in the run of a seeded fault: only the fault itself may
-    /// fail the model.
+    /// Whether the recorded floors are checked. They are not checked in the run of a seeded fault, because there only the
+    /// fault itself may fail the model.
     pub(crate) floors_apply: bool,
 }
 
@@ -75,14 +75,14 @@ mod under_loom {
             Some(_) => None,
             None => Some(builder.preemption_bound.unwrap_or(PREEMPTIONS)),
         };
-        // An exploration that reaches a cap returns as a complete one does. So the runner sets no cap and does not
+        // An exploration that stops at a cap returns like a complete one. So the runner sets no cap and does not
         // resume from a checkpoint.
         builder.max_permutations = None;
         builder.max_duration = None;
         builder.checkpoint_file = None;
 
         print_panics_plainly();
-        // std's atomic, not the model's: counting must not add a scheduling point.
+        // This is std's atomic, not the model's, because counting must not add a scheduling point.
         let count = Arc::new(AtomicU64::new(0));
         let counter = count.clone();
         thread::reset_count();
@@ -107,9 +107,9 @@ mod under_loom {
         })
     }
 
-    /// Prints panics without a backtrace. The second panic of a deadlocked model, from a destructor, would print one
-    /// regardless of the environment, and the small stack of a model's thread may overflow. The overflow is treated as
-    /// a panic and unwinds past the locks of the output, on which the test harness then waits forever.
+    /// Prints panics without a backtrace. Otherwise, the second panic of a deadlocked model, which comes from a destructor,
+    /// would print a backtrace regardless of the environment, and the small stack of a model's thread may overflow. The overflow
+    /// is treated as a panic and unwinds past the locks of the output, on which the test harness then waits forever.
     fn print_panics_plainly() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| panic::set_hook(Box::new(|info| _ = writeln!(io::stderr(), "\n{info}"))));

@@ -4,12 +4,12 @@
 //!
 //! | build | what one test does |
 //! |---|---|
-//! | `--cfg flyball_loom` | every interleaving within the preemption bound, counted against the recorded floor |
+//! | `--cfg flyball_loom` | every interleaving within the preemption bound; their number is compared with the recorded floor |
 //! | `--cfg flyball_shuttle` | ten thousand random and ten thousand PCT schedules |
 //! | neither | one run of the body on real threads, which checks that it compiles and passes |
 //!
-//! A body takes threads from [`thread`] and runs futures with [`block_on`]. [`Arc`] is std's in all three builds; the
-//! locks and atomics come from flyball-sync, so a body needs none. `cargo xtask loom` runs the
+//! A body takes threads from [`thread`] and runs futures with [`block_on`]. [`Arc`] is std's in all three builds. The code
+//! under test takes its locks and atomics from flyball-sync, so a body needs none of its own. `cargo xtask loom` runs the
 //! models and their seeded faults; `MODELS.md` lists them.
 
 pub mod cache;

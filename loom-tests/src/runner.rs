@@ -14,14 +14,14 @@ pub struct Model {
     /// The number of threads, including the main thread: at most 5 under loom.
     pub threads: usize,
     /// The number of interleavings at three preemptions when the model was recorded, possibly rounded down. A run with
-    /// fewer fails, because the model then no longer exercises the code. A run with more than four times as many also
-    /// fails, and the floor must be recorded again. A model without interleavings has the floor 1.
+    /// fewer interleavings fails, because the model then no longer exercises the code. A run with more than four times as many
+    /// fails, too, and the floor must be recorded again. A model without interleavings has the floor 1.
     pub floor: u64,
     /// A short description of the fault that this model catches.
     pub catches: &'static str,
 }
 
-/// Checks `body` in every interleaving (loom), in many (shuttle), or once (neither).
+/// Checks `body` in every interleaving (loom), in many interleavings (shuttle), or in one run (neither).
 ///
 /// The exploration is complete by construction: the runner sets neither loom's permutation cap nor its duration cap nor a checkpoint, so the
 /// exploration ends only when it is complete or panics. Exceeding the branch limit panics.
@@ -84,8 +84,8 @@ pub fn once(body: impl Fn() + Send + Sync + 'static) {
     engine::once(body);
 }
 
-/// Prints the name of the model when an exploration unwinds, and of the body if there are several: the panic message of
-/// an interleaving does not contain them.
+/// Prints the name of the model when an exploration unwinds, and the name of the body if there are several, because the
+/// panic message of an interleaving contains neither.
 struct Named(&'static str, String);
 
 impl Drop for Named {

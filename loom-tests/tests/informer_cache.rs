@@ -430,7 +430,7 @@ fn nested_write_vs_write() {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
     let schema = schema.with_identity(|_, _| {
         if let Some(store) = WRITES.take() {
-            // Caught here, because loom's locks do not survive a panic.
+            // The panic is caught here, because loom's locks do not survive a panic.
             let refused = catch_unwind(AssertUnwindSafe(|| store.upsert(object(2, 1))));
             assert!(refused.is_err(), "a nested write succeeded");
         }

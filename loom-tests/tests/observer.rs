@@ -31,7 +31,7 @@ impl Sum {
                 (false, 2) if inside.get(&1).is_some_and(|object| object.1 == 2) => UPDATED,
                 _ => OTHER,
             };
-            // Ordering: Relaxed; the threads are joined before it is read.
+            // Ordering: Relaxed; the threads are joined before the sum is read.
             adding.0.fetch_add(what, Ordering::Relaxed);
         });
         (sum, observer)

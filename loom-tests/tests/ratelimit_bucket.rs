@@ -116,7 +116,7 @@ fn try_acquire_vs_first_waiter() {
         let (clock, bucket) = timed(2);
         bucket.try_acquire().unwrap();
         let other = bucket.clone();
-        // It acquires two tokens, so it takes the lock.
+        // The waiter requests two tokens, so it takes the lock.
         let waiter = thread::spawn(move || {
             let (woken, waker) = Counting::waker();
             let mut acquire = Box::pin(async move { other.acquire_many(nz(2)).await });

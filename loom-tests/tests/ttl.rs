@@ -7,7 +7,7 @@ use flyball_informer_cache::{TtlEntry, TtlStore};
 use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
-/// A clock that returns a set time, and advances by `by` at each reading. It is not the model's atomic, so that reading
+/// A clock that returns a set time, and advances by `by` at each reading. `now` is not the model's atomic, so that reading
 /// adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
 struct Ticking {
@@ -77,7 +77,7 @@ fn sweep_vs_upsert_of_no_time() {
             let store = store.clone();
             move || store.evict_expired().len()
         });
-        // It has expired by the next reading of the clock.
+        // The object has expired by the next reading of the clock.
         store.upsert_with_ttl((1, 1), Some(Duration::ZERO));
         let swept = sweeper.join().unwrap();
         assert_eq!(

@@ -127,7 +127,7 @@ fn adders_of_two_groups_vs_lease_ends() {
     });
 }
 
-/// A key is raised while its lease ends. In either order it is queued at its new priority.
+/// The priority of a key is raised while its lease ends. In either order the key is queued at its new priority.
 #[test]
 fn set_priority_vs_lease_end() {
     let claim = Model {

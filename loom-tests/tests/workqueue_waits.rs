@@ -68,7 +68,7 @@ fn cancelled_adder_passes_room_on() {
         let adder = thread::spawn(move || block_on(other.add_when_room(3)).unwrap());
         lease.done();
         if cancelled.join().unwrap() {
-            // It added its key before it was dropped, so it has the room that the other adder needs.
+            // The dropped adder has added its key, so this key takes the room that the other adder needs.
             assert!(queue.cancel(&2));
         }
         adder.join().unwrap();

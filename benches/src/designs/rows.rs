@@ -59,7 +59,7 @@ impl<const LEAF: usize, const LOAD: usize> Rows<LEAF, LOAD> {
         })
     }
 
-    /// A row without an object.
+    /// Returns a row without an object.
     fn vacant(&mut self) -> u32 {
         if self.free == NONE {
             self.end += 1;

@@ -5,7 +5,7 @@
 //! first write after a snapshot copies the vector of shards. The index values, and the records of each
 //! value, are stored in the same way.
 //!
-//! Not implemented: the number of shards never shrinks.
+//! Not implemented: a lower number of shards after items were removed.
 
 use std::sync::Arc;
 

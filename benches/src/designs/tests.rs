@@ -1,5 +1,5 @@
 //! Checks the measured designs: applies random operations to each design and to a plain map, and compares the results,
-//! also those of older snapshots.
+//! including those of older snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ pub struct Object {
     pub key: u8,
     /// The number of the object among successive objects of its key.
     pub uid: u8,
-    /// The number of the state.
+    /// The version of the object in this state.
     pub version: u64,
 }
 

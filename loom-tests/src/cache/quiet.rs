@@ -24,7 +24,7 @@ impl Timer for FrozenClock {
     fn wake_at(&self, _: Nanos, _: &Waker) {}
 }
 
-/// Lists its object, or never responds if it has no object. Its watches deliver nothing.
+/// A source that lists its object, or never responds if it has no object. Its watches deliver nothing.
 #[derive(Debug)]
 pub struct Quiet(Option<u8>);
 

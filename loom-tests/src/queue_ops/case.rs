@@ -11,14 +11,14 @@ use crate::{once, thread};
 /// Concurrent operations that start in one state.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The state.
+    /// The initial state of the queue.
     pub start: Start,
     /// The operations, which run concurrently.
     pub ops: Vec<Op>,
 }
 
 impl Case {
-    /// The name of the case, and the body of the model.
+    /// Returns the name of the case, and the body of the model.
     pub fn body(self) -> (String, impl Fn() + Send + Sync + 'static) {
         let name = format!("{:?}, {:?}", self.start, self.ops);
         let allowed = self.allowed();
@@ -77,7 +77,7 @@ impl Case {
         let mut back = Vec::new();
         let mut gather = |scene: &mut Scene| {
             scene.settle();
-            // With two blocking threads, one may have taken the key for which the other waits.
+            // If two threads block, one of them may have taken the key for which the other waits.
             if let [(waits_for, _)] = threads[..] {
                 if scene.has_come(waits_for) {
                     back.extend(threads.pop().map(|(_, thread)| thread.join().unwrap()));
@@ -102,7 +102,7 @@ impl Case {
         scene.stopped()
     }
 
-    /// The allowed outcomes.
+    /// Returns the allowed outcomes: those of all sequential orders of the steps.
     fn allowed(&self) -> BTreeSet<String> {
         let (sender, receiver) = mpsc::channel();
         let mut steps: Vec<usize> = self.ops.iter().map(|op| op.steps()).collect();
@@ -148,7 +148,7 @@ impl Case {
     }
 }
 
-/// All interleavings of the given numbers of steps.
+/// Returns all interleavings of sequences with the given numbers of steps.
 fn orders(steps: &[usize]) -> Vec<Vec<usize>> {
     if steps.iter().all(|left| *left == 0) {
         return vec![Vec::new()];

@@ -108,7 +108,7 @@ impl Op {
         }
     }
 
-    /// Runs the operation. With `stepwise`, it yields between its steps and waits as a task instead of blocking a thread.
+    /// Runs the operation. If `stepwise` is true, it yields between its steps and waits as a task instead of blocking a thread.
     pub(crate) async fn run(self, mut tools: Tools, stepwise: bool) -> Answer {
         let Tools { queue, getter, clock, .. } = &tools;
         // Each adder has its own key.

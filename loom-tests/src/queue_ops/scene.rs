@@ -61,7 +61,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// `waited`: adds waiters in addition to the operations.
+    /// Sets up the scene. If `waited` is true, adds waiters in addition to the operations.
     pub(crate) fn new(start: Start, ops: &[Op], waited: bool) -> Self {
         let leased = matches!(start, Start::Leased | Start::Full | Start::Ending);
         let detached = ops.iter().any(|op| op.takes_detached());
@@ -82,7 +82,7 @@ impl Scene {
         match start {
             Start::Ready => drop(queue.add(1).unwrap()),
             Start::Leased => waiters.extend([For::Key, For::Idle]),
-            // An adder that is refused updates the waiters again. This would hide that the wake-up of another adder was lost.
+            // No waiter is added here: an adder that is refused updates the waiters again, which would hide a lost wake-up of the other adder.
             Start::Full if ops.iter().any(|op| op.waits_for() == For::Room) => {}
             Start::Full => waiters.push(For::Room),
             Start::Soon => drop(queue.add_after(1, SECOND).unwrap()),
@@ -213,7 +213,7 @@ impl Scene {
         let leases: Vec<Lease> = self.leases.drain(..).chain(held).collect();
         leases.into_iter().for_each(Lease::done);
         if self.detached != 0 {
-            // Returns an error if an operation has completed the lease.
+            // `done` returns an error if an operation has completed the lease already.
             let _ = self.queue.done(&self.detached);
         }
     }

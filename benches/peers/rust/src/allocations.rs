@@ -7,8 +7,8 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Live heap of a queue that stores the keys. Not counted: the string of a key, which is allocated before, and one
-/// pointer and length per key.
+/// Measures the live heap of a queue that stores the keys. The string of a key, which is allocated before, and one
+/// pointer and length per key are not counted.
 pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (queue, bytes, _) = growth(|| {
@@ -21,7 +21,7 @@ pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     [("bytes", beside)].into()
 }
 
-/// Allocations of the steady cycle, per key.
+/// Counts the allocations of the steady cycle, per key.
 pub(crate) fn allocations<P: Peer>(options: &Options) -> Figures {
     const ROUNDS: usize = 1000;
     let (queue, keys) = (P::new(), keys(options.keys));

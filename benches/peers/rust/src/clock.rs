@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Figures;
 
-/// Times `work`. It is not inlined, so that callgrind can count this function alone (`--toggle-collect`).
+/// Times `work`. This function is not inlined, so that callgrind can count it alone (`--toggle-collect`).
 #[inline(never)]
 pub(crate) fn measured<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let start = Instant::now();
@@ -16,7 +16,7 @@ pub(crate) fn per_op(time: Duration, ops: usize) -> f64 {
     time.as_nanos() as f64 / ops as f64
 }
 
-/// Time per operation, and the number of operations for callers that count something other than time.
+/// Returns the time per operation, and the number of operations for callers that count something other than time.
 pub(crate) fn ns(time: Duration, ops: usize) -> Figures {
     [("ns", per_op(time, ops)), ("ops", ops as f64)].into()
 }

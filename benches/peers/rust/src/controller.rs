@@ -29,7 +29,7 @@ use crate::keys::Key;
 use crate::options::{Options, Party, Run};
 use crate::system;
 
-/// An object: its number, and its version. The version is 1 at first, then that of the last change.
+/// An object: its number, and its version. The version is 1 at first, and each change sets a newer version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) number: u32,

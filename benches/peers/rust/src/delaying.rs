@@ -19,7 +19,7 @@ pub(crate) trait Delaying {
     fn waiting(&self) -> usize;
 }
 
-/// flyball's queue. Its handles share it, so it locks; `DelayQueue` does not.
+/// flyball's queue. It locks, because its handles share it; `DelayQueue` does not lock.
 pub(crate) struct Ours(pub(crate) Queue<Key, Fifo, NoLimiter, WithClock>);
 
 impl Delaying for Ours {

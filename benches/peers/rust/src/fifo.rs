@@ -12,7 +12,7 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Like `drain`, it is not inlined, so that callgrind can count this function alone.
+/// Adds all keys. Like `drain`, this function is not inlined, so that callgrind can count it alone.
 #[inline(never)]
 fn add_all<P: Peer>(queue: &P, keys: &[Key]) {
     for key in keys {

@@ -51,7 +51,7 @@ pub(crate) fn handover(options: &Options, party: Party) -> Figures {
     let mut draws = Draws(4);
     let mut taken = Vec::with_capacity(options.keys);
     for key in keys(options.keys) {
-        // Long enough for the worker to park, and at no fixed phase of a timer's ticks.
+        // The sleep is long enough for the worker to park, and has no fixed phase relative to a timer's ticks.
         thread::sleep(Duration::from_nanos(200_000 + draws.next(1_000_000) as u64));
         let start = Instant::now();
         add(key);
@@ -80,7 +80,7 @@ fn worker(party: Party, queue: Queue<Key>, receipts: Receipts) -> thread::JoinHa
         }
         Party::OursMultiThread => {
             let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
-            // A spawned task: `block_on` would run the future on this thread.
+            // The worker is a spawned task, because `block_on` would run the future on this thread.
             runtime.block_on(runtime.spawn(serve(queue, receipts))).expect("the worker panicked");
         }
         _ => Builder::new_current_thread()

@@ -13,7 +13,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicI64 = AtomicI64::new(0);
 static ALLOCATIONS: AtomicI64 = AtomicI64::new(0);
 
-/// Live bytes and allocations that `work` has added.
+/// Runs `work`. Returns its result, and the live bytes and the allocations that it has added.
 pub fn growth<R>(work: impl FnOnce() -> R) -> (R, i64, i64) {
     let (bytes, allocations) = (BYTES.load(Ordering::Relaxed), ALLOCATIONS.load(Ordering::Relaxed));
     ON.store(true, Ordering::Relaxed);

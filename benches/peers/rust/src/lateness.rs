@@ -29,7 +29,7 @@ pub(crate) fn lateness(options: &Options, party: Party) -> Figures {
     match party {
         Party::OursMultiThread => {
             let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
-            // A spawned task: `block_on` would run the future on this thread.
+            // The consumer is a spawned task, because `block_on` would run the future on this thread.
             plan = runtime.block_on(runtime.spawn(plan.on_task())).expect("the consumer panicked");
         }
         Party::OursBlocking => plan.on_thread(),

@@ -9,13 +9,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Resets the peak.
+    /// Resets the peak, and starts a measurement.
     pub(crate) fn watch() -> Self {
         fs::write("/proc/self/clear_refs", "5").expect("Linux");
         Self { before: status("VmRSS:") }
     }
 
-    /// In MiB: the resident memory at the start, and by how much the peak since then exceeds it.
+    /// Adds two figures in MiB: the resident memory at the start, and by how much the peak since then exceeds it.
     pub(crate) fn end(&self, figures: &mut Figures) {
         figures.insert("before", self.before);
         figures.insert("grown", (status("VmHWM:") - self.before).max(0.0));

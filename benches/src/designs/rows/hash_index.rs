@@ -29,7 +29,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
             .find_map(|word| accept(*word as u32))
     }
 
-    /// The number must not be there.
+    /// The number must not be in the index.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
         if self.len >= self.count * LOAD {
             self.split();

@@ -15,7 +15,7 @@ pub(super) enum RowSet {
 }
 
 impl RowSet {
-    /// The row must not be there.
+    /// The row must not be in the set.
     pub(super) fn insert(&mut self, row: u32) {
         match self {
             Self::One(one) => *self = Self::Few(Arc::new(vec![row.min(*one), row.max(*one)])),

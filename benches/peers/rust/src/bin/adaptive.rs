@@ -25,7 +25,7 @@ const FIRST: RGBColor = RGBColor(0, 102, 204);
 const SECOND: RGBColor = RGBColor(204, 85, 0);
 const WITHOUT: RGBColor = RGBColor(150, 150, 150);
 const WIDTH: u32 = 800;
-/// The width of the strip with the names.
+/// The width of the strip with the legend.
 const LEGEND: u32 = 170;
 const JOINS: u64 = 60;
 const PHASES: [Phase; 4] = [
@@ -97,7 +97,7 @@ fn draw(area: &Area<'_>, title: &str, up: &str, most: f64, lines: &[Line]) -> Re
         let style = line.colour.stroke_width(2);
         let inside = line.points.iter().map(|(at, figure)| (*at, figure.min(most)));
         chart.draw_series(LineSeries::new(inside, style))?;
-        // Beside the plot, where it covers no line.
+        // The legend is beside the plot, where it covers no line.
         let (x, y) = (WIDTH as i32 - LEGEND as i32 + 10, 60 + 20 * row);
         area.draw(&PathElement::new([(x, y), (x + 16, y)], style))?;
         area.draw(&Text::new(line.name, (x + 22, y - 7), ("sans-serif", 13)))?;

@@ -21,7 +21,7 @@ struct Point {
 
 /// One plot.
 struct Plot {
-    /// The end of the file name. It starts with the name of the table.
+    /// The end of the file name, which starts with the name of the table.
     file: &'static str,
     lines: fn(&[Point]) -> Lines,
     title: &'static str,
@@ -47,7 +47,7 @@ const COLOURS: [(&str, RGBColor); 9] = [
     ("client-go, 160k", RGBColor(250, 170, 110)),
 ];
 const WIDTH: u32 = 800;
-/// The width of the strip with the names.
+/// The width of the strip with the legend.
 const LEGEND: u32 = 170;
 /// The rate of adds whose percentiles are drawn.
 const RATE: f64 = 50_000.0;
@@ -264,7 +264,7 @@ fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
     Lines { labels: sizes.into_iter().map(short).collect(), of }
 }
 
-/// The numbers of readers are drawn at equal distances. One line is for the fewest objects, one for the most.
+/// The numbers of readers are drawn at equal distances: one line for the fewest objects, and one for the most.
 fn readers(all: &[Point], figure: &str) -> Lines {
     const READERS: [&str; 6] = ["0", "1", "10", "20", "40", "80"];
     let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -272,7 +272,7 @@ fn readers(all: &[Point], figure: &str) -> Lines {
     for point in all.iter().filter(shown) {
         let readers = point.plot.strip_prefix("readers-");
         let Some(at) = READERS.iter().position(|count| Some(*count) == readers) else { continue };
-        // A logarithmic axis has no zero: without readers there is no list.
+        // A logarithmic axis has no zero, and without readers nothing is listed.
         if point.median > 0.0 {
             let line = format!("{}, {}", point.party, short(point.x as u64));
             of.entry(line).or_default().push((at as f64, point.median));
@@ -328,7 +328,7 @@ fn draw(plot: &Plot, lines: &Lines, file: &Path) -> Result<(), Failure> {
     for ((party, colour, line), row) in present.zip(0..) {
         let style = colour.stroke_width(2);
         chart.draw_series(LineSeries::new(line.iter().copied(), style).point_size(3))?;
-        // Beside the plot, where it covers no line.
+        // The legend is beside the plot, where it covers no line.
         let (x, y) = (WIDTH as i32 - LEGEND as i32 + 10, 60 + 20 * row);
         area.draw(&PathElement::new([(x, y), (x + 16, y)], style))?;
         area.draw(&Text::new(party, (x + 22, y - 7), ("sans-serif", 13)))?;

@@ -43,7 +43,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// `drawn` is the number of the object of each change, in order.
+    /// `drawn` contains, for each change in order, the number of the object that changes.
     fn new(objects: usize, drawn: &[u32], work: Duration, begin: Instant) -> Arc<Self> {
         let mut last = vec![1; objects];
         let before = drawn
@@ -187,7 +187,7 @@ impl Pace {
     }
 
     /// Waits until all changes have been seen, for 5 s at most. A change that no reconcile has seen counts as having
-    /// waited until then.
+    /// waited until the end of this time.
     pub(crate) async fn end(&self, changes: &Changes, cpu: Duration) -> Figures {
         let count = self.drawn.len();
         let _ = timeout(Duration::from_secs(5), changes.seen(count)).await;

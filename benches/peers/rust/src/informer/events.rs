@@ -25,9 +25,9 @@ pub(super) struct Last {
     /// By object: its last version.
     last: Arc<Vec<u32>>,
     known: Vec<u32>,
-    /// The number of objects of which it has received no state yet.
+    /// The number of objects of which the listener has received no state yet.
     listed: usize,
-    /// The number of changing objects of which it has not received the last state yet.
+    /// The number of changing objects of which the listener has not received the last state yet.
     left: usize,
     progress: Arc<Progress>,
 }
@@ -124,7 +124,7 @@ pub(super) async fn events(options: &Options, party: Party) -> Figures {
     .into()
 }
 
-/// A listener that measures its latency, and one that is slow.
+/// Either a listener that measures its latency, or a slow one.
 enum Beside {
     Quick(Arc<Changes>),
     Slow(Duration),

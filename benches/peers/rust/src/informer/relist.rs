@@ -1,4 +1,4 @@
-//! A relist. All objects are newer, or only the last one is. Measures the time until a listener has received the
+//! A relist in which all objects are newer, or only the last one. Measures the time until a listener has received the
 //! changes, and the memory used meanwhile. The objects are allocated before the clock starts, as if they were decoded
 //! from the wire.
 

@@ -1,5 +1,5 @@
-//! Updates by one thread, alone and beside a thread that lists all objects in a loop. A store with snapshots iterates
-//! over a whole snapshot, because the other stores iterate to build the list. The lister does not read the objects,
+//! Updates by one thread, alone and beside a thread that lists all objects in a loop. With snapshots, the lister iterates
+//! over a whole snapshot, because other stores iterate over all objects to build a list. The lister does not read the objects,
 //! because a writer that a list blocks could run during the reads.
 //!
 //! No index value changes. A write is timed from the end of the previous one, so the time includes every delay. The

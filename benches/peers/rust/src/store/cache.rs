@@ -34,7 +34,7 @@ pub(crate) trait Reads: Clone + Send + Sync {
 
 /// A store that supports more than lookups by key.
 pub(crate) trait Lists: Reads {
-    /// All objects at one instant.
+    /// All objects at one point in time.
     type View;
 
     fn view(&self) -> Self::View;

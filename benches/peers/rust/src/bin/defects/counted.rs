@@ -14,7 +14,7 @@ static ALIVE: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 static COPIES: AtomicUsize = AtomicUsize::new(0);
 
-/// A callback that runs once, when an object with this value is dropped.
+/// The value of an object, and a callback that runs once, when an object with this value is dropped.
 type AtEnd = (String, Box<dyn FnOnce() + Send>);
 static AT_END: Mutex<Option<AtEnd>> = Mutex::new(None);
 

@@ -28,7 +28,7 @@ pub(crate) const DEFECT: Defect = Defect {
 
 const OBJECTS: usize = 100_000;
 
-/// A cheap clone: only the memory of the table is counted.
+/// An object with a cheap clone, so that only the memory of the table is counted.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared(Arc<ConfigMap>);
 

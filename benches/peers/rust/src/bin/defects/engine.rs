@@ -21,11 +21,11 @@ pub(crate) type Reconcile = Arc<dyn Fn(Arc<ConfigMap>) -> BoxFuture<'static, Rec
 pub(crate) struct Plan {
     pub(crate) client: Client,
     pub(crate) main: watcher::Config,
-    /// The controller owns pods.
+    /// Whether the controller owns pods.
     pub(crate) owns: bool,
-    /// The largest number of concurrent reconciles; 0: unlimited.
+    /// The largest number of concurrent reconciles; 0 means unlimited.
     pub(crate) concurrency: u16,
-    /// Zero: no debounce.
+    /// The debounce time; zero means no debounce.
     pub(crate) debounce: Duration,
 }
 

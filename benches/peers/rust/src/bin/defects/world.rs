@@ -57,7 +57,7 @@ pub(crate) fn value(object: &ConfigMap) -> String {
     object.data.as_ref().and_then(|data| data.get("value")).cloned().unwrap_or_default()
 }
 
-/// Lists in pages of the given size.
+/// Returns a configuration that lists in pages of the given size.
 pub(crate) fn in_pages(of: u32) -> watcher::Config {
     watcher::Config::default().page_size(of)
 }

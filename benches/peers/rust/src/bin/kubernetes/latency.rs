@@ -1,6 +1,6 @@
-//! The time from a write to the start of a reconcile that sees it.
+//! The time from a write to the start of a reconcile that reads the written object.
 //!
-//! The clock starts when the request is sent, so the measured time includes that of the server, which is the same for all implementations.
+//! The clock starts when the request is sent, so the measured time includes the server's time, which is the same for all implementations.
 
 use std::env::current_exe;
 use std::process::Stdio;

@@ -5,9 +5,9 @@
 //! affects all designs alike. A figure is the median of the rounds, with the minimum and the maximum in brackets. Times
 //! are CPU times of the threads, except for the updates beside a lister.
 //!
-//! Keys are `Arc<str>` of 30 bytes. A lookup uses the same allocation that the store has, as for a queue of the store's
-//! keys. There are two indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader
-//! holds the lock for one search or to clone the `Arc`; a writer changes in place every part that no snapshot shares.
+//! Keys are `Arc<str>` of 30 bytes. A lookup passes the key's allocation that the store holds, as a queue of the store's keys does. There are two
+//! indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader holds the lock for one search or to clone the `Arc`;
+//! a writer changes in place every part that no snapshot shares.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
 
@@ -31,7 +31,7 @@ struct Options {
     /// Sizes, in objects.
     #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000")]
     objects: Vec<usize>,
-    /// Rounds at the largest of the default sizes; the next smaller size gets one more, the smallest two more.
+    /// Rounds at the largest of the default sizes; the next smaller size gets one more round, and the smallest size two more.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Also run the fourth design with other sizes of leaves and pages.

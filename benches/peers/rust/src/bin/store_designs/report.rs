@@ -39,7 +39,7 @@ impl Report {
     }
 }
 
-/// The median; also the minimum and the maximum if there are several samples.
+/// Formats the median, and the minimum and the maximum if there are several samples.
 fn cell(samples: &mut [f64]) -> String {
     samples.sort_by(f64::total_cmp);
     match samples {
@@ -49,7 +49,7 @@ fn cell(samples: &mut [f64]) -> String {
     }
 }
 
-/// The figures are accurate to three digits at most.
+/// Formats a figure with about three digits, because the figures are not more accurate.
 fn short(figure: f64) -> String {
     match figure {
         ..10.0 => format!("{figure:.2}"),

@@ -198,8 +198,8 @@ fn list<D: Design>(view: &D) -> u64 {
     view.iter().fold(0, |count, pod| count + u64::from(black_box(pod.version) > 0))
 }
 
-/// CPU time of all threads together, from the moment all are ready. Divided by the number of cores, it is the best
-/// possible wall time.
+/// Returns the CPU time of all threads together, from the moment all are ready. Divided by the number of cores, this time
+/// is the best possible wall time.
 pub(crate) fn on_threads(work: impl Fn(usize) + Sync) -> Duration {
     let barrier = Barrier::new(THREADS);
     thread::scope(|scope| {
@@ -215,7 +215,7 @@ pub(crate) fn on_threads(work: impl Fn(usize) + Sync) -> Duration {
     })
 }
 
-/// CPU time of this thread. Other load on the machine affects it only through the caches.
+/// Returns the CPU time of this thread. Other load on the machine affects it only through the caches.
 pub(crate) fn timed(work: impl FnOnce()) -> Duration {
     let start = ran();
     work();
