@@ -17,8 +17,8 @@ use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 
 /// Waits that double with every failure of a key: base · 2ⁿ after n earlier failures, up to a cap.
 ///
-/// Waits are whole nanoseconds and saturate at 584 years, so no number of failures causes an overflow. A missing call of
-/// [`forget`](Policy::forget) leaks nothing: a key's failures expire by themselves
+/// Waits are whole nanoseconds and saturate at 584 years, so no number of failures causes an overflow. If a call of
+/// [`forget`](Policy::forget) is missing, nothing leaks: a key's failures expire by themselves
 /// ([`forget_after`](Self::forget_after)), and the number of keys is bounded ([`max_keys`](Self::max_keys)).
 ///
 /// # Examples
@@ -141,8 +141,9 @@ impl<K> Exponential<K> {
     /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the cap and
     /// ten minutes.
     ///
-    /// A key that fails again after that time starts from zero failures. Its state is removed when another key fails after the cap
-    /// and this time have passed since its last failure. In a queue, this time starts when the key leaves the queue.
+    /// A key that fails again after that time starts from zero failures. The state of a key is removed when
+    /// another key fails after the cap and this time have passed since the key's last failure. In a queue, this time starts
+    /// when the key leaves the queue.
     ///
     /// # Examples
     /// ```

@@ -79,8 +79,8 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Reservation) {
-        // The key is touched before the inner policy counts the failure, so a failure is not counted if cloning the key
-        // panics; otherwise it could not be forgotten.
+        // The key is touched before the inner policy counts the failure, so if cloning the key panics, the failure is
+        // not counted; otherwise the inner policy would count a failure for which this type has no entry.
         let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
             return (until.since(now), None);

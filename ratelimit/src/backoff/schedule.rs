@@ -183,10 +183,9 @@ impl TokenSchedule {
 
     /// Returns the lowest number that can be due at `at`; a reservation stores its number relative to this.
     ///
-    /// At a rate of r tokens per nanosecond, a token is due less than a nanosecond after it arrives, and at most ⌈r⌉ tokens arrive in that time. So
-    /// the number of a token that arrived in the last nanosecond is at least ⌊at × rate⌋ + burst − ⌈r⌉, and that of a token that arrived earlier is
-    /// at
-    /// least ⌊at × rate⌋. Both are below ⌊at × rate⌋ + burst, because the token has arrived.
+    /// At a rate of r tokens per nanosecond, a token is due less than a nanosecond after it arrives, and at most ⌈r⌉ tokens arrive in that
+    /// time. So the number of a token that arrived in the last nanosecond is at least ⌊at × rate⌋ + burst − ⌈r⌉, and that of a
+    /// token that arrived earlier is at least ⌊at × rate⌋. Both are below ⌊at × rate⌋ + burst, because the token has arrived.
     fn first_due(&self, at: Nanos) -> u128 {
         let late = self.tokens().div_ceil(self.period()).saturating_sub(self.burst());
         self.oldest(at).saturating_sub(late)

@@ -140,7 +140,7 @@ impl<T: Timer> RateLimiter<T> {
     /// Waits for a token for at most `limit` on the timer's clock, from the first poll.
     ///
     /// The timer wakes the future when the limit is over. The waiters behind the future then move up, whether or not the future is
-    /// polled. A token that is available by then is taken, even if the timer is late.
+    /// polled. If the timer is late, a token that has become available by then is still taken.
     ///
     /// # Errors
     /// Returns [`TimedOut`] after `limit`; no token was taken.
@@ -212,7 +212,7 @@ impl<T: Clock> RateLimiter<T> {
         self.take(count)
     }
 
-    /// Blocks the thread until it has taken a token. Needs no runtime.
+    /// Blocks the thread until it has taken a token. This method needs no runtime.
     pub fn blocking_acquire(&self) {
         // This cannot fail, because one token is never more than the burst, and the wait has no time limit.
         let _ = self.block(NonZeroU32::MIN, None);

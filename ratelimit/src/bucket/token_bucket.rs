@@ -204,8 +204,8 @@ impl TokenBucket {
         self.full_at = full_at;
     }
 
-    /// Gives back `back` parts of granted tokens that were not used. The bucket becomes fuller by that amount, as if the
-    /// tokens had never been granted.
+    /// Gives back `back` parts of granted tokens that were not used. The bucket becomes fuller by that amount, as if these
+    /// parts had never been taken.
     ///
     /// Earlier reservations keep their times, which `full_at` no longer determines. So they can no longer be cancelled:
     /// otherwise `cancel` could take one of them for the latest reservation although another one is due later, and the bucket

@@ -68,7 +68,7 @@ impl UnclaimedGrants {
         back
     }
 
-    /// Lowers the slack, because the bucket is fuller by `by` parts, as if these had never been taken.
+    /// Lowers the slack, because the bucket is fuller by `by` parts, as if these parts had never been taken.
     pub(crate) fn lower(&mut self, by: u128) {
         self.slack = self.slack.saturating_sub(by);
     }

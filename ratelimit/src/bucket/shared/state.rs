@@ -1,4 +1,4 @@
-//! SHELL. The state under the lock: the bucket, the waiters and the alarm. It grants the tokens that become due as time passes.
+//! SHELL. The state under the lock: the bucket, the waiters and the alarm. The state grants the tokens that become due as time passes.
 
 use std::num::NonZeroU32;
 use std::task::Waker;
