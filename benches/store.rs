@@ -1,4 +1,4 @@
-//! The store beside a naive port of client-go's indexer, 100 000 objects with two indexes. Rows are named as in `design.md`.
+//! Compares the store with a naive port of client-go's indexer: 100 000 objects with two indexes. Rows are named as in `design.md`.
 //!
 //! `cargo bench -p benches --bench store`
 
@@ -26,7 +26,7 @@ const PODS: Schema<NamespacedName, Pod> =
 static BY_NODE: Index<Pod, Arc<str>> = Index::new("node", |pod| pod.node.clone());
 static BY_OWNER: Index<Pod, Arc<str>> = Index::new("owner", |pod| pod.owner.clone());
 
-/// 1000 nodes with 100 pods each, 10 000 owners with 10.
+/// There are 1000 nodes with 100 pods each, and 10 000 owners with ten pods each.
 fn pod(number: u64, version: u64) -> Pod {
     Pod {
         name: format!("namespace-{}/deployment-{number:06}", number % 50).parse().unwrap(),

@@ -25,7 +25,7 @@ fn unsubscribed_vs_call() {
     model(claim, || {
         let store = store();
         store.upsert((1, 1));
-        // Not the model's atomics, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
+        // `calls` is not the model's atomic, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
         let calls = Arc::new(AtomicU64::new(0));
         let counting = calls.clone();
         // Ordering: Relaxed; the reader has waited until the calls have ended.

@@ -9,7 +9,7 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 type Object = (u8, u64);
 type Objects = SharedWriter<u8, Object>;
 
-/// The sum of all reports: additions of version 1 and of version 2, initial or not, and the update between them. It is
+/// The sum of all reports: each kind of report adds one of the constants below. The sum is
 /// not the model's atomic, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
 struct Sum(Arc<AtomicU64>);

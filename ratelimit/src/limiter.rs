@@ -7,8 +7,7 @@
 //!
 //! | outside the lock | |
 //! |---|---|
-//! | reading the clock | before locking. So a failure with an earlier reading may be counted after a failure with a later reading; policies tolerate
-//! such small jumps back |
+//! | reading the clock | before locking. So a failure with an earlier reading may be counted after one with a later reading; policies tolerate this |
 //! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
 
 use std::fmt;

@@ -64,7 +64,7 @@ pub fn beside<T: Send + 'static>(
     thread::spawn(move || deed(&store))
 }
 
-/// The objects of a consumer. Asserts that each applied change is legal.
+/// The objects of a consumer, which asserts that each applied change is legal.
 #[derive(Debug, Default)]
 pub struct Consumer(BTreeMap<u8, Arc<Object>>);
 

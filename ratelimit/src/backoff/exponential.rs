@@ -100,7 +100,7 @@ impl<K> Exponential<K> {
         Ok(Self { curve: Curve { base, cap, immediate_first: false, jitter: Jitter::None }, failures })
     }
 
-    /// Makes the wait after the first failure zero; the second failure waits for the base, and so on.
+    /// Makes the wait after the first failure zero; the wait after the second failure is the base, and so on.
     ///
     /// # Examples
     /// ```

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::backoff::per_key::PerKey;
 use crate::{Nanos, Policy};
 
-/// A few quick retries, then slow ones: the first failures of a key wait `fast`, all others `slow`.
+/// A few quick retries, then slow ones: a key waits `fast` after each of its first failures, and `slow` after all others.
 ///
 /// Like [`Exponential`](crate::Exponential), its state is bounded, and failures expire by themselves.
 ///
@@ -38,8 +38,8 @@ pub struct FastSlow<K> {
 // === impl FastSlow ===
 
 impl<K> FastSlow<K> {
-    /// Creates a policy in which the first `fast_attempts` failures of a key wait `fast`, and all others `slow`. If
-    /// `fast_attempts` is 0, all failures wait `slow`.
+    /// Creates a policy in which a key waits `fast` after each of its first `fast_attempts` failures, and `slow` after all
+    /// others. If `fast_attempts` is 0, every wait is `slow`.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
         Self { fast, slow, fast_attempts, failures: PerKey::new(fast.max(slow)) }

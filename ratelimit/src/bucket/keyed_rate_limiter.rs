@@ -32,7 +32,7 @@ const SHARDS: usize = 64;
 ///
 /// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. No call waits: a denied call
 /// returns the time to wait, [`NotYet::retry_after`], and all successive denied calls return the same due time.
-/// [`reserve`](Self::reserve) gives each caller its own time. To wait in FIFO order, each key needs a
+/// [`reserve`](Self::reserve) gives each caller its own time. If callers have to wait in FIFO order, each key needs a
 /// [`RateLimiter`](crate::RateLimiter) with a timer, which takes more memory than one number; if there are few keys, use a
 /// map of `RateLimiter`s.
 ///
@@ -233,8 +233,8 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
 
     /// Gives back tokens of `key` that were not used, and returns whether this had an effect.
     ///
-    /// As with [`TokenBucket::cancel`](crate::TokenBucket::cancel), it has an effect only before the tokens are due, as long
-    /// as no tokens of the key are reserved for a later time, and the quota has not been changed. In addition, it has no
+    /// As with [`TokenBucket::cancel`](crate::TokenBucket::cancel), this has an effect only before the tokens are due, as long
+    /// as no tokens of the key are reserved for a later time, and the quota has not been changed. In addition, this has no
     /// effect once any key under the same lock was replaced for lack of room ([`max_keys`](Self::max_keys)), because
     /// a key's state is one number, which does not record whether the key was evicted and added again. The tokens then
     /// count as used, so a reservation that is cancelled late, or after its key was evicted, never lets more through.

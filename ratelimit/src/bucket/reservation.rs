@@ -8,8 +8,8 @@ use crate::Nanos;
 /// Tokens that were taken ahead of time, to be used once they are due.
 ///
 /// A reservation is a value without a lifetime, so you can store it next to the operation that waits for it. Dropping
-/// it uses the tokens. To give them back, pass it to `cancel` of the bucket, limiter or policy that created it;
-/// another bucket's `cancel` would add tokens that this bucket never granted.
+/// it uses the tokens. To give them back, pass it to `cancel` of the bucket, limiter or policy that created it; the `cancel` of a different bucket
+/// would add tokens that were never taken from that bucket.
 ///
 /// # Examples
 /// ```

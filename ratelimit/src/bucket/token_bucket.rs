@@ -128,9 +128,8 @@ impl TokenBucket {
     /// `x/time/rate` has the same rule.
     ///
     /// Due times are whole nanoseconds: at rates above one token per nanosecond, a token that is given back within the
-    /// nanosecond in which it is due may let one more token through in that nanosecond. The same applies to a token
-    /// that was due immediately and is given back after the clock was later and has jumped back: one number does not
-    /// record that the bucket was full meanwhile.
+    /// nanosecond in which it is due may let one more token through in that nanosecond. The same applies to a token that was due immediately and is
+    /// given back after the clock has advanced and jumped back: one number does not record that the bucket was full in between.
     pub fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
         // Invariant 4.
         if !reservation.is_open(self.change, now) {

@@ -161,7 +161,7 @@ fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
     stream("paced", paced, micro, 1 << 20).check().unwrap();
 }
 
-/// The failures of keys in use neither expire nor are evicted; they are evicted once the keys are no longer in use.
+/// While keys are in use, their failures neither expire nor are evicted. Afterwards the failures are evicted.
 #[test]
 fn keeps_what_is_in_use() {
     let backoff = Exponential::new(SECOND..=SECOND).max_keys(NonZeroU32::new(2).unwrap());

@@ -1,4 +1,4 @@
-//! Tests `RetryBudget` step by step, beside client-go's rule, and with a quota that changes inside nested policies.
+//! Tests `RetryBudget` step by step, compared with client-go's rule, and with a quota that changes inside nested policies.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn a_burst_is_there_at_any_moment_and_not_more() {
     assert_eq!(waits(&mut policy, 0, [8]), [8], "tokens 8 to 10 are available at 8; 8 and 9 are free");
 }
 
-/// 1000 keys wait 30 s each with a budget of 10 retries a second: client-go's rule beside `RetryBudget`.
+/// 1000 keys wait 30 s each with a budget of 10 retries a second: client-go's rule compared with `RetryBudget`.
 #[test]
 fn what_waited_elsewhere_comes_within_the_budget() {
     let slow = || FastSlow::new(secs(30), secs(30), 0);

@@ -39,7 +39,7 @@ use crate::{Clock, Nanos};
 /// assert!(block_on_timeout(sleeping, Duration::ZERO).is_some());
 /// ```
 ///
-/// A clock that is no timer does not compile:
+/// A clock that is not a timer does not compile:
 /// ```compile_fail,E0277
 /// use flyball_sync::{ManualClock, Timer};
 ///

@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. `armed` is the time of the earliest alarm that is set or being set.
 //! 2. At most one thread is in a call of the timer, so a slower thread cannot replace an earlier alarm with a later
-//!    one. If an earlier alarm is requested meanwhile, that thread calls the timer once more.
+//!    one. If an earlier alarm is requested during the call, that thread calls the timer once more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -58,7 +58,7 @@ impl Alarm {
         Some(at)
     }
 
-    /// Marks the alarm as fired: no alarm is set any more. Returns the time for which it was set.
+    /// Marks the alarm as fired: no alarm is set from now on. Returns the time for which it was set.
     pub fn fired(&mut self) -> Option<Nanos> {
         self.armed.take()
     }

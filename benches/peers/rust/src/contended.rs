@@ -5,7 +5,8 @@
 //! number of adds, so it includes all work that an add causes. Adds of a queued key are deduplicated: if the consumers
 //! are slow, fewer keys are handed out. The figures therefore include the number of keys handed out per add.
 //!
-//! Each producer and each consumer is a thread in Rust and a goroutine in Go, as in a real program. A goroutine waits in user space.
+//! Each producer and each consumer is a thread in Rust and a goroutine in Go, as in a real program. A goroutine that waits is parked in user space,
+//! without the kernel.
 
 use std::sync::Barrier;
 use std::thread;

@@ -31,7 +31,7 @@ fn fill<D: Delaying>(keys: &[Key], delays: &[Duration]) -> D {
     queue
 }
 
-/// Distinct keys, each with a far deadline.
+/// Adds distinct keys, each with a far deadline.
 pub(crate) fn add<D: Delaying>(options: &Options) -> Figures {
     let (keys, delays) = (keys(options.keys), far(options.keys));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -100,7 +100,7 @@ pub(crate) fn cycle_priority(options: &Options) -> Figures {
     })
 }
 
-/// Adds of keys that are queued already.
+/// Adds keys that are queued already.
 pub(crate) fn add_duplicate<P: Peer>(options: &Options) -> Figures {
     let (queue, keys) = (P::new(), keys(options.keys));
     let figures = rounds(options, keys.len(), || add_all(&queue, &keys));
@@ -121,7 +121,7 @@ pub(crate) fn fill_drain<P: Peer>(options: &Options) -> Figures {
     [("fill", per_op(fill, ops)), ("drain", per_op(drained, ops)), ("ops", ops as f64)].into()
 }
 
-/// Adds keys, of which a share is queued already, then removes all; time per add.
+/// Adds keys, a share of which is queued already, then removes all keys. Measures the time per add.
 pub(crate) fn mixed<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (mut draws, mut adds, mut fresh) = (Draws(1), Vec::new(), 0);

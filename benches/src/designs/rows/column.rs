@@ -12,7 +12,7 @@ pub(super) struct Column<const LOAD: usize> {
     numbers: Radix<Leaf<u32, 64>>,
     groups: Radix<Leaf<Option<Group>, 16>>,
     values: HashIndex<LOAD>,
-    /// The number of value numbers ever allocated; `free` lists those without a group.
+    /// The number of value numbers ever allocated; `free` lists the value numbers without a group.
     end: u32,
     free: Arc<Vec<u32>>,
 }

@@ -17,7 +17,7 @@ pub(super) struct HashIndex<const LOAD: usize> {
 }
 
 impl<const LOAD: usize> HashIndex<LOAD> {
-    /// The first result that `accept` returns for a number. A number of another hash with the same upper half may be
+    /// The first result that `accept` returns for a number. A number with a different hash that has the same upper half may be
     /// passed to `accept`, too.
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {

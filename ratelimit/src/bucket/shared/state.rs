@@ -33,7 +33,7 @@ pub(crate) struct State<T> {
     refusing: bool,
 }
 
-/// A request for tokens, with its slot in the wait queue once it has one.
+/// A request for tokens, with its place in the wait queue once it has joined.
 pub(crate) struct AcquireRequest<T> {
     pub(crate) count: NonZeroU32,
     /// The timer function for a task; `None` for a thread.

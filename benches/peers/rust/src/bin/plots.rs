@@ -251,7 +251,7 @@ fn point(line: &str) -> Result<Point, Failure> {
     Ok(Point { plot, party, x: x.parse()?, figure, median: median.parse()? })
 }
 
-/// The sizes are drawn at equal distances, because they grow by factors.
+/// The sizes are drawn at equal distances, because each is a multiple of the one before.
 fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
     let points: Vec<&Point> =
         all.iter().filter(|point| point.plot == plot && point.figure == figure).collect();

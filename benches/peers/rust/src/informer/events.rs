@@ -173,8 +173,8 @@ impl Handler for Counts {
     }
 }
 
-/// Listeners join one after the other while objects change. Measures the time until each has all objects, and the latency of a listener
-/// that was there before.
+/// Listeners join one after the other while objects change. Measures the time until each has all objects, and the latency of a listener that joined
+/// before.
 pub(super) async fn late_join(options: &Options, begin: Instant) -> Figures {
     const JOINS: usize = 5;
     let pace = Pace::new(options);

@@ -18,7 +18,7 @@ pub(crate) trait Replaces: Writes {
     type List;
 
     fn listed(pods: Vec<Pod>, version: u64) -> Self::List;
-    /// Replaces the content by the list, and drops the returned value.
+    /// Replaces the content with the list, and drops the returned value.
     fn replace(&mut self, list: Self::List);
 }
 

@@ -1,5 +1,5 @@
-//! Single operations on a store of any size, each timed separately, clock included: shows latency tails and growth with
-//! the size.
+//! Single operations on a store of any size, each timed separately, including the reading of the clock. This shows latency tails
+//! and the growth with the size.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

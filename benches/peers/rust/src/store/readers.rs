@@ -1,4 +1,4 @@
-//! The shape of client-go's `BenchmarkSharedIndexInformer`: readers repeatedly list the one namespace with all pods,
+//! The workload of client-go's `BenchmarkSharedIndexInformer`: readers repeatedly list the one namespace with all pods,
 //! while modifications go through a watch and an informer to a handler. At most ten modifications are in progress at a
 //! time.
 //!

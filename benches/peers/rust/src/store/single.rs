@@ -92,7 +92,7 @@ pub(crate) fn list<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     [("snapshot", snapshot / 1e3), ("walk", walk / objects), ("read", read / objects)].into()
 }
 
-/// Live heap of a store, without the strings and without one copy of each object itself.
+/// Measures the live heap of a store, without the strings and without one copy of each object itself.
 pub(crate) fn bytes<C: Writes>(options: &Options) -> Figures {
     let mut pods = fleet(options.keys, NAMESPACES);
     // The first store allocates memory that the process needs only once; it does not count.

@@ -27,7 +27,7 @@ fn program<E: Engine>() -> Finding {
         });
         E::start(Plan::new(server.client()), work);
         pass(SECOND).await;
-        // Another object changes just before. Otherwise the timer wheel reverses the order once per level, and an even
+        // Another object changes just before these changes. Otherwise the timer wheel reverses the order once per level, and an even
         // number of reversals hides the defect.
         server.put(&config_map("before", ""));
         pass(5 * MILLISECOND).await;

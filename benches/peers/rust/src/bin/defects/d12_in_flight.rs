@@ -21,8 +21,8 @@ pub(crate) const DEFECT: Defect = Defect {
 fn program<E: Engine>() -> Finding {
     let (few, many) = (end::<E>(2_000), end::<E>(10_000));
     let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
-    // With five times as many reconciles in flight, the end of one takes five times as long if it scans all of them,
-    // and as long as before if it does not.
+    // With five times as many reconciles in flight, ending one takes five times as long if each end scans all of them,
+    // and equally long otherwise.
     Finding::new(format!("{:.1} and {:.1} µs", micros(few), micros(many)), many > few * 5 / 2)
 }
 

@@ -37,7 +37,7 @@ fn program<C: Cache<Counted>>() -> Finding {
         counted::at_end("old", move || {
             let (answered, answer) = mpsc::channel();
             thread::spawn(move || {
-                // The receiver may have timed out: the error is ignored.
+                // The error is ignored, because the receiver may have timed out.
                 let _ = answered.send(reader.get("a001").is_some());
             });
             noted.note(answer.recv_timeout(Duration::from_millis(500)) == Ok(true));

@@ -1,8 +1,8 @@
 //! Sixteen defects of kube-runtime 5.0.0 that flyball must not have. Each has one program, which runs against kube-runtime and against flyball.
 //!
 //! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin defects --features paused [D1 D4 …]` prints
-//! a Markdown table. It fails if kube-runtime does not show a defect, or if flyball shows one. Both use kube's own
-//! client and the same in-memory API server, on tokio's paused clock: seconds are virtual. The exception is D12, which
+//! a Markdown table. The program fails if kube-runtime does not show a defect, or if flyball shows one. Both use kube's own
+//! client and the same in-memory API server, on tokio's paused clock, so seconds are virtual. The exception is D12, which
 //! measures CPU time.
 
 #![allow(clippy::disallowed_methods, reason = "CPU time is measured on the machine's clock")]

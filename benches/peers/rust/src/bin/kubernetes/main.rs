@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `serve` | starts the server, creates the objects, prints the path of a kubeconfig, and stops the server when stdin is closed |
 //! | `sync` | time until a controller has listed all objects and reconciled each once |
-//! | `latency` | time from a write to the reconcile that sees it |
+//! | `latency` | time from a write to the reconcile that reads the written object |
 //! | `write` | the writer of `latency`: a separate process, so that its CPU time is not part of any measurement |
 //!
 //! Figures are printed as one JSON object. The cluster is that of `$KUBECONFIG`.

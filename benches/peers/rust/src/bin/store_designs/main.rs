@@ -5,7 +5,7 @@
 //! affects all designs alike. A figure is the median of the rounds, with the minimum and the maximum in brackets. Times
 //! are CPU times of the threads, except for the updates beside a lister.
 //!
-//! Keys are `Arc<str>` of 30 bytes. A lookup passes the key's allocation that the store holds, as a queue of the store's keys does. There are two
+//! Keys are `Arc<str>` of 30 bytes. A lookup passes the same `Arc` that the store holds, as a queue with the store's keys does. There are two
 //! indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader holds the lock for one search or to clone the `Arc`;
 //! a writer changes in place every part that no snapshot shares.
 
