@@ -195,7 +195,7 @@ impl TokenSchedule {
     fn arrives_at(&self, number: u128) -> Nanos {
         let Some(ahead) = (number + 1).checked_sub(self.burst()) else { return self.origin };
         // Numbers are at most 2^97: the tokens up to the end of time, plus those reserved before it. Their product with the period
-        // could exceed 2^128; on overflow the result is [`Nanos::MAX`], which means never.
+        // could exceed 2^128; on overflow the result is `Nanos::MAX`, which means never.
         let nanos = ahead.checked_mul(self.period()).map(|parts| parts.div_ceil(self.tokens()));
         let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX);
         Nanos::new(self.origin.get().saturating_add(nanos))
