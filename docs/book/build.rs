@@ -1,6 +1,6 @@
-//! Turns the examples of all pages into documentation tests, so that no page can be forgotten.
+//! Turns the examples of all pages into documentation tests. It finds the pages itself, so that no page is missing from the tests.
 //!
-//! Programs that a page includes are left out, because `tests/programs.rs` runs them.
+//! Programs that a page includes do not become documentation tests, because `tests/programs.rs` runs them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn folder(folder: &Path, prefix: &str, out: &Path, modules: &mut String) {
 }
 
 /// Writes a copy of the page, and a module with the copy as its documentation. In the copy, included programs are plain text; line
-/// numbers are those of the page.
+/// numbers stay those of the page.
 fn page(path: &Path, name: &str, out: &Path, modules: &mut String) {
     let text = fs::read_to_string(path).expect("the page can be read");
     let text = text.replace("```rust\n{{#include", "```text\n{{#include");

@@ -1,4 +1,4 @@
-//! Sessions that expire: a `Queue` with a timer.
+//! Sessions that expire, in a `Queue` with a timer.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), AddError<&'static str>> {
-    tokio::time::pause(); // the clock advances while all tasks wait
+    tokio::time::pause(); // tokio's clock jumps to the next deadline when all tasks wait
     let (start, ms) = (Instant::now(), Duration::from_millis);
 
     let sessions = Queue::builder().timer(TokioTimer::current()).build();
@@ -16,7 +16,7 @@ async fn main() -> Result<(), AddError<&'static str>> {
     sessions.add_after("cleo", ms(30))?;
 
     sessions.add_after_with("ann", ms(40), DelayMode::Replace)?; // ann has sent a request
-    sessions.cancel(&"bob"); // bob has logged out; `false` if the key is gone
+    sessions.cancel(&"bob"); // bob has logged out; returns `false` if the key is gone
 
     while sessions.stats().waiting > 0 {
         let Some(lease) = sessions.get().await else { break };

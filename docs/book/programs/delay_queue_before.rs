@@ -1,4 +1,4 @@
-//! Sessions that expire: tokio-util's `DelayQueue`.
+//! Sessions that expire, in tokio-util's `DelayQueue`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio_util::time::DelayQueue;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    tokio::time::pause(); // the clock advances while all tasks wait
+    tokio::time::pause(); // tokio's clock jumps to the next deadline when all tasks wait
     let (start, ms) = (Instant::now(), Duration::from_millis);
 
     let mut sessions = DelayQueue::new();

@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let store = sites.store().clone();
     let controller = Controller::new(queue)
         .watches(&sites, |change| *change.key())
-        .graceful_shutdown_on(async { drop(stopped.await) }) // in a service: a signal
+        .graceful_shutdown_on(async { drop(stopped.await) }) // in a service, the future of a signal
         .run(move |name, _context| {
             let result = reconcile(name, store.get(&name).is_some());
             let _ = result.map(|_| done.send(()));
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let running = tokio::spawn(controller);
 
     finished.recv().await;
-    finished.recv().await; // both sites are served
+    finished.recv().await; // now both sites are served
     server.delete(&"shop");
     finished.recv().await;
     let _ = stop.send(());

@@ -12,7 +12,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{from_value, json};
 use tokio::{sync::oneshot, time::sleep};
 
-/// Creates the ConfigMap of a namespace, or updates it if it differs from the wanted one.
+/// Creates the ConfigMap of a namespace, or updates it if its data differs from the wanted data.
 async fn reconcile(namespace: Arc<Namespace>, client: Arc<Client>) -> Result<Action, kube::Error> {
     let (name, team) = (namespace.name_any(), &namespace.labels()["team"]);
     let mut wanted = ConfigMap { data: Some([("team".into(), team.clone())].into()), ..Default::default() };
@@ -36,7 +36,7 @@ fn error_policy(_: Arc<Namespace>, error: &kube::Error, _: Arc<Client>) -> Actio
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tokio::time::pause(); // the clock advances while all tasks wait, so sleeps end immediately
+    tokio::time::pause(); // tokio's clock jumps ahead when all tasks wait, so sleeps end immediately
     let server = ApiServer::new(); // a cluster in memory
     server.register::<Namespace>().register::<ConfigMap>();
     let client = server.client();

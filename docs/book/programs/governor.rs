@@ -1,4 +1,4 @@
-//! A request rate per client: `KeyedRateLimiter`.
+//! A rate limit per client, with `KeyedRateLimiter`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

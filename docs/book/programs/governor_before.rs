@@ -1,4 +1,4 @@
-//! A request rate per client: governor.
+//! A rate limit per client, with governor.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Each namespace gets a ResourceQuota: the controller, as flyball-kube runs it.
+//! A controller that creates a ResourceQuota in each namespace, with flyball-kube.
 
 use std::{error::Error, sync::Arc, time::Duration};
 

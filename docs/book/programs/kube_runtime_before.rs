@@ -1,4 +1,4 @@
-//! Each namespace gets a ResourceQuota: the controller, as kube-runtime runs it.
+//! A controller that creates a ResourceQuota in each namespace, with kube-runtime.
 
 use std::{error::Error, sync::Arc, time::Duration};
 

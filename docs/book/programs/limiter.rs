@@ -6,7 +6,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, KeyedRateLimiter, Limiter, ManualClock, Quota};
 
 fn main() {
-    let clock = ManualClock::new(); // without it, the limiters use the machine's clock
+    let clock = ManualClock::new(); // by default, limiters use the machine's clock
 
     // How long does a key wait after each failure?
     let backoff = Exponential::new(Duration::from_millis(100)..=Duration::from_secs(1));
@@ -15,10 +15,10 @@ fn main() {
         println!("db-1 failed: try again in {:?}", limiter.record_failure(&"db-1"));
     }
     println!("db-2 failed: try again in {:?}", limiter.record_failure(&"db-2"));
-    limiter.forget(&"db-1"); // it has succeeded
+    limiter.forget(&"db-1"); // the key has succeeded
     println!("db-1 failed: try again in {:?}", limiter.record_failure(&"db-1"));
 
-    // May this client send a request now? Two a second, and three at once after a pause.
+    // May this client send a request now? Each client may send two a second, and three at once after a pause.
     let [two, three] = [2, 3].map(|n| NonZeroU32::new(n).unwrap());
     let clients = KeyedRateLimiter::with_clock(Quota::per_second(two).allow_burst(three), clock.clone());
     for request in 1..=4 {

@@ -23,7 +23,7 @@ impl Timer for LoopTimer {
 }
 
 impl LoopTimer {
-    /// Wakes the waker if the alarm is due. If it is not, a real loop would wait for events, at most until the deadline.
+    /// Wakes the waker if the alarm is due. Otherwise, a real loop would wait for events, at most until the time of the alarm.
     fn turn(&self) {
         let due = self.0.lock().unwrap().take_if(|(at, _)| *at <= self.now());
         if let Some((_, waker)) = due {

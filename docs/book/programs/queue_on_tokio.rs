@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     send_mail(user, failures).await;
                     lease.succeed();
                 };
-                // A timeout drops `work` with its lease, so the key fails.
+                // A timeout drops `work` and the lease in it, which counts as a failure of the key.
                 if timeout(Duration::from_millis(50), work).await.is_ok() {
                     sent.push((user, failures));
                 }

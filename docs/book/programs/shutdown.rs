@@ -33,7 +33,7 @@ fn main() {
     let two = queue(&clock);
     let lease = two.try_get().expect("one key is Ready");
     print("stop_now", &two.stop_now());
-    lease.retry(); // has no effect any more
+    lease.retry(); // has no effect after `stop_now`
 
     let three = queue(&clock);
     let lease = three.try_get().expect("one key is Ready");

@@ -14,7 +14,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A folder of `programs/go` has the name of the program after the migration.
+/// A folder of `programs/go` has the name of the Rust program that replaces its program.
 #[test]
 fn every_program_in_go_prints_what_the_program_in_rust_prints() {
     if Command::new("go").arg("version").output().is_err() {

@@ -16,7 +16,7 @@ const CRATES: [&str; 9] = [
     "kube-lease",
     "kube-testing",
 ];
-/// Types of kube: their methods are not in these sources.
+/// Types of kube, whose methods are not in these sources.
 const OF_KUBE: [&str; 1] = ["Api"];
 
 fn sources(folder: &Path, text: &mut String) {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use toml::{Table, Value};
 
-/// The largest number of lines of a program, without imports, comments and empty lines, so that it fits on a page.
+/// The maximum number of lines of a program, not counting imports, comments and empty lines, so that a program fits on a page.
 const MOST_LINES: usize = 44;
 
 fn book() -> &'static Path {
@@ -44,12 +44,12 @@ fn programs() -> Vec<String> {
     names.collect()
 }
 
-/// The expected output. A program before a migration, `NAME_before`, prints what `NAME` prints.
+/// The file with the expected output of a program. `NAME_before`, the program before a migration, has the same output as `NAME`.
 fn output_of(name: &str) -> PathBuf {
     book().join("programs").join(format!("{}.out", name.strip_suffix("_before").unwrap_or(name)))
 }
 
-/// The files in the `{{#include}}` lines of all pages, each with the pages that include it.
+/// The files that pages include with `{{#include}}`, each with the pages that include it.
 fn included() -> BTreeMap<PathBuf, Vec<PathBuf>> {
     let mut included = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
     for page in files(&book().join("src"), "md") {
@@ -130,7 +130,7 @@ fn a_program_is_read_in_one_glance() {
     }
 }
 
-/// The crates that a program names, by the roots of its imports.
+/// The crates that a program uses, which are the roots of its imports.
 fn imports(program: &str) -> BTreeSet<String> {
     let roots = program.lines().filter_map(|line| line.strip_prefix("use ")?.split("::").next());
     roots.filter(|root| !["std", "crate"].contains(root)).map(|root| root.replace('_', "-")).collect()

@@ -1,4 +1,4 @@
-//! A table in SQLite as a source. The program checks the contract of the source, then runs an informer over a table.
+//! A table in SQLite as a source. The program checks the contract of the source, then runs an informer over a second table.
 
 mod fixture;
 mod rows;

@@ -16,7 +16,7 @@ pub(crate) struct Site {
 pub(crate) const SITES: Schema<String, Site> =
     Schema::new(|site: &Site| site.name.clone(), |site| Version::new(site.version));
 
-/// The version of the last write, and the version after which no deletion marker is missing.
+/// Returns the version of the last write, and the expiry point: the version after which no deletion marker is missing.
 pub(crate) fn sequence(connection: &Connection) -> Result<(u64, u64)> {
     connection.query_row("SELECT version, expired FROM sequence", [], |row| Ok((row.get(0)?, row.get(1)?)))
 }

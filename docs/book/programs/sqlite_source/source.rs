@@ -1,4 +1,4 @@
-//! The source: a list is one transaction.
+//! The source. A list reads the sequence and the rows in one transaction.
 
 use std::collections::VecDeque;
 

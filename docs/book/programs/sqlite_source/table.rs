@@ -44,7 +44,7 @@ impl Table {
         self.write(name, 0, true)
     }
 
-    /// One transaction for the sequence and the row, so versions become visible in ascending order.
+    /// Updates the sequence and the row in one transaction, so that versions become visible in ascending order.
     fn write(&self, name: &str, port: u16, deleted: bool) -> Result<Version> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -55,7 +55,7 @@ impl Table {
         Ok(Version::new(version))
     }
 
-    /// Deletes the deletion markers. A watch from an earlier version could miss a deletion, so it has to expire.
+    /// Deletes the deletion markers. A watch from an earlier version could miss a deletion, so it must fail with `Expired`.
     pub(crate) fn compact(&self) -> Result<()> {
         let sql = "BEGIN; UPDATE sequence SET expired = version; DELETE FROM sites WHERE deleted; COMMIT";
         self.lock().execute_batch(sql)

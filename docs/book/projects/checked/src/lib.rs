@@ -1,4 +1,4 @@
-//! Several threads request rebuilds of pages; concurrent requests of one page cause one rebuild.
+//! Several threads request rebuilds of pages; concurrent requests for the same page cause one rebuild.
 
 use flyball_workqueue::{Added, Queue};
 

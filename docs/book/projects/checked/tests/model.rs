@@ -1,4 +1,4 @@
-//! A model of two threads that request the same rebuild: loom runs every interleaving, shuttle many schedules.
+//! A model of two threads that request the same rebuild. loom runs it in every interleaving, shuttle in many schedules.
 #![cfg(any(flyball_loom, flyball_shuttle))]
 
 #[cfg(flyball_loom)]
