@@ -45,7 +45,7 @@ impl PanicSwitch {
         PanickingKey { id, switch: self.clone() }
     }
 
-    /// Makes the `nth` call at `point` from now on (1 is the next) panic, once.
+    /// Makes the `nth` call at `point` panic, once; 1 is the next call.
     pub fn arm(&self, point: Point, nth: i64) {
         self.fuses[point as usize].store(nth, Ordering::SeqCst);
     }
@@ -87,7 +87,7 @@ pub struct PanickingKey {
 }
 
 impl PanickingKey {
-    /// The number that identifies it; `Eq` and `Hash` use it.
+    /// The number that identifies the key, which `Eq` and `Hash` use.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Nanoseconds on the test's time line; `u64::MAX` is never.
+/// Nanoseconds on the test's time line; `u64::MAX` means never.
 pub type Time = u64;
 
-/// `now + delay`, never past the end of time.
+/// `now + delay`, at most `Time::MAX`.
 #[must_use]
 pub fn later(now: Time, delay: Duration) -> Time {
     now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
@@ -29,7 +29,7 @@ pub enum OracleKeyState {
 }
 
 impl OracleKeyState {
-    /// The state without deadlines that never pass because the queue ends first: such deadlines are not compared.
+    /// The state with the deadline `Time::MAX` in place of every deadline after `last`: such a deadline never passes, so tests do not compare it.
     #[must_use]
     pub fn timely(self, last: Option<Time>) -> Self {
         let never = |until: Time| last.is_none_or(|last| last < until);
@@ -46,7 +46,7 @@ impl OracleKeyState {
 pub enum Outcome {
     /// The key was absent.
     New,
-    /// The queue held the key already; the earlier of two deadlines applies.
+    /// The key was already Ready, dirty or waiting; of two deadlines, the mode selects one.
     Merged,
     /// The key waited and is Ready now.
     Promoted,
@@ -106,7 +106,7 @@ pub enum Ending {
     RequeueAfter(Duration),
     /// A failure.
     Retry,
-    /// A failure that waits at least for this delay.
+    /// A failure after which the key waits for at least this delay.
     RetryNoSooner(Duration),
     /// Dropped, which is also a failure.
     Dropped,
@@ -134,7 +134,7 @@ pub struct OracleLeftovers<K> {
     pub able: usize,
     /// Waiting keys, by deadline.
     pub waiting: Vec<K>,
-    /// Keys that were retried after the shutdown, sorted. They wait for a deadline that never passes.
+    /// Waiting keys whose leases ended after the shutdown, sorted. Their deadlines never pass.
     pub late: Vec<K>,
     /// Leased keys, sorted.
     pub leased: Vec<K>,
@@ -181,7 +181,7 @@ pub enum Report {
         /// Whether a deadline, and not an add, made the key Ready.
         delayed: bool,
     },
-    /// A lease ended after this time. A requeue is reported without its delay.
+    /// A lease ended after this time. A queue does not report the delay of a requeue, so tests compare the report without it.
     Ended(Ending, Time),
     /// A failure was counted.
     Failed,

@@ -6,7 +6,7 @@ use arbitrary::{Arbitrary, Unstructured};
 
 use crate::queue_setup::{Delay, Mode, SmallKey, Step};
 
-/// One step of a random operation sequence on a queue. A number selects a lease by its index, modulo the number of leases held.
+/// One step of a random operation sequence on a queue. A `u8` alone selects a lease: it is the index modulo the number of leases held.
 #[derive(Clone, Debug)]
 pub enum QueueOp {
     /// Plain add.
@@ -27,11 +27,11 @@ pub enum QueueOp {
     TryGet,
     /// Gets up to this many keys.
     GetMany(usize),
-    /// Polls an async getter once and drops it. It takes the same key as `TryGet`.
+    /// Polls an async getter once and drops it. The getter takes the same key as `TryGet`.
     PollGet,
-    /// Polls an async getter of several once and drops it.
+    /// Polls an async getter of several keys once and drops it.
     PollGetMany(usize),
-    /// Polls the getter of a `Consumer` that may be stopped.
+    /// Polls the getter of a `Consumer` once and drops it; with true, the consumer is stopped first.
     PollHandle(bool),
     /// Ends a lease with `done`.
     Done(u8),
@@ -43,7 +43,7 @@ pub enum QueueOp {
     RequeueAfter(u8, Delay),
     /// Ends a lease as a failure.
     Retry(u8),
-    /// Ends a lease as a failure that waits at least for the delay.
+    /// Ends a lease as a failure, after which the key waits for at least the delay.
     RetryNoSooner(u8, Delay),
     /// Drops a lease, which is a failure.
     DropLease(u8),
@@ -154,7 +154,7 @@ impl<'a> Arbitrary<'a> for HeldOp {
             228..=248 => QueueOp::Advance(u.arbitrary()?),
             249..=251 => QueueOp::RetryNoSooner(u.arbitrary()?, u.arbitrary()?),
             252 => QueueOp::PollOverdue(u.arbitrary()?),
-            // A delay during which many operations run.
+            // A time limit within which many operations run.
             253..=255 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
         }))
     }
@@ -172,7 +172,7 @@ impl<'a> Arbitrary<'a> for OrderedOp {
             0..=29 => QueueOp::AddPriority(priority(u)?),
             30..=44 => QueueOp::SetPriority(u.arbitrary()?, priority(u)?),
             45..=63 => QueueOp::arbitrary(u)?,
-            // A delay during which many operations run.
+            // A time limit within which many operations run.
             64 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
             65.. => HeldOp::arbitrary(u)?.0,
         }))

@@ -53,13 +53,13 @@ impl<'a> Arbitrary<'a> for Delay {
     }
 }
 
-/// The time by which a test advances its clock in one step, never up to the largest time.
+/// The time by which a test advances its clock in one step; the clock never reaches the largest time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step(pub Duration);
 
 impl<'a> Arbitrary<'a> for Step {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        // One in sixteen is long enough to pass every finite delay of the set.
+        // One step in sixteen passes every delay of the set up to one second.
         Ok(Self(match u8::arbitrary(u)? % 16 {
             15 => Duration::from_secs(2),
             few => Duration::from_nanos(u64::from(few % 8)),
@@ -67,12 +67,12 @@ impl<'a> Arbitrary<'a> for Step {
     }
 }
 
-/// The effect on a key that already waits, with the longest wait if the key can be postponed.
+/// The effect of a delayed add on a key that already waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The earlier deadline applies.
     Earliest,
-    /// The later deadline applies, within the longest wait.
+    /// The later deadline applies, up to this longest wait.
     Latest(Delay),
     /// The new deadline applies.
     Replace,

@@ -57,7 +57,7 @@ pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
     cases_of(seed, name, env("FLYBALL_CASES").unwrap_or(cases), max_len, case);
 }
 
-/// Like [`cases`], divided among as many threads as there are cores, each with the next seed. With a fixed seed, one thread runs.
+/// Like [`cases`], but divides the cases among one thread per core, each with its own seed. If `FLYBALL_SEED` is set, one thread runs all cases.
 ///
 /// # Panics
 /// Panics like [`cases`].
@@ -93,7 +93,7 @@ fn cases_of(seed: u64, name: &str, cases: u64, max_len: usize, case: impl Fn(&[u
     }
 }
 
-/// Cuts the tail, then a few bytes anywhere, as long as the case still fails.
+/// Removes bytes as long as the case still fails: first at the end, then a few bytes anywhere.
 fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
     let fails = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| case(bytes))).is_err();
     let mut step = bytes.len() / 2;

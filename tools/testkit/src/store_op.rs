@@ -41,7 +41,7 @@ impl TestObject {
         self.tags.iter().map(path).collect()
     }
 
-    /// The transformation of a store: removes unused data. A second transformation of the same object is detected.
+    /// The transformation of a store: removes unused data. `slimmed` reveals a second transformation of the same object.
     #[must_use]
     pub fn transform(self) -> Self {
         Self { version: 0, slimmed: self.slimmed + 1, ..self }
@@ -55,7 +55,7 @@ pub enum Stamp {
     Next,
     /// The latest version so far.
     Same,
-    /// This many before the latest version.
+    /// The latest version minus this number.
     Back(u8),
     /// No version.
     None,
@@ -93,7 +93,7 @@ impl<'a> Arbitrary<'a> for Stamp {
 pub struct Draft {
     key: SmallKey,
     stamp: Stamp,
-    /// Tags in the low bits, identity and brokenness in the high ones.
+    /// Tags in the low bits, identity and brokenness in the high bits.
     shape: u8,
     rank: u8,
     /// Three bits for each label.
@@ -127,7 +127,7 @@ impl Draft {
     }
 }
 
-/// A query of every kind of index, and of several at once.
+/// The parts of queries: a query of each kind of index, and queries of several indexes at once.
 #[derive(Clone, Debug)]
 pub struct QueryParts {
     /// The selector of labels.
@@ -177,11 +177,11 @@ fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
 pub struct View {
     /// The selected objects.
     pub of: Selected,
-    /// Delivers only objects that [`pass`](Self::passes).
+    /// Whether only objects that [`pass`](Self::passes) are delivered.
     pub filtered: bool,
-    /// Resyncs each [`PERIOD`](Self::PERIOD).
+    /// Whether the subscription resyncs every [`PERIOD`](Self::PERIOD).
     pub periodic: bool,
-    /// Bounds the number of pending keys.
+    /// Whether the number of pending keys is bounded, and what happens at the bound.
     pub bound: Bounds,
 }
 
@@ -195,7 +195,7 @@ pub enum Selected {
     Key(SmallKey),
     /// Objects with a tag.
     Tag(u8),
-    /// Objects with a tag, so that tags are twice as frequent.
+    /// The same as `Tag`, so that tags are twice as frequent.
     Tagged(u8),
 }
 
@@ -246,7 +246,7 @@ impl View {
     }
 }
 
-/// One step of a random operation sequence on a store. A number selects a subscription, snapshot or index, modulo their number.
+/// One step of a random operation sequence on a store. A number selects a subscription, a snapshot or an index: the index modulo how many there are.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     /// A watch event with an object.
@@ -259,15 +259,15 @@ pub enum StoreOp {
     Bookmark(Stamp),
     /// A complete list.
     Replace(Vec<Draft>, Stamp),
-    /// A page of a list.
+    /// Adds an object to the list that is being staged.
     StagePut(Draft),
     /// Removes a key from the list.
     StageRemove(SmallKey),
-    /// Stored objects whose keys have their bit set here are kept although they are not listed.
+    /// Keeps the stored objects whose keys have their bits set, although they are not listed.
     StageKeep(u8),
-    /// The list is complete.
+    /// Completes the list and publishes it.
     StagePublish(Stamp),
-    /// The list failed.
+    /// Drops the list, as if listing had failed.
     StageDrop,
     /// A write in a transaction.
     TransactionUpsert(Draft),
@@ -289,7 +289,7 @@ pub enum StoreOp {
     DropSnapshot,
     /// Adds a subscription.
     Subscribe,
-    /// Adds a subscription to a view.
+    /// Adds a subscription with options.
     SubscribeTo(View),
     /// Advances the clock by this many seconds.
     Pass(u8),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts its wake-ups.
+/// A [`Wake`] that counts its wake-ups.
 #[derive(Debug, Default)]
 pub struct Counting(AtomicUsize);
 
@@ -31,7 +31,7 @@ impl Wake for Counting {
     }
 }
 
-/// Panics whenever it is woken.
+/// A [`Wake`] that panics whenever it is woken.
 #[derive(Debug)]
 pub struct Panicking;
 
@@ -51,7 +51,7 @@ pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     poll_with(future, Waker::noop())
 }
 
-/// Returns the result of a future without waiting. A future that yields and wakes itself is polled again.
+/// Polls a future without waiting. If the future yields and wakes itself, it is polled a second time.
 pub fn poll_at_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     let (wakes, waker) = Counting::waker();
     let polled = poll_with(future.as_mut(), &waker);

@@ -3,7 +3,7 @@
 use super::failures::Failures;
 use super::{Answer, LimiterConfig, LimiterLine, Rule, Rules};
 
-/// Executes the lines of a script for limiters, at a time that does not change.
+/// Executes the lines of a script for limiters. The clock always shows 0.
 #[derive(Clone, Debug)]
 pub struct ReferenceLimiter {
     rules: Rules,
@@ -17,7 +17,7 @@ impl ReferenceLimiter {
         Self { rules, limiter: Limiter::default_backoff(rules) }
     }
 
-    /// Returns the answer to a line; `None` is an invalid line.
+    /// Returns the answer to a line; `None` stands for an invalid line.
     pub fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
         match line {
             None => Answer::Error,
@@ -38,7 +38,7 @@ impl ReferenceLimiter {
     }
 }
 
-/// A limiter; waits are nanoseconds.
+/// A limiter; its waits are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) enum Limiter {
     Exponential { base: u64, max: u64, whole: bool, failures: Failures },
@@ -60,7 +60,7 @@ impl Limiter {
         }
     }
 
-    /// Returns `None` if the configuration is refused.
+    /// Creates the limiter of a configuration. Returns `None` if the configuration is refused.
     pub(super) fn new(config: &LimiterConfig, rules: Rules) -> Option<Self> {
         let strict = rules.has(Rule::InvalidLimiterRefused);
         match config {
@@ -80,14 +80,14 @@ impl Limiter {
         }
     }
 
-    /// Counts a failure and returns its wait. The failures of a key that is `in_use` do not expire.
+    /// Counts a failure and returns its wait. The failures of a key do not expire while `in_use` returns true for it.
     pub(super) fn when(&mut self, key: &str, now: u64, in_use: &dyn Fn(&str) -> bool) -> u64 {
         match self {
             Self::Exponential { base, max, whole: true, failures } => {
                 let doubled = u128::from(*base) << failures.count(key, now, in_use).min(64);
                 u64::try_from(doubled).unwrap_or(u64::MAX).min(*max)
             }
-            // client-go's conversion overflows at exactly 2⁶³, which no base of whole milliseconds reaches by doubling.
+            // In client-go, the conversion to an integer overflows at exactly 2⁶³ ns, but doubling a whole number of milliseconds never gives 2⁶³ ns.
             Self::Exponential { base, max, failures, .. } => {
                 let doubled = *base as f64 * 2f64.powi(failures.count(key, now, in_use) as i32);
                 if doubled > i64::MAX as f64 { *max } else { (doubled as u64).min(*max) }

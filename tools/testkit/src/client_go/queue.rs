@@ -8,9 +8,9 @@ use super::{Answer, LimiterConfig, QueueLine, Rule, Rules};
 
 /// Executes the lines of a script for queues.
 ///
-/// client-go stores a key in up to four places: in `line` if it can be handed out, in `dirty` if it has to be processed, in
-/// `processing` while a worker processes it, and in `waits` if it has a deadline. In client-go, a loop moves due keys; here `advance` moves them at
-/// each deadline. Both give the same results if each line is answered before the next one is read.
+/// client-go stores a key in up to four places: in `line` if it can be handed out, in `dirty` if it has to be processed, in `processing` while a
+/// worker processes it, and in `waits` if it has a deadline. In client-go, a loop moves due keys; here `advance` moves them at each deadline. The
+/// results are the same if each script line is answered before the next one is read.
 #[derive(Clone, Debug)]
 pub struct ReferenceQueue {
     rules: Rules,
@@ -44,7 +44,7 @@ impl ReferenceQueue {
         }
     }
 
-    /// Returns the answer to a line; `None` is an invalid line.
+    /// Returns the answer to a line; `None` stands for an invalid line.
     pub fn answer(&mut self, line: Option<&QueueLine>) -> Answer {
         let first = !self.started;
         self.started = true;
@@ -66,7 +66,7 @@ impl ReferenceQueue {
             QueueLine::Advance(ms) => self.advance(ms * 1_000_000),
             QueueLine::Shutdown => {
                 self.shutting_down = true;
-                // flyball returns these keys as leftovers, client-go drops them: in both, no getter receives them.
+                // flyball returns these keys as leftovers and client-go drops them, so in neither does a getter receive them.
                 self.waits.clear();
             }
             QueueLine::ShuttingDown => return Answer::Flag(self.shutting_down),

@@ -1,6 +1,6 @@
 //! The intended differences between flyball and client-go.
 
-/// An intended difference. Scripts, pages and reports use its name.
+/// An intended difference. Scripts, docs and reports refer to it by its [name](Self::name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// An add removes the wait of its key.
@@ -9,7 +9,7 @@ pub enum Rule {
     ReadyCoversDelay,
     /// Keys with equal deadlines become due in the order in which the deadlines were set.
     EqualDeadlinesKeepOrder,
-    /// A failure during the wait of the previous failure is not counted, and waits for the rest of that wait.
+    /// A failure during the wait for the previous failure is not counted, and its key waits for the rest of that wait.
     FailureCountsOncePerWait,
     /// The failures of a key expire if the key has not failed for a long time.
     FailuresExpire,
@@ -17,9 +17,9 @@ pub enum Rule {
     RefusedAddCountsNothing,
     /// `done` of a key that is not being processed changes nothing.
     UnpairedDoneRefused,
-    /// After shutdown, `get` reports the end only once no dirty key can be queued again.
+    /// After shutdown, `get` reports the shutdown only once no dirty key can still be queued.
     ClosedMeansNothingComes,
-    /// A backoff with a range that is empty or starts at zero, and a max-of without parts, cannot be built.
+    /// A backoff whose range is empty or starts at zero is refused, and so is a max-of limiter without parts.
     InvalidLimiterRefused,
     /// Waits are whole nanoseconds, never rounded.
     WholeNanoseconds,
@@ -80,7 +80,7 @@ impl Rules {
     /// All rules hold: flyball.
     pub const ALL: Self = Self((1 << Rule::ALL.len()) - 1);
 
-    /// Returns the set with one rule added or removed.
+    /// Returns this set with `rule` removed if it holds, or added if it does not.
     #[must_use]
     pub fn flipped(self, rule: Rule) -> Self {
         Self(self.0 ^ 1 << rule as u32)

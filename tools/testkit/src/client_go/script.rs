@@ -46,26 +46,26 @@ pub enum StoreLine {
     Values(String),
 }
 
-/// A JSON object in a script's store. An index reads its values from the member with the name of the index.
+/// A JSON object in a script's store. An index reads its values from the member of the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreObject {
     /// The object as JSON.
     pub text: String,
-    /// The members; `None` for a member that is not a list of strings, for which the index function fails.
+    /// The members by name; `None` for a member that is not a list of strings, for which the index function fails.
     pub members: BTreeMap<String, Option<Vec<String>>>,
 }
 
 /// The configuration of a limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimiterConfig {
-    /// Doubles with each failure of a key.
+    /// A wait that doubles with each failure of a key.
     Exponential {
         /// The first wait.
         base_ms: u64,
         /// The longest wait.
         max_ms: u64,
     },
-    /// A wait for the first failures of a key, and another one for all later failures.
+    /// A wait for the first failures of a key, and a different wait for all later failures.
     FastSlow {
         /// The wait of the first failures.
         fast_ms: u64,
@@ -87,7 +87,7 @@ pub enum Answer {
     Key(String),
     /// No key is queued.
     Empty,
-    /// No key will be queued any more.
+    /// The queue is shut down, and no more keys will be queued.
     Shutdown,
     /// A number.
     Number(u64),

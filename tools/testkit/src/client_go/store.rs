@@ -6,10 +6,9 @@ use super::{Answer, Rule, Rules, StoreLine, StoreObject};
 
 /// Executes the lines of a script for stores.
 ///
-/// client-go stores objects in `items`, and the keys by value of each index in `indices`. Each write calls the function of each index
-/// for the old and the new object. If the function fails, client-go panics in the middle of the write. The reference includes the
-/// state after such a panic as far as it does not depend on the iteration order of a Go map: with one index, and with one object if
-/// an operation indexes many objects.
+/// client-go stores the objects in `items` and, for each index, the keys by value in `indices`. Each write calls the function of each index for the
+/// old and the new object. If the function fails, client-go panics in the middle of the write. The reference reproduces the state after such a panic
+/// only where it does not depend on the iteration order of a Go map: the store has one index, and the operation indexes one object.
 #[derive(Clone, Debug)]
 pub struct ReferenceStore {
     rules: Rules,
@@ -27,7 +26,7 @@ impl ReferenceStore {
         Self { rules, items: BTreeMap::new(), indices: BTreeMap::new() }
     }
 
-    /// Returns the answer to a line; `None` is an invalid line.
+    /// Returns the answer to a line; `None` stands for an invalid line.
     pub fn answer(&mut self, line: Option<&StoreLine>) -> Answer {
         let Some(line) = line else { return Answer::Error };
         let written = match line {
@@ -63,20 +62,20 @@ impl ReferenceStore {
         }
     }
 
-    /// Adds the index before the stored objects are indexed: it stays if the index function panics.
+    /// Adds the index before it indexes the stored objects, so the index stays if its function panics.
     fn index(&mut self, name: &str) -> Result<(), Panicked> {
         self.indices.insert(name.to_owned(), BTreeMap::new());
         let items = self.items.clone();
         items.iter().try_for_each(|(key, object)| self.move_key(name, key, None, Some(object)))
     }
 
-    /// Stores the object before the indexes are updated: it stays if an index function panics.
+    /// Stores the object before it updates the indexes, so the object stays if an index function panics.
     fn upsert(&mut self, key: &str, object: &StoreObject) -> Result<(), Panicked> {
         let old = self.items.insert(key.to_owned(), object.clone());
         self.update_indices(key, old.as_ref(), Some(object))
     }
 
-    /// Removes the object after all indexes are updated: it stays if an index function panics.
+    /// Removes the object after it has updated all indexes, so the object stays if an index function panics.
     fn delete(&mut self, key: &str) -> Result<(), Panicked> {
         if let Some(old) = self.items.get(key).cloned() {
             self.update_indices(key, Some(&old), None)?;
@@ -110,7 +109,7 @@ impl ReferenceStore {
     ) -> Result<(), Panicked> {
         let (old, new) = (self.values(name, old)?, self.values(name, new)?);
         let Some(index) = self.indices.get_mut(name) else { return Ok(()) };
-        // client-go skips a single unchanged value, assuming that it is indexed; after a panic the index may lack it.
+        // client-go skips a single unchanged value, because it assumes that the value is indexed; after a panic, the index may lack the value.
         if old.len() == 1 && old == new {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The waiting keys in client-go's data structure: a binary heap by deadline.
 //!
-//! The order of equal deadlines depends on how exactly the heap sifts. So the reference sifts like Go's `container/heap`: an
-//! array in which the children of i are at 2i+1 and 2i+2, and the left child is taken if both are equal.
+//! The order of equal deadlines depends on the exact way in which the heap sifts. So the reference sifts like Go's `container/heap`: the children of
+//! index i are at 2i+1 and 2i+2, and the left child is chosen if both are equal.
 
 /// A key and its deadline. A key has at most one wait.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// Removes the key with the earliest deadline, if that has passed at `now`.
+    /// Removes the key with the earliest deadline, if this deadline has passed at `now`.
     pub(super) fn pop(&mut self, now: u64) -> Option<String> {
         let due = self.heap.first().is_some_and(|first| first.until <= now);
         due.then(|| self.take(0).key)
@@ -72,7 +72,7 @@ impl Waits {
         one.until < other.until || self.in_turn && one.until == other.until && one.turn < other.turn
     }
 
-    /// Removes a wait; the last one moves into its position.
+    /// Removes the wait at this index. The last wait of the heap takes its place and is sifted.
     fn take(&mut self, at: usize) -> Wait {
         let taken = self.heap.swap_remove(at);
         if at < self.heap.len() {

@@ -10,13 +10,13 @@ pub struct Happened {
 }
 
 impl Happened {
-    /// Zero counts of all possible cases.
+    /// Creates zero counts for all possible cases.
     #[must_use]
     pub const fn new(names: &'static [&'static str]) -> Self {
         Self { names, counts: BTreeMap::new() }
     }
 
-    /// Counts a case. Its name must be in the list, because a missing case could not be detected otherwise.
+    /// Counts a case. The name must be in the list of names, because [`below`](Self::below) reports only the cases of this list.
     pub fn hit(&mut self, name: &'static str) {
         debug_assert!(self.names.contains(&name), "{name} is not in the list of cases");
         *self.counts.entry(name).or_default() += 1;

@@ -1,8 +1,7 @@
 //! Counts the pairs of cases that occurred in one random operation sequence, so that a test can require every pair.
 //!
-//! Most defects are in combinations of two features that are each correct alone. So a random test reports the cases of each operation sequence, and
-//! asserts that each pair of cases occurred in one sequence often enough. This is a pairwise covering table with counts; the test fails if a pair is
-//! missing.
+//! Most defects are in combinations of two features that are each correct alone. So a random test counts the cases of each operation sequence, and
+//! requires that enough sequences contain each pair of cases. This is pairwise coverage, with a count for each pair.
 
 use crate::coverage::events::Happened;
 
@@ -16,13 +15,13 @@ pub struct PairCounts {
 }
 
 impl PairCounts {
-    /// Zero counts for all possible cases.
+    /// Creates zero counts for all pairs of these cases.
     #[must_use]
     pub fn new(names: &'static [&'static str]) -> Self {
         Self { names, counts: vec![0; names.len() * names.len()], sequences: 0 }
     }
 
-    /// Counts the cases of one operation sequence.
+    /// Counts each pair of cases that occurred in one operation sequence.
     pub fn count_sequence(&mut self, happened: &Happened) {
         self.sequences += 1;
         let there: Vec<usize> = (0..self.names.len()).filter(|at| happened.did(self.names[*at])).collect();

@@ -1,4 +1,4 @@
-//! Counts the cells of the queue's state table that a test has entered.
+//! Counts how often a test enters each cell of the queue's state table.
 
 use crate::queue_answers::Ending;
 
@@ -34,7 +34,7 @@ impl Row {
         Self::LeasedBackoff,
     ];
 
-    /// The state without the distinctions that a coarse column does not make.
+    /// Returns the row of this state in a coarse column, which does not distinguish the kinds of waits.
     fn coarse(self) -> Self {
         match self {
             Self::Debounced | Self::Backoff => Self::Waiting,
@@ -56,7 +56,7 @@ impl Row {
     }
 }
 
-/// The columns of the table: the operations. The end of a lease is one column per outcome.
+/// The columns of the table: the operations. A lease end has one column per outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Column {
@@ -64,9 +64,9 @@ pub enum Column {
     Earliest,
     Latest,
     Replace,
-    /// An add after a failure.
+    /// A rate-limited add, which counts a failure.
     Limited,
-    /// An add after more failures than the queue allows.
+    /// A rate-limited add that is refused, because the key has failed too often.
     LimitedExhausted,
     Full,
     Postpone,
@@ -78,7 +78,7 @@ pub enum Column {
     Retry,
     RetryNoSooner,
     Dropped,
-    /// A lease that ends with more failures than the queue allows.
+    /// A lease that ends with a failure after which the key is given up.
     Exhausted,
     /// A lease that fails in a queue without a limiter.
     Tail,
@@ -146,7 +146,7 @@ impl Column {
         )
     }
 
-    /// Returns true for the blank cells of the table, which no operation can enter.
+    /// Returns whether the cell for the state `was` is blank: no operation can enter it.
     fn is_blank(self, was: Row) -> bool {
         match self {
             _ if self.is_coarse() && was != was.coarse() => true,
@@ -198,7 +198,7 @@ impl From<Ending> for Column {
 pub struct Cells([[u64; Column::COUNT]; Row::ALL.len()]);
 
 impl Cells {
-    /// Counts an entry of a cell.
+    /// Counts that a cell was entered.
     ///
     /// # Panics
     /// Panics for a blank cell.
@@ -223,7 +223,7 @@ impl Cells {
         }
     }
 
-    /// The cells, blank ones left out, that were entered fewer than `floor` times.
+    /// The cells that were entered fewer than `floor` times, without the blank cells.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(Row, Column, u64)> {
         let every = Row::ALL.into_iter().flat_map(|was| Column::ALL.map(|doing| (was, doing)));

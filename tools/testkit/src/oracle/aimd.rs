@@ -1,4 +1,4 @@
-//! The oracle of the adaptive limit: it stores all operations, and evaluates a round by sorting its responses.
+//! The oracle of the adaptive limit. It stores all operations, and evaluates a round by sorting its responses.
 
 use arbitrary::Arbitrary;
 
@@ -82,7 +82,7 @@ impl OracleAimd {
         Self { setup, limit, in_flight: Vec::new(), round: 0, answers: Vec::new(), peak: 0 }
     }
 
-    /// Starts an operation if the limit allows it. Returns whether it has started.
+    /// Starts an operation if the limit allows it. Returns whether the operation has started.
     pub fn start(&mut self, now: u64) -> bool {
         let free = self.in_flight.len() < self.limit as usize;
         if free {
@@ -92,7 +92,7 @@ impl OracleAimd {
         free
     }
 
-    /// Ends the operation at this index in the list of operations in flight; the last one moves to the index.
+    /// Ends the operation at this index in the list of operations in flight; the last operation of the list moves to this index.
     pub fn end(&mut self, which: usize, ending: Ending, now: u64) {
         let operation = self.in_flight.swap_remove(which);
         if operation.round == self.round && ending != Ending::Ignored {
@@ -104,7 +104,7 @@ impl OracleAimd {
         }
         let count = self.answers.len();
         let failures = self.answers.iter().filter(|answer| answer.is_none()).count();
-        // A failure does not count as slow.
+        // A failure counts with latency 0, so it is never slow.
         let mut latencies: Vec<u64> = self.answers.iter().map(|answer| answer.unwrap_or(0)).collect();
         latencies.sort_unstable();
         let median = latencies[(count - 1) / 2];

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::oracle::limiter::{OracleBucket, OracleQuota};
 use crate::queue_answers::{Time, later};
 
-/// base · 2ⁿ, capped.
+/// An exponential backoff: base · 2ⁿ, at most `cap`.
 #[derive(Clone, Copy, Debug)]
 pub struct OracleExponential {
-    /// The delay of the first failure.
+    /// The delay after the first failure.
     pub base: Duration,
     /// The longest delay.
     pub cap: Duration,
@@ -58,7 +58,7 @@ impl<K: Copy + PartialEq> OracleBackoffs<K> {
         Self { limiter, bucket: bucket.map(OracleBucket::new), open: Vec::new() }
     }
 
-    /// Records a failure. A failure before the end of the open backoff is not counted. Returns nothing without a limiter.
+    /// Records a failure. A failure before the end of the open backoff is not counted. Returns `None` without a limiter.
     pub fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
         let limiter = self.limiter?;
         let open = self.open.iter().find(|(of, _)| *of == key).map(|(_, backoff)| *backoff);
@@ -76,7 +76,7 @@ impl<K: Copy + PartialEq> OracleBackoffs<K> {
         Some(Failed { until, counted: true })
     }
 
-    /// Failures counted and not forgotten.
+    /// The number of failures of a key that were counted and not forgotten.
     #[must_use]
     pub fn failures(&self, key: K) -> u32 {
         self.open.iter().find(|(of, _)| *of == key).map_or(0, |(_, backoff)| backoff.failures)

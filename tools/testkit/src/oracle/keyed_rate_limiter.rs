@@ -25,13 +25,14 @@ pub enum KeyedOp {
     Advance(Span),
 }
 
-/// Buckets by key; a key without a bucket has a full one.
+/// Buckets by key; a key that is not in the list has a full bucket.
 #[derive(Clone, Debug)]
 pub struct OracleKeyedRateLimiter {
     quota: OracleQuota,
     only_one: bool,
     buckets: Vec<Bucket>,
-    /// The number of changes of the quota. A reservation from before the last change cannot be cancelled.
+    /// The number of changes of the quota and of evictions of buckets that were not full. Each of them invalidates all earlier reservations: they
+    /// cannot be cancelled.
     changes: u64,
     made: u64,
 }
@@ -40,7 +41,7 @@ pub struct OracleKeyedRateLimiter {
 struct Bucket {
     key: Key,
     tokens: OracleBucket,
-    /// A unique number: a key that was removed and is used again has a new bucket.
+    /// A unique number: if a key is used again after its bucket was removed, its new bucket has a new number.
     id: u64,
 }
 
@@ -70,7 +71,7 @@ impl OracleKeyedRateLimiter {
         Ok(())
     }
 
-    /// Takes this many tokens, now or ahead of time. Returns the reservation and the time at which they are due.
+    /// Takes this many tokens, or reserves them if they are not available yet. Returns the reservation and the time at which the tokens are due.
     ///
     /// # Errors
     /// The burst, if it is smaller than the number of tokens.
@@ -82,7 +83,7 @@ impl OracleKeyedRateLimiter {
         Ok((OracleReservation { bucket, token, changes: self.changes }, due))
     }
 
-    /// Cancels a reservation, if its bucket allows it and the quota has not changed since. Returns whether it was cancelled.
+    /// Cancels a reservation, if it is still valid and its bucket allows it. Returns whether it was cancelled.
     pub fn cancel(&mut self, reservation: OracleReservation, now: u64) -> bool {
         let OracleReservation { bucket, token, changes } = reservation;
         let bucket = self.buckets.iter_mut().find(|other| other.id == bucket);
@@ -95,7 +96,7 @@ impl OracleKeyedRateLimiter {
         self.bucket(key).available(now)
     }
 
-    /// Changes the quota of every key. A full bucket stays full, also with a larger burst.
+    /// Changes the quota of every key. A full bucket stays full, even if the new burst is larger.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let (old, new) = (self.quota, quota);
         if (old.tokens(), old.period(), old.burst()) == (new.tokens(), new.period(), new.burst()) {
@@ -107,10 +108,10 @@ impl OracleKeyedRateLimiter {
         self.changes += 1;
     }
 
-    /// Checks that no span of any kept bucket has more tokens than burst + rate × time.
+    /// Checks that no stored bucket has granted more than burst + rate × time tokens in any period.
     ///
     /// # Errors
-    /// The first and the last token of such a span.
+    /// The due times of the first and the last token of such a period.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         self.buckets.iter().try_for_each(|bucket| bucket.tokens.within_rate())
     }
@@ -120,7 +121,8 @@ impl OracleKeyedRateLimiter {
         known.map_or_else(|| OracleBucket::new(self.quota), |bucket| bucket.tokens.clone())
     }
 
-    /// Stores a bucket from which tokens were taken, possibly in place of another. Returns its number.
+    /// Stores the bucket of a key from which tokens were taken; with `only_one`, it replaces the bucket of any other key. Returns the number of the
+    /// bucket.
     fn put(&mut self, key: Key, tokens: OracleBucket, now: u64) -> u64 {
         if let Some(known) = self.buckets.iter_mut().find(|bucket| bucket.key == key) {
             known.tokens = tokens;

@@ -29,11 +29,11 @@ pub enum LimiterOp {
 /// One step of a random run of a bucket.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum BucketOp {
-    /// Takes a token now or ahead of time.
+    /// Takes a token if one is available, or reserves one.
     Reserve,
     /// Takes a token if one is available.
     TryAcquire,
-    /// Takes several tokens now or ahead of time.
+    /// Takes several tokens if they are available, or reserves them.
     ReserveMany(u8),
     /// Takes several tokens if they are available.
     TryAcquireMany(u8),
@@ -60,7 +60,7 @@ pub enum Key {
 /// A duration, in one of several units.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Span {
-    /// Nanoseconds, for which rounding is visible.
+    /// Nanoseconds, so that rounding errors show.
     Nanos(u8),
     /// Microseconds.
     Micros(u16),
@@ -108,7 +108,7 @@ pub struct OracleQuota {
 }
 
 impl OracleQuota {
-    /// A quota with this number of tokens per period, this period in nanoseconds, and this burst.
+    /// Creates a quota of `tokens` per `period_millis` milliseconds, with this burst.
     #[must_use]
     pub fn new(tokens: u16, period_millis: u32, burst: u8) -> Self {
         Self { tokens, period: Span::Millis(period_millis), burst }
@@ -120,7 +120,7 @@ impl OracleQuota {
         self.tokens.max(1)
     }
 
-    /// The period in nanoseconds, extended to at most one token per nanosecond: only then is returning tokens exact.
+    /// The period in nanoseconds, extended to one nanosecond per token if it is shorter: at a higher rate, giving tokens back would not be exact.
     #[must_use]
     pub fn period(self) -> u64 {
         self.period.finite().max(u64::from(self.tokens()))
@@ -167,11 +167,11 @@ pub enum Shape {
     Exponential,
     FastSlow,
     Bucket,
-    /// The longer of the exponential and the bucket: the controller default.
+    /// The longer of the waits of the exponential backoff and the bucket: the default of controllers.
     Default,
-    /// The longest of fast/slow, exponential and bucket, capped.
+    /// The longest of the waits of fast/slow, exponential backoff and bucket, capped.
     Everything,
-    /// The exponential, with a budget for the ends of its waits.
+    /// The exponential backoff, with a retry budget that limits the rate at which waits end.
     Paced,
 }
 
@@ -188,7 +188,7 @@ impl LimiterSetup {
         self.base().saturating_add(self.above_base.nanos())
     }
 
-    /// The maximum number of keys of each part.
+    /// The maximum number of keys that each policy stores.
     #[must_use]
     pub fn max_keys(&self) -> u32 {
         if self.few_keys { 2 } else { 1_000 }
@@ -252,7 +252,7 @@ pub enum OracleLimiter<K> {
 }
 
 impl<K: Copy + PartialEq> OracleLimiter<K> {
-    /// Records a failure and returns the wait. Adds the taken tokens to `taken`, outermost first.
+    /// Records a failure and returns the wait. Appends the number of each taken token to `taken`.
     ///
     /// # Panics
     /// Does not panic: a burst is at least one.
@@ -308,7 +308,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Failures counted and not forgotten.
+    /// The number of failures of a key that were counted and not forgotten.
     #[must_use]
     pub fn requeues(&self, key: K) -> u32 {
         match self {
@@ -330,7 +330,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Returns the tokens of a failure, as they were added to `taken`. Returns whether any token changed the state.
+    /// Gives back the tokens that [`failed`](Self::failed) appended to `taken`. Returns whether this changed the state of any bucket or budget.
     pub fn give_back(&mut self, taken: &[usize], now: u64) -> bool {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => false,
@@ -360,10 +360,10 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Checks that all returned waits stay within the rates of the buckets in the tree.
+    /// Checks that the returned waits stay within the rate of each bucket in the tree.
     ///
     /// # Errors
-    /// The first and the last time of a span with more grants than its bucket allows.
+    /// The start and the end of a period in which a bucket granted more tokens than its rate allows.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => Ok(()),
@@ -376,7 +376,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
 }
 
 fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: OracleJitter, random: u64) -> u64 {
-    // Maps a random number to a whole number from 0 to `most`, each with the same share of all 2^64 random numbers.
+    // Maps the random number to a whole number from 0 to `most`; each result has the same share of the 2^64 random numbers.
     let up_to = |most: u128| u128::from(random) * (most + 1) / (1 << 64);
     let wait = match jitter {
         OracleJitter::None => wait,
@@ -387,7 +387,7 @@ fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: OracleJitter, r
     u64::try_from(wait).expect("a wait is at most its cap")
 }
 
-/// Failures by key, ordered by the last failure.
+/// Failures by key, ordered by the last failure. An entry has the key, the number of its failures, the time of the last failure and the last wait.
 #[derive(Clone, Debug)]
 pub struct OracleFailures<K> {
     keys: Vec<(K, u32, u64, u64)>,
@@ -396,13 +396,13 @@ pub struct OracleFailures<K> {
 }
 
 impl<K: Copy + PartialEq> OracleFailures<K> {
-    /// Creates the counts for waits of up to `longest`. At most `most` keys are kept, for `rest` after such a wait.
+    /// Creates the counts for waits of up to `longest`. Keeps at most `most` keys, each for `longest` + `rest` after its last failure.
     #[must_use]
     pub fn new(longest: u64, rest: u64, most: u32) -> Self {
         Self { keys: Vec::new(), idle: longest.saturating_add(rest), most: most as usize }
     }
 
-    /// Counts a failure. Returns the number of earlier failures and the last wait.
+    /// Counts a failure. Returns the number of earlier failures, and the wait of the last of them.
     fn count(&mut self, key: K, now: u64) -> (u32, u64) {
         let expired = |&(_, _, at, _): &(K, u32, u64, u64)| now.saturating_sub(at) > self.idle;
         let before = match self.keys.iter().find(|entry| entry.0 == key) {
@@ -410,7 +410,7 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
             _ => (0, 0),
         };
         self.keys.retain(|entry| entry.0 != key);
-        // Of the other keys, the two that have been idle longest are removed if they have expired. No other key expires in this call.
+        // Removes at most two expired keys: those whose last failures are the oldest.
         for _ in 0..2 {
             if self.keys.first().is_some_and(expired) {
                 self.keys.remove(0);
@@ -441,12 +441,13 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
 
 /// The oracle of a token bucket: a list of all tokens ever taken.
 ///
-/// Of all tokens taken since a given moment, all except a burst have to wait until they are generated. A token is due when this holds for every moment
-/// at which a token was taken.
+/// Of the tokens taken since any given moment, the first `burst` need not wait, and the rate generates the others one by one. A token is due at the
+/// earliest time that satisfies this for every moment at which a token was taken.
 #[derive(Clone, Debug)]
 pub struct OracleBucket {
     quota: OracleQuota,
-    /// Time and amount of each token, in parts: a nanosecond has as many parts as a period has tokens, in lowest terms.
+    /// The time of each grant, and the number of its tokens in parts. With the quota in lowest terms, a nanosecond has as many parts as a period has
+    /// tokens, and a token has as many parts as a period has nanoseconds.
     taken: Vec<(u64, u128)>,
     grants: Vec<Grant>,
 }
@@ -457,7 +458,7 @@ struct Grant {
     count: u32,
     entry: usize,
     returned: bool,
-    /// Whether the quota has changed since.
+    /// Whether the quota has changed since the grant.
     closed: bool,
 }
 
@@ -468,7 +469,7 @@ impl OracleBucket {
         Self { quota, taken: Vec::new(), grants: Vec::new() }
     }
 
-    /// Takes this many tokens, now or ahead of time. Returns the number of the grant.
+    /// Takes this many tokens, or reserves them if they are not available yet. Returns the index of the grant.
     ///
     /// # Errors
     /// The burst, if it is smaller than the number of tokens.
@@ -499,13 +500,14 @@ impl OracleBucket {
         Ok(())
     }
 
-    /// The time at which a token is due.
+    /// The time at which the tokens of a grant are due.
     #[must_use]
     pub fn due(&self, token: usize) -> u64 {
         self.grants[token].due
     }
 
-    /// Returns a token if it can still be used: its time has not passed, and no later token is taken.
+    /// Gives the tokens of a grant back if they can still be used: they are not overdue, and no tokens with a later due time were taken. Returns
+    /// whether they were given back.
     pub fn give_back(&mut self, token: usize, now: u64) -> bool {
         let Grant { due, entry, returned, closed, .. } = self.grants[token];
         if returned || closed || due < now || due < self.allowed() || due == u64::MAX {
@@ -525,7 +527,7 @@ impl OracleBucket {
         let missing = self.full().saturating_sub(u128::from(now) * self.rate());
         let (whole, rest) = (missing / old_token, missing % old_token);
         self.quota = quota;
-        // The number of tokens missing to the old burst, rounded up; then the number missing to the new burst.
+        // First computes how many tokens are missing up to the old burst, rounded up; then how many are missing up to the new burst.
         let missing =
             whole.saturating_mul(self.token()).saturating_add((rest * self.token()).div_ceil(old_token));
         let missing = missing.saturating_add(u128::from(quota.burst()) * self.token());
@@ -543,10 +545,10 @@ impl OracleBucket {
         (0..).take_while(|_| bucket.try_acquire(1, now).is_ok()).count() as u32
     }
 
-    /// Checks that no span has more tokens than burst + rate × time, counting the tokens of the current quota that were not returned.
+    /// Checks that no period has more tokens than burst + rate × time. Counts only tokens that were taken under the current quota and not given back.
     ///
     /// # Errors
-    /// The first and the last token of such a span.
+    /// The due times of the first and the last token of such a period.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut due: Vec<(u64, u32)> =
             self.grants.iter().filter(|g| !g.returned && !g.closed).map(|g| (g.due, g.count)).collect();
@@ -566,7 +568,7 @@ impl OracleBucket {
         Ok(())
     }
 
-    /// The time at which the rate allows the last token taken.
+    /// The earliest time at which the rate allows the token that was taken last.
     fn allowed(&self) -> u64 {
         let burst = u128::from(self.quota.burst()) * self.token();
         let parts = self.full().saturating_sub(burst);
@@ -584,17 +586,17 @@ impl OracleBucket {
         full.min(self.never())
     }
 
-    /// The upper bound of a debt, reached by a token that is never due.
+    /// The upper bound of `full`, which it reaches for a token that is never due.
     fn never(&self) -> u128 {
         u128::from(u64::MAX) * self.rate() + u128::from(self.quota.burst()) * self.token()
     }
 
-    /// Parts of a token.
+    /// The number of parts of a token.
     fn token(&self) -> u128 {
         self.quota.in_lowest_terms().1.into()
     }
 
-    /// Parts of a nanosecond.
+    /// The number of parts of a nanosecond.
     fn rate(&self) -> u128 {
         self.quota.in_lowest_terms().0.into()
     }

@@ -1,11 +1,12 @@
-//! The oracle of the orders: a list of Ready keys, and the rule of each order.
+//! The oracle of the queue orders: a list of Ready keys, and the rule of each order.
 
 /// The order of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKind {
     /// FIFO.
     Fifo,
-    /// By priority: a lower level is served once per this number of hand-outs of the highest, or never.
+    /// By priority. A lower level is served once per this number of hand-outs of the highest level; with `None`, only while all higher levels are
+    /// empty.
     Priority(Option<u64>),
     /// Fair between two groups with these limits.
     Fair([GroupLimits; 2]),
@@ -41,15 +42,15 @@ struct Place<K> {
     /// The priority of an add while the key was leased.
     add_priority: Option<i8>,
     leased: bool,
-    /// The positions of a Ready key: sequence number and level. The first is its original position; the others come from raised priorities.
+    /// The positions of a Ready key, each a sequence number and a level: first its original position, then one for each raised priority.
     lines: Vec<(u64, i8)>,
     wait: Wait,
 }
 
-/// The waiting time of a key in its first level.
+/// The wait of a Ready key, and the numbers that bound it.
 #[derive(Clone, Debug, Default)]
 struct Wait {
-    /// The number of keys before it in the level.
+    /// The number of keys that were already Ready in the level of the key when it became Ready.
     before: u64,
     hand_outs: u64,
     /// The levels below the highest that had Ready keys during the wait.
@@ -61,7 +62,7 @@ struct Wait {
 struct Credit {
     level: i8,
     credits: u64,
-    /// The hand-out at which the level last had no credits.
+    /// The number of the hand-out at which the level last had no credits.
     since: u64,
 }
 
@@ -106,7 +107,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// Sets the priority of a key.
+    /// Sets the priority of a key. Returns whether the key is in the queue.
     pub fn set_priority(&mut self, key: K, priority: i8) -> bool {
         let Some(place) = self.places.iter_mut().find(|place| place.key == key) else { return false };
         let lowered = priority < place.priority;
@@ -124,7 +125,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         true
     }
 
-    /// The priority of a key. If an add was made while the key was leased, this is the priority of the add.
+    /// The priority of a key, or the highest priority of the adds that were made while the key was leased.
     pub fn priority(&self, key: K) -> Option<i8> {
         let place = self.places.iter().find(|place| place.key == key)?;
         Some(place.add_priority.unwrap_or(place.priority))
@@ -163,7 +164,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.update_ring(key);
     }
 
-    /// Hands out the key, which was next.
+    /// Hands out `key`, which must be the next key.
     pub fn take(&mut self, key: K) {
         if let OrderKind::Priority(share) = self.kind {
             self.update_credits(share);
@@ -353,7 +354,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// The key of each level or group, or of the whole queue, that has been Ready longest.
+    /// The key that has been Ready longest in each level, in each group or, for FIFO, in the whole queue.
     pub fn heads(&self) -> Vec<K> {
         let class = |place: &Place<K>| match self.kind {
             OrderKind::Fifo => 0,

@@ -24,7 +24,7 @@ use crate::oracle::backoff::OracleBackoffs;
 use crate::oracle::order::{OracleOrder, OrderKind};
 use crate::queue_answers::Time;
 
-/// The state of a key. `order` is a sequence number: the lower one became Ready first.
+/// The state of a key. `order` is a sequence number: the key with the lower number became Ready first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting(Wait),
@@ -34,7 +34,7 @@ enum State {
     LeasedWaiting(Wait),
 }
 
-/// The phases of a queue. In `Serving` it is shut down, but keys whose waits end by the horizon are still handed out.
+/// The phases of a queue. In `Serving` the queue is shut down, but keys whose waits end by the horizon are still handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -59,7 +59,7 @@ pub struct OracleQueue<K> {
     detached: Vec<K>,
     /// The start of each lease, in that order.
     leased_since: Vec<(K, Time)>,
-    /// The time since which ages are kept.
+    /// The time since which ages are tracked.
     aged_since: Option<Time>,
     /// Leased keys that were reported as overdue.
     overdue: Vec<K>,
@@ -80,7 +80,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Self::ordered(setup, OrderKind::Fifo, |_| 0)
     }
 
-    /// Creates an empty queue of another order, with the group of each key.
+    /// Creates an empty queue with this order; `group` returns the group of a key.
     #[must_use]
     pub fn ordered(setup: OracleSetup, kind: OrderKind, group: fn(K) -> usize) -> Self {
         Self {
@@ -103,8 +103,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Processes the deadlines up to `now` in order; equal deadlines in the order of their adds. After the shutdown no deadline passes, except those up
-    /// to the horizon while the queue serves waiting keys.
+    /// Processes the deadlines up to `now` in ascending order, equal deadlines in the order of their adds. After the shutdown, only deadlines up to
+    /// the horizon pass, and only while the queue serves waiting keys.
     ///
     /// # Panics
     /// Panics if the model is inconsistent.
@@ -112,7 +112,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.pass(now, true);
     }
 
-    /// `deadlines` is false if a lease was ended with a wait that is over immediately: such a wait is not a deadline.
+    /// `deadlines` is false after a lease end: if the lease end requests a delay of zero, this is not reported as a deadline.
     fn pass(&mut self, now: Time, deadlines: bool) {
         while let Some((key, state)) = self.next_due(now) {
             self.cells.hit(self.was(key), Column::Deadline);

@@ -7,7 +7,7 @@ use crate::oracle::limiter::OracleQuota;
 pub struct OracleRetryBudget {
     quota: OracleQuota,
     origin: u64,
-    /// No token below this number is granted.
+    /// Tokens below this number are no longer granted.
     gone: u128,
     taken: Vec<u128>,
     bookings: Vec<Booking>,
@@ -18,7 +18,7 @@ struct Booking {
     due: u64,
     number: u128,
     returned: bool,
-    /// Whether the quota has changed since.
+    /// Whether the quota has changed since the booking.
     closed: bool,
 }
 
@@ -29,7 +29,7 @@ impl OracleRetryBudget {
         Self { quota, origin: 0, gone: 0, taken: Vec::new(), bookings: Vec::new() }
     }
 
-    /// Takes the first free token for `at` or later. Returns the token and the time at which it is due.
+    /// Books the first free token that is available at `at` or later. Returns the index of the booking and the time at which the token is due.
     pub fn book(&mut self, at: u64, now: u64) -> (usize, u64) {
         self.gone = self.gone.max(self.oldest(now));
         let mut number = self.gone.max(self.oldest(at));
@@ -44,7 +44,7 @@ impl OracleRetryBudget {
         (self.bookings.len() - 1, due)
     }
 
-    /// Gives a token back, unless its time has passed. Returns whether the token was given back.
+    /// Gives the token of a booking back, unless its due time has passed. Returns whether the token was given back.
     pub fn give_back(&mut self, booking: usize, now: u64) -> bool {
         let Booking { due, number, returned, closed } = self.bookings[booking];
         if returned || closed || due < now || due == u64::MAX || number < self.gone {
@@ -55,7 +55,7 @@ impl OracleRetryBudget {
         true
     }
 
-    /// Changes the quota. Available tokens stay available, the newest first; the number of tokens reserved ahead stays the same.
+    /// Changes the quota. Available tokens stay available, up to the new burst, the newest first. Tokens that were reserved ahead stay reserved.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let old = self.clone();
         if (old.quota.tokens(), old.quota.period(), old.quota.burst())
@@ -94,10 +94,10 @@ impl OracleRetryBudget {
         }
     }
 
-    /// Checks that no span has more tokens than burst + rate × time, rounded up to a whole token.
+    /// Checks that no period has more tokens than burst + rate × time, rounded up to a whole token.
     ///
     /// # Errors
-    /// The first and the last token of a span that has more.
+    /// The due times of the first and the last token of such a period.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let live = self.bookings.iter().filter(|b| !b.returned && !b.closed && b.due < u64::MAX);
         let mut due: Vec<u64> = live.map(|booking| booking.due).collect();
@@ -114,11 +114,11 @@ impl OracleRetryBudget {
         Ok(())
     }
 
-    /// The first number from `place` on that arrives at `at` or later.
+    /// The first token number, not below `place`, that becomes available at `at` or later.
     fn not_before(&self, mut place: u128, at: u64) -> u128 {
         let from = place;
         while self.comes(place) < at {
-            // Numbers and times grow at the same rate, so one step covers most of the distance.
+            // The time grows linearly with the number, so one step covers most of the distance.
             place += 1 + self.tokens_within(at - self.comes(place));
         }
         while place > from && self.comes(place - 1) >= at {
@@ -131,7 +131,7 @@ impl OracleRetryBudget {
         u128::from(nanos) * u128::from(self.quota.tokens()) / u128::from(self.quota.period())
     }
 
-    /// The oldest available token number at a time.
+    /// The number of the oldest token that is available at `at`.
     fn oldest(&self, at: u64) -> u128 {
         self.tokens_within(at.saturating_sub(self.origin))
     }

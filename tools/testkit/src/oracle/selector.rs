@@ -76,7 +76,8 @@ impl OracleSelector {
         Some(Self { terms })
     }
 
-    /// Label sets that distinguish selectors of these terms: each key without a value, with each of its values, and with others.
+    /// Label sets on which different selectors of these terms give different results: each key is absent, has a value of its terms, or has another
+    /// value.
     #[must_use]
     pub fn probes(&self) -> Vec<Labels> {
         let mut probes = vec![Labels::new()];
@@ -105,7 +106,7 @@ impl OracleSelector {
         probes
     }
 
-    /// Returns a text of the selector, in one of many spellings that `u` selects. Lists must not be empty.
+    /// Returns the selector as text, in one of many spellings that `u` selects. The lists of values must not be empty.
     ///
     /// # Errors
     /// Returns an error if `u` has no more data.
@@ -136,7 +137,7 @@ impl OracleSelector {
     }
 }
 
-/// Few terms over few keys and values, so that terms use the same ones. Every list has a value, and a text can contain all values.
+/// Generates few terms over few keys and values, so that terms often share them. No list is empty, and every value can be written in the text.
 impl<'a> Arbitrary<'a> for OracleSelector {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let value = |u: &mut Unstructured<'a>| -> arbitrary::Result<String> {
@@ -165,7 +166,7 @@ impl<'a> Arbitrary<'a> for OracleSelector {
     }
 }
 
-/// Splits the text at the commas outside parentheses; `None` if the parentheses do not pair.
+/// Splits the text at the commas outside parentheses; `None` if the parentheses do not match.
 fn pieces(text: &str) -> Option<Vec<&str>> {
     let (mut pieces, mut open, mut from) = (Vec::new(), false, 0);
     for (at, byte) in text.bytes().enumerate() {
@@ -183,7 +184,7 @@ fn pieces(text: &str) -> Option<Vec<&str>> {
     (!open).then_some(pieces)
 }
 
-/// Parses the text between two commas by its first character that cannot be part of a word.
+/// Parses the text between two commas. The first character that cannot be part of a word decides the kind of term.
 fn term(piece: &str) -> Option<Term> {
     let piece = trim(piece);
     let (key, rule) = match piece.find(['=', '!', '<', '>', '(']) {
@@ -228,7 +229,7 @@ fn value(text: &str) -> Option<String> {
     is_word(text).then(|| text.to_owned())
 }
 
-/// Whether a string is a label value: empty, or at most 63 characters with a valid first and last one.
+/// Whether a string is a label value: empty, or at most 63 characters with a valid first and last character.
 fn is_word(text: &str) -> bool {
     let inner = text.trim_matches(|c: char| c.is_ascii_alphanumeric());
     let ends = text.is_empty() || text.starts_with(inside) && text.ends_with(inside);

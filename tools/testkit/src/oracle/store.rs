@@ -10,7 +10,7 @@ pub struct Rules<K, V> {
     pub key: fn(&V) -> K,
     /// The version; 0 means no version.
     pub version: fn(&V) -> u64,
-    /// Whether two objects of one key are one object at two points in time.
+    /// Whether two objects of a key are two states of the same object.
     pub same: fn(&V, &V) -> bool,
 }
 
@@ -48,7 +48,7 @@ pub enum OracleOutcome {
     Absent,
 }
 
-/// The effect of one write on one key, which every consumer has to coalesce.
+/// The effect of one write on one key. Every consumer has to coalesce these steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum OracleStep<K, V> {
@@ -80,7 +80,7 @@ impl<K: Clone, V: Clone> OracleStep<K, V> {
         }
     }
 
-    /// The step in a store that contains only the objects of interest.
+    /// The step in a store that contains only the objects of interest; `None` if that store does not change.
     #[must_use]
     pub fn narrowed(&self, of_interest: impl Fn(&V) -> bool) -> Option<Self> {
         let (before, after) = self.ends();
@@ -162,7 +162,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         ((self.rules.key)(&object), (self.rules.version)(&object), (self.transform)(object))
     }
 
-    /// Stores an event's object, if it is newer.
+    /// Stores the object of an event, if it is newer than the stored object.
     pub fn upsert(&mut self, new: V) -> (OracleOutcome, Option<OracleStep<K, V>>) {
         let arrived = self.arrived(new);
         self.write(arrived)
@@ -228,7 +228,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         self.version = self.version.max(version);
     }
 
-    /// The effect of a listed object; nothing if it equals the stored one.
+    /// Stores a listed object and returns the step; `None` if the object equals the stored one.
     fn list(&mut self, (key, version, new): Arrived<K, V>) -> Option<OracleStep<K, V>> {
         let step = match self.objects.get(&key).cloned() {
             None => OracleStep::Added { key: key.clone(), new: new.clone(), initial: !self.listed },
@@ -295,8 +295,8 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         self.listed.len()
     }
 
-    /// Lists an object. If a key is listed twice, the last object counts, at the position of the first. An unchanged object is replaced by the
-    /// stored one.
+    /// Lists an object. If a key is listed twice, the later object takes the place of the earlier one. An unchanged object is replaced by the stored
+    /// one.
     pub fn put(&mut self, object: V) {
         let (key, version, mut new) = self.base.arrived(object);
         if self.base.clone().list((key.clone(), version, new.clone())).is_none() {
@@ -340,7 +340,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
             }
         }
         for arrived in self.listed {
-            // A kept object causes no step, unless it has been written since.
+            // A kept object causes no step, unless it has been written since it was kept.
             if self.kept.get(&arrived.0).is_none_or(|write| store.written.get(&arrived.0) != Some(write)) {
                 steps.extend(store.list(arrived));
             }
@@ -350,7 +350,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
     }
 }
 
-/// Several writes that are committed together. The last write of a key counts, at the position of the first.
+/// Several writes that are committed together. A later write of a key takes the place of the earlier one.
 #[derive(Clone, Debug)]
 pub struct OracleTransaction<K, V> {
     writes: Vec<(K, Write<V>)>,

@@ -1,4 +1,4 @@
-//! The reference subscription: per key it logs every step since the last delivery, and merges them only when the change is taken.
+//! The reference subscription. It logs every step of a key since the last delivery, and merges the steps only when the change is taken.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub enum Incoming {
     Resync,
 }
 
-/// The changes a subscription with a filter delivers, before the filter decides; `Again` is a resync.
+/// The kinds of changes before the filter of a subscription is applied; `Again` is a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum DeliveredKind {
@@ -38,11 +38,10 @@ pub enum DeliveredKind {
     Again,
 }
 
-/// A change, whether the filter passes the state delivered last, and whether it passes the newest one.
+/// The kind of a change, whether the filter passes the state delivered last, and whether the filter passes the newest state.
 pub type Crossing = (DeliveredKind, bool, bool);
 
-/// Counters of the cells of the merge table, of the ways in which a filter can turn a delivered change into another, and of those in which a
-/// selection can turn a step of the store into another.
+/// Counters of the cells of the merge table, of the crossings at the filters of subscriptions, and of the crossings at selections of objects.
 #[derive(Clone, Debug, Default)]
 pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>, BTreeMap<Crossing, u64>);
 
@@ -131,7 +130,7 @@ impl MergeCells {
         self.0[row as usize][incoming as usize] += 1;
     }
 
-    /// The cells, blank ones left out, that were entered fewer than `floor` times.
+    /// The cells that were entered fewer than `floor` times, without the blank cells.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(Row, Incoming, u64)> {
         let every = Self::ROWS.into_iter().flat_map(|row| Self::COLUMNS.map(|column| (row, column)));
@@ -150,7 +149,7 @@ struct Log<V> {
     held: Option<V>,
     /// The newest state.
     now: Option<V>,
-    /// The last states of the objects of this key that were deleted, and whether the deletion was missed.
+    /// The last states of the objects of this key that were deleted, each with a flag for a missed deletion.
     ends: Vec<(V, bool)>,
     /// Whether the object was added by the first list.
     initial: bool,
@@ -183,7 +182,7 @@ pub struct OracleSubscription<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
-    /// Creates a subscription that first delivers these objects in this order. `listed`: the store has been listed.
+    /// Creates a subscription that first delivers these objects in this order. `listed` is true if the store has been listed.
     pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) -> Self {
         let walk: VecDeque<_> = snapshot.into_iter().collect();
         Self {
@@ -209,7 +208,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         Self { most, ..self }
     }
 
-    /// Ends a write: checks the bound.
+    /// Checks the bound. Call this after each write.
     pub fn wrote(&mut self) {
         if self.lost.is_none() && self.order.len() > self.most {
             self.lost = Some(self.order.len());
@@ -231,7 +230,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.lost = Some(0);
     }
 
-    /// Restarts with the same options, as [`new`](Self::new).
+    /// Restarts with the same options. The arguments are those of [`new`](Self::new).
     pub fn restart(&mut self, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) {
         let Self { same, filter, period, most, .. } = *self;
         *self = Self { filter, period, most, ..Self::new(same, snapshot, listed) };
@@ -271,11 +270,11 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.walk.len() + self.order.len() + self.ready.len() + self.lost.unwrap_or(0)
     }
 
-    /// Call this after the steps of a list that the store has published.
+    /// Call this after recording the steps of a list that the store has published.
     pub fn listed(&mut self) {
         if self.awaited.is_none() {
             self.awaited = Some(self.order.iter().cloned().collect());
-            // The rest of a change that was taken before the list counts as initial, too.
+            // The changes in `ready` count as initial, too: they are the rest of a change that was taken before the list.
             self.delivering_awaited = !self.ready.is_empty();
         }
     }
@@ -340,7 +339,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.logs.remove(key)
     }
 
-    /// Requests a resync. Ignored while initial objects or a resync are under way.
+    /// Requests a resync. Has no effect while initial objects or a resync are being delivered.
     pub fn resync(&mut self) {
         self.resync |= !self.initial && self.walk.is_empty();
     }

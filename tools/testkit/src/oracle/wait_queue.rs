@@ -53,7 +53,7 @@ pub enum WaiterState {
 pub struct Promise {
     /// The time at which the tokens are due.
     pub due: u64,
-    /// The number of changes of the quota, and of returns of granted tokens, when the reservation was made.
+    /// The counters `changes` and `returns` of the bucket at the time of the reservation.
     changes: u64,
     returns: u64,
 }
@@ -74,7 +74,7 @@ struct Grant {
     at: u64,
     /// The parts that were not given back.
     parts: u128,
-    /// Whether the waiter has not been polled, and the bucket has not been full, since the grant.
+    /// Whether the waiter can still give the tokens back: since the grant, it has not been polled and the bucket has not been full.
     open: bool,
 }
 
@@ -83,14 +83,14 @@ struct Grant {
 pub struct OracleWaitQueue {
     quota: OracleQuota,
     changes: u64,
-    /// The number of returns of granted tokens. Reservations keep their due times on a return, so `full` no longer shows which reservation
+    /// The number of times that granted tokens were given back. Reservations then keep their due times, so `full` no longer shows which reservation
     /// is the last.
     returns: u64,
     /// The time at which the bucket would be full, in parts.
     full: u128,
     waiters: Vec<Waiter>,
     grants: Vec<Grant>,
-    /// The minimum that was missing to a full bucket since the oldest open grant.
+    /// The smallest number of parts that were missing to a full bucket since the oldest open grant.
     slack: u128,
 }
 
@@ -125,7 +125,7 @@ impl OracleWaitQueue {
         self.waiters[index].state
     }
 
-    /// Polls a waiter and returns its state. The waiter is gone after that, unless it still waits.
+    /// Polls a waiter and returns its state. Unless the waiter is still waiting, it has left after this call.
     pub fn poll(&mut self, index: usize, now: u64) -> WaiterState {
         self.settle(now);
         let state = self.waiters[index].state;
@@ -165,10 +165,10 @@ impl OracleWaitQueue {
         self.settle(now);
     }
 
-    /// Takes tokens if they are available and there are no waiters. Otherwise returns the time at which they will be available.
+    /// Takes tokens if they are available and there are no waiters.
     ///
     /// # Errors
-    /// The time at which the tokens will be available; `None` if never.
+    /// The time at which the tokens will be available; `None` for more tokens than the burst.
     pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
         self.settle(now);
         if count > self.burst() {
@@ -180,7 +180,7 @@ impl OracleWaitQueue {
         Ok(())
     }
 
-    /// Takes tokens ahead of time; `None` for more tokens than the burst.
+    /// Reserves tokens. Returns `None` for more tokens than the burst.
     pub fn reserve(&mut self, count: u32, now: u64) -> Option<Promise> {
         self.settle(now);
         if count > self.burst() {
@@ -203,7 +203,7 @@ impl OracleWaitQueue {
         Promise { due, changes: self.changes, returns: self.returns }
     }
 
-    /// Gives back tokens that were taken ahead. Returns whether this had an effect.
+    /// Gives reserved tokens back, if that is still possible. Returns whether they were given back.
     ///
     /// # Panics
     /// Does not panic: every reservation was logged.
@@ -211,7 +211,7 @@ impl OracleWaitQueue {
         self.settle(now);
         let returned = self.give_back(reserved, count, now);
         if returned {
-            // Skips open grants, which their waiters may still give back, even if size and time are the same.
+            // An open grant of the same size and time belongs to a waiter, which may still give it back, so it is skipped.
             let cost = u128::from(count) * self.token();
             let is_it = |grant: &Grant| !grant.open && grant.at == reserved.due && grant.parts == cost;
             let taken = self.grants.iter().rposition(is_it);
@@ -282,10 +282,10 @@ impl OracleWaitQueue {
         self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting).count()
     }
 
-    /// Checks that no span has more tokens than burst + rate × time.
+    /// Checks that no period has more tokens than burst + rate × time.
     ///
     /// # Errors
-    /// The first and the last grant of a span that has more.
+    /// The times of the first and the last grant of such a period.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut grants: Vec<_> = self.grants.iter().filter(|grant| grant.at < u64::MAX).collect();
         grants.sort_by_key(|grant| grant.at);
@@ -303,7 +303,8 @@ impl OracleWaitQueue {
         Ok(())
     }
 
-    /// The first waiter gets its tokens as soon as they are available. Then the waiters whose timeout has passed time out, one after the other.
+    /// Grants the first waiters their tokens, if these are available. Then waiters whose timeouts have passed time out, one after the other; after
+    /// each of them, further waiters may get their tokens.
     fn settle(&mut self, now: u64) {
         self.observe(now);
         self.grant(now);
@@ -356,7 +357,8 @@ impl OracleWaitQueue {
         }
     }
 
-    /// Takes tokens that count as used when they are due, and lowers the slack to what is missing just before that.
+    /// Takes tokens that count as used when they are due, and lowers the slack to what is missing to a full bucket just before that time. Returns the
+    /// time.
     fn take_ahead(&mut self, count: u32, now: u64) -> u64 {
         self.full = self.after(count.into(), now);
         let due = self.due(self.full, now);
@@ -367,7 +369,7 @@ impl OracleWaitQueue {
         due
     }
 
-    /// Must be called before each change of the bucket: open grants are closed if the bucket is full.
+    /// Closes the open grants if the bucket is full. Must be called before each change of the bucket.
     fn observe(&mut self, now: u64) {
         if self.grants.iter().any(|grant| grant.open) {
             self.spend(self.missing(now));

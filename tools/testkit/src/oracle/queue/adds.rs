@@ -14,7 +14,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Adds a key.
     ///
     /// # Errors
-    /// The reason, if the queue is shut down or full.
+    /// Returns the reason if the queue is shut down or full.
     pub fn add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         let answer = self.try_add(key, now);
         self.report_refused(answer)
@@ -42,7 +42,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         many
     }
 
-    /// An add that waits for capacity: returns nothing if the queue is full.
+    /// Tries an add that waits for capacity: returns `None` if the queue is full, so that the add has to wait.
     pub fn add_when_room(&mut self, key: K, now: Time) -> Option<Result<Outcome, Refused>> {
         match self.try_add(key, now) {
             Err(Refused::Full) => None,
@@ -53,7 +53,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Adds a key after a delay; the earliest deadline wins.
     ///
     /// # Errors
-    /// The reason, if the queue is shut down or full.
+    /// Returns the reason if the queue is shut down or full.
     pub fn add_after(&mut self, key: K, after: Duration, now: Time) -> Result<Outcome, Refused> {
         self.add_after_with(key, after, Mode::Earliest, now)
     }
@@ -61,7 +61,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Adds a key after a delay, in a mode. Without a delay, the key is Ready immediately.
     ///
     /// # Errors
-    /// The reason, if the queue is shut down or full.
+    /// Returns the reason if the queue is shut down or full.
     pub fn add_after_with(
         &mut self,
         key: K,
@@ -90,7 +90,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Counts a failure and adds the key after its backoff. After the shutdown no failure is counted.
     ///
     /// # Errors
-    /// The reason, if the queue is shut down or full, or the key has failed too often.
+    /// Returns the reason if the queue is shut down or full, or if the key has failed too often.
     pub fn add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         let answer = self.try_add_rate_limited(key, now);
         self.report_refused(answer)
@@ -127,7 +127,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(self.add_wait(key, wait, now))
     }
 
-    /// Postpones a key until the delay is over, at least. Returns whether there was anything to postpone.
+    /// Postpones the next run of a key to the end of the delay, or later. Returns whether the key had a next run.
     pub fn postpone(&mut self, key: K, delay: Duration, now: Time) -> bool {
         self.pass_deadlines(now);
         if self.phase != Phase::Open {
@@ -149,7 +149,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Removes a waiting or Ready key, or the wait or dirty mark of a leased key. A lease itself is not affected.
+    /// Removes a waiting or Ready key, or the wait or dirty mark of a leased key. A lease itself is not affected. Returns whether anything was
+    /// removed.
     pub fn cancel(&mut self, key: K, now: Time) -> bool {
         self.pass_deadlines(now);
         self.cells.hit(self.was(key), Column::Cancel);

@@ -1,4 +1,4 @@
-//! The time that keys have been Ready or leased.
+//! How long keys have been Ready or leased.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,13 +7,12 @@ use super::{OracleQueue, State};
 use crate::queue_answers::{OldestAges, Overdue, Report, Time, later};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Starts to keep ages.
+    /// Starts to track the ages of Ready keys and leases.
     pub fn track_ages(&mut self, now: Time) {
         self.aged_since.get_or_insert(now);
     }
 
-    /// The age of the oldest Ready key among the heads of all levels or groups, and the age of the oldest lease. `None` unless ages are
-    /// kept.
+    /// The age of the oldest Ready key among the heads of all levels or groups, and the age of the oldest lease. `None` unless ages are tracked.
     pub fn ages(&mut self, now: Time) -> Option<OldestAges> {
         self.pass_deadlines(now);
         let kept = self.aged_since?;

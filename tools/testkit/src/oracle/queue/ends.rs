@@ -7,7 +7,7 @@ use super::{OracleQueue, Phase, State};
 use crate::queue_answers::{OracleLeftovers, Time, later};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Shuts the queue down. Only keys that are Ready or due by now, and the dirty keys among the leased ones, are still handed out.
+    /// Shuts the queue down. From then on it hands out only the keys that are Ready or due at `now`, and dirty keys after their leases.
     pub fn shut_down(&mut self, now: Time) {
         self.pass_deadlines(now);
         if matches!(self.phase, Phase::Open | Phase::Serving { .. }) {
@@ -22,8 +22,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.is_drained(now).then(|| self.left())
     }
 
-    /// Refuses adds; keys that are due by the horizon are still handed out. The first call sets the horizon; a queue that was shut down
-    /// before serves no waits. Each call returns the leftovers once the queue is drained, or once its own time limit is over.
+    /// Refuses adds, but still hands out keys that are due by the horizon: the end of the `limit` of the first call. If the queue was shut down
+    /// before, it serves no waiting keys. Returns the leftovers if the queue is drained or the `limit` of this call is over.
     pub fn drain_all_timeout(&mut self, limit: Duration, now: Time) -> Option<OracleLeftovers<K>> {
         self.pass_deadlines(now);
         self.resume();

@@ -11,7 +11,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// Gets the first Ready key, without waiting.
     ///
     /// # Errors
-    /// The reason, if no key can be handed out.
+    /// Returns the reason if no key can be handed out.
     pub fn try_get(&mut self, now: Time) -> Result<K, GetError> {
         self.pass_deadlines(now);
         let first = self.lines.next();
@@ -34,10 +34,10 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Repeats `get` up to this many times, until a get finds no key.
+    /// Dequeues Ready keys until there are `most` of them, or no further key can be handed out.
     ///
     /// # Errors
-    /// Returns an error if the first get finds no key.
+    /// Returns the reason if no key at all can be handed out.
     pub fn try_get_many(&mut self, most: usize, now: Time) -> Result<Vec<K>, GetError> {
         let mut keys = vec![self.try_get(now)?];
         while keys.len() < most {

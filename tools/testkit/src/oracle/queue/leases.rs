@@ -9,7 +9,7 @@ use crate::oracle::backoff::Failed;
 use crate::queue_answers::{Ending, NotDetached, Report, Time, later};
 use crate::queue_setup::Mode;
 
-/// The next run of a key that the outcome of its lease requests.
+/// The next run of a key, as requested by the outcome of its lease.
 #[derive(Clone, Copy, Debug)]
 enum NextRun {
     /// No further run.
@@ -169,7 +169,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         failed
     }
 
-    /// Gives the key up after too many failures, and forgets them. Returns whether the key was given up. An uncounted failure gives up no key.
+    /// Gives the key up after too many failures, and forgets them. Returns whether the key was given up. A failure that is not counted gives up no
+    /// key.
     pub(super) fn give_up(&mut self, key: K, failed: Option<Failed>) -> bool {
         let failures = self.backoffs.failures(key);
         let counted = failed.is_some_and(|failed| failed.counted);

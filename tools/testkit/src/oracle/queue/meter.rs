@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use super::{OracleQueue, Phase, State};
 use crate::queue_answers::{Read, Refused, Report, Time};
 
-/// Derives the figures from the state changes of keys, each given as the state before and after.
+/// Derives the figures from the state changes of keys, each change given as the state before and after.
 #[derive(Clone, Debug)]
 pub(super) struct Meter<K> {
-    /// The time of the current operation, and whether it is a passing deadline.
+    /// The time of the current operation, and whether the operation is a passing deadline.
     at: (Time, bool),
-    /// The keys that are Ready or dirty, the time at which they became so, and whether a deadline was the cause.
+    /// The keys that are Ready or dirty, each with the time since which it is, and whether a deadline was the cause.
     asked: Vec<(K, Time, bool)>,
     adds: u64,
     delays: u64,
@@ -26,7 +26,7 @@ impl<K: Copy + PartialEq> Meter<K> {
         self.at = (time, deadline);
     }
 
-    /// Records a change of state.
+    /// Records that a key changes its state; `None` means that the key is not in the queue.
     pub(super) fn moved(&mut self, key: K, was: Option<State>, is: Option<State>) {
         let asks = |state| matches!(state, Some(State::Ready { .. } | State::LeasedDirty));
         match (asks(was), asks(is)) {
@@ -91,7 +91,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         answer
     }
 
-    /// Counts a delay that the end of a lease requests, if its deadline can still pass.
+    /// Counts a delay that a lease end requests, if the deadline can still pass.
     pub(super) fn accept_delay(&mut self, until: Time) {
         let served = match self.phase {
             Phase::Open => true,

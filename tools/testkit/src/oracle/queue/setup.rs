@@ -6,11 +6,11 @@ use crate::oracle::limiter::OracleQuota;
 /// The options of an oracle queue; the default has none of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OracleSetup {
-    /// Backoff of failures.
+    /// The backoff after failures.
     pub limiter: Option<OracleExponential>,
-    /// A failure also takes a token of this bucket, and waits for the later of backoff and token.
+    /// The bucket from which each failure takes a token; the key waits until its backoff is over and the token is due.
     pub bucket: Option<OracleQuota>,
-    /// No add shortens a backoff.
+    /// If true, no add shortens a backoff.
     pub strict: bool,
     /// The capacity.
     pub capacity: Option<usize>,

@@ -53,7 +53,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Failures counted and not forgotten.
+    /// The number of failures of a key that were counted and not forgotten.
     #[must_use]
     pub fn requeues(&self, key: K) -> u32 {
         self.backoffs.failures(key)
@@ -96,19 +96,19 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.lines.room_of(group)
     }
 
-    /// The priority of a key. If an add was made while the key was leased, this is the priority of the add.
+    /// The priority of a key, or the highest priority of the adds that were made while the key was leased.
     #[must_use]
     pub fn priority(&self, key: K) -> Option<i8> {
         self.lines.priority(key)
     }
 
-    /// Sets the priority of a key. Returns whether the queue holds the key.
+    /// Sets the priority of a key. Returns whether the key is in the queue.
     pub fn set_priority(&mut self, key: K, priority: i8, now: Time) -> bool {
         self.pass_deadlines(now);
         self.lines.set_priority(key, priority)
     }
 
-    /// The leftovers.
+    /// The leftovers: all keys that are in the queue.
     #[must_use]
     pub fn left(&self) -> OracleLeftovers<K> {
         let waiting = self.sorted(|state| match state {

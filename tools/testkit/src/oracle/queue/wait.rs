@@ -25,13 +25,13 @@ impl Wait {
         Self { backoff: true, ..Self::fixed(until, order) }
     }
 
-    /// The wait with another deadline and cap. If the deadline stays the same, the order stays the same, too.
+    /// Returns this wait with a new deadline and cap. If the deadline stays the same, so does the order.
     pub(super) fn moved(self, until: Time, cap: Option<Time>, order: u64) -> Self {
         let order = if until == self.until { self.order } else { order };
         Self { until, cap, order, ..self }
     }
 
-    /// The table of modes for a delayed add until `until` of a key that does not wait.
+    /// Returns the wait of a key that was not waiting, after a delayed add until `until`.
     pub(super) fn new(mode: Mode, until: Time, now: Time, order: u64) -> Self {
         match mode {
             Mode::Earliest | Mode::Replace => Self::fixed(until, order),
@@ -42,7 +42,7 @@ impl Wait {
         }
     }
 
-    /// The table of modes for a delayed add until `until` of a key with this wait.
+    /// Returns the wait of a key that has this wait, after a delayed add until `until`.
     pub(super) fn combined(self, mode: Mode, until: Time, now: Time, order: u64) -> Self {
         let (until, cap) = match (mode, self.cap) {
             (Mode::Earliest, None) => (self.until.min(until), None),

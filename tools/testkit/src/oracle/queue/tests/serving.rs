@@ -1,4 +1,4 @@
-//! A drain that serves waits up to its horizon.
+//! Tests of a drain that serves waiting keys up to its horizon.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Strict mode: no add shortens a backoff.
+//! Tests of strict mode: no add shortens a backoff.
 
 use super::*;
 use crate::queue_setup::{Delay, Mode};
