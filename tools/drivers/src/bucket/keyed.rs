@@ -10,7 +10,7 @@ use testkit::oracle::limiter::{Key, OracleQuota};
 
 use crate::bucket::quota::quota;
 
-/// Reads a quota, whether the limiter keeps one key only, and operations from `bytes`, and compares after every step.
+/// Decodes `bytes` to a quota, a flag for a limiter of at most one key, and operations, and compares the limiter with its oracle after every step.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok((first, only_one)) = <(OracleQuota, bool)>::arbitrary(&mut input) else { return };

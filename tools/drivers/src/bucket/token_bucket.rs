@@ -9,7 +9,7 @@ use testkit::oracle::limiter::{BucketOp, OracleBucket, OracleQuota};
 
 use crate::bucket::quota::quota;
 
-/// Reads a quota and operations from `bytes`, and compares after every step.
+/// Decodes `bytes` to a quota and operations, and compares the bucket with its oracle after every step.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(first) = OracleQuota::arbitrary(&mut input) else { return };
@@ -55,7 +55,7 @@ fn nz(count: u8) -> NonZeroU32 {
 }
 
 impl Pair {
-    /// Makes the same reservation in the oracle, compares the due times, and stores all three.
+    /// Makes the same reservation in the oracle, compares the due times, and stores all three reservations.
     fn held(&mut self, real: Reservation, atomic: Reservation, count: u32) {
         assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
         let oracle = self.oracle.reserve(count, self.now).expect("no more than the burst");
@@ -120,7 +120,8 @@ impl Pair {
             BucketOp::Advance(span) => self.now += span.finite(),
             BucketOp::JumpBack(span) => {
                 self.now = self.now.saturating_sub(span.finite());
-                // The clock has jumped back. A token reserved for a time that passes again counts as used, since its holder cannot detect the jump.
+                // The clock has jumped back. A token that was reserved for a time that passes again counts as used, because its holder cannot detect
+                // the jump.
                 self.held.clear();
             }
         }

@@ -16,7 +16,7 @@ use testkit::wakers::{Counting, poll_with};
 
 use crate::bucket::quota::quota;
 
-/// Reads a quota and operations from `bytes`, and compares after every step.
+/// Decodes `bytes` to a quota and operations, and compares the bucket with its oracle after every step.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(first) = OracleQuota::arbitrary(&mut input) else { return };
@@ -130,7 +130,8 @@ impl<'a> Pair<'a> {
             }
             WaitQueueOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
-                // The clock has jumped back. A token reserved for a time that passes again counts as used, since its holder cannot detect the jump.
+                // The clock has jumped back. A token that was reserved for a time that passes again counts as used, because its holder cannot detect
+                // the jump.
                 self.held.clear();
                 self.oracle.jumped(self.now());
             }

@@ -1,4 +1,4 @@
-//! An informer on virtual time: the fixture polls its run future when it was woken, on a clock that the test moves.
+//! An informer on virtual time: the test moves the clock, and the fixture polls the informer's run future after each wake-up.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -65,12 +65,12 @@ impl Kind {
         }
     }
 
-    /// Returns true if the source asks for fewer requests: the same request is sent again, later.
+    /// Returns whether the error asks the client to send the same request again later.
     fn later(self) -> bool {
         matches!(self, Self::Busy(_) | Self::Refused)
     }
 
-    /// Returns true if the requested version is not available.
+    /// Returns whether the error says that the requested version is not available.
     fn version(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge)
     }
@@ -167,7 +167,7 @@ enum Expected {
     /// The next page of the running list.
     Rest,
     Read,
-    /// A wait for the rest of the minimum duration of a watch, then the next watch.
+    /// A wait until the minimum time between the starts of two watches is over, then the next watch.
     Pause,
     /// A wait of at least this time, then this command.
     Wait(Duration, Box<Expected>),
@@ -183,15 +183,15 @@ struct Checker {
     known: u64,
     listed: u64,
     lists: u64,
-    /// The version was refused since the last list, or the first list has to be the most recent one.
+    /// Whether the known version cannot be requested: the source refused it since the last list, or the first list has to be the most recent one.
     unusable: bool,
     paged: bool,
     stream_missed: bool,
-    /// An immediate list of the most recent version was used since the last wait or list.
+    /// Whether an immediate list of the most recent version was requested since the last wait or list.
     spent: bool,
     /// The number of requests that failed since the last wait or list.
     row: u32,
-    /// The running list: its request, whether it has no page limit, the versions of its pages, the continuation token it waits for.
+    /// The running list: the requested version, whether it has no page limit, the versions of its pages, and the continuation token of its next page.
     requested: ListVersion,
     full: bool,
     pages: Vec<u64>,
@@ -360,7 +360,7 @@ impl Checker {
         (EventVerdict::Apply, Expected::Read)
     }
 
-    /// The command that has to follow `input` as the response to `step`; `None` if `input` responds to no request.
+    /// The verdict and the command that must follow if `input` responds to `step`; `None` if `input` responds to no request.
     fn expected_after(
         &mut self,
         step: &ReflectorRequest,

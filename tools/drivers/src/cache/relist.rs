@@ -1,5 +1,5 @@
-//! Decodes any bytes to operations and faults of a server. When they stop, the informer must have the server's state, and so must all consumers of its
-//! changes.
+//! Decodes any bytes to operations and faults of a server. When the operations end, the informer and all consumers of its changes must have the
+//! server's state.
 //!
 //! Shared with the fuzz target `relist`.
 
@@ -161,7 +161,7 @@ struct UnreadableSource {
     unreadable: Arc<Mutex<BTreeSet<u8>>>,
     /// Unreadable keys of the current list, with their identities.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
-    /// Keys with a deletion whose version could not be read. Such a deletion applies even if a server that replays events has delivered it before.
+    /// Keys of deletions whose version could not be read. Such a deletion applies even if the server replays it.
     ended: Arc<Mutex<BTreeSet<u8>>>,
     /// Whether the source reorders events of several objects that it delivers together.
     reorders: bool,
@@ -328,11 +328,11 @@ impl<W: WatchStream<Object = Object>> WatchStream for UnreadableWatch<W> {
 struct SubscriptionOptions {
     /// The behaviour beyond the bound: no bound (`None`), a restart, or a disconnection, after which the test subscribes again.
     overflow: Option<OverflowPolicy>,
-    /// Delivers only objects that pass the filter.
+    /// Whether only objects that pass the filter are delivered.
     filtered: bool,
-    /// Delivers only one key.
+    /// The only key to deliver; `None` delivers all keys.
     key: Option<u8>,
-    /// The filter panics now and then.
+    /// Whether the filter panics now and then.
     panics: bool,
 }
 
@@ -483,7 +483,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     let mut world = World::new(builder);
     let mut version = server.version();
     let mut followers = vec![Follower::new(&world, SubscriptionOptions::new(0))];
-    // The other options depend on the sequence.
+    // The options of further subscriptions are derived from `settings`, too.
     let mut more_options = (1..=5_u8)
         .map(|number| SubscriptionOptions::new((settings >> 2).wrapping_mul(number).wrapping_add(number)));
     followers.extend(more_options.next().map(|options| Follower::new(&world, options)));
@@ -518,7 +518,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         let failed = world.informer.store().index_errors().len();
         tally.hit_if(failed > 0, if failing_index == 1 { "index: error" } else { "index: panic" });
         world.informer.store().check().unwrap();
-        // The object was not deleted, so it stays in the store while it is unreadable.
+        // An unreadable object that was not deleted stays in the store.
         let objects = server.objects();
         let ended = std::mem::take(&mut *source.ended.lock());
         kept.retain(|key, uid| {

@@ -252,9 +252,9 @@ struct Reader {
     feed: OracleSubscription<u8, TestObject>,
     consumer: Consumer<u8, TestObject>,
     view: Wanted,
-    /// The index of the subscription was removed, or the subscription exceeded its bound: no further change is delivered.
+    /// Whether the subscription has ended: its index was removed, or it exceeded its bound, so no further change is delivered.
     ended: bool,
-    /// The subscription was disconnected because it exceeded its bound.
+    /// Whether the subscription was disconnected because it exceeded its bound.
     disconnected: bool,
     /// The waker of the last poll, if that poll was pending.
     waiting: Option<Arc<Counting>>,
@@ -1184,7 +1184,7 @@ impl Copy {
     }
 }
 
-/// Compares all results of a snapshot that need no argument with the oracle.
+/// Compares a snapshot with the oracle: all results that need no argument.
 fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
     assert_eq!(view.len(), oracle.objects.len());
     assert_eq!(view.is_empty(), oracle.objects.is_empty());

@@ -28,7 +28,7 @@ pub type Objects = TtlStore<u8, Object, ManualClock>;
 type View = TtlSnapshot<u8, Object>;
 type Changes = Subscription<u8, TtlEntry<Object>>;
 
-/// An index by the tag and by its parity, which fails for tag 7.
+/// An index of the tag and of its parity. The index function fails for tag 7.
 pub static BY_TAG: Index<TtlEntry<Object>, u8> = Index::fallible("tag", |object| match object.tag {
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
@@ -90,7 +90,7 @@ enum Op {
     AdvanceToSweep {
         before: bool,
     },
-    /// Moves the clock to any instant: back, the same, or far ahead.
+    /// Sets the clock to any time: an earlier one, the same, or one far ahead.
     SetClock {
         to: u8,
     },
@@ -417,7 +417,7 @@ impl World<'_> {
             match delta(&change) {
                 Delta::Added(new) => assert_eq!(held.insert(new.id, new), None),
                 Delta::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
-                // Its last state may have been coalesced with a later one.
+                // The last state may differ from `held`, because a deletion is coalesced with an earlier update.
                 Delta::Deleted(last) => assert!(held.remove(&last.id).is_some()),
             }
         }

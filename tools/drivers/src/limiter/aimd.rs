@@ -7,7 +7,7 @@ use flyball_ratelimit::{AimdLimit, Outcome, Started};
 use flyball_sync::Nanos;
 use testkit::oracle::aimd::{AdaptiveOp, AdaptiveSetup, Ending, OracleAimd};
 
-/// Reads bounds and operations from `bytes`, and compares after every step.
+/// Decodes `bytes` to a configuration and operations, and compares the limit with its oracle after every step.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(setup) = AdaptiveSetup::arbitrary(&mut input) else { return };

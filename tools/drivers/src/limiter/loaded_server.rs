@@ -1,5 +1,5 @@
-//! Simulates a server whose latency rises with load, and clients that always have more requests, on virtual time and with the same result in every run.
-//! Shared by the tests and the program that draws the book's chart.
+//! Simulates a server whose latency rises with load, and clients that always have further requests. The simulation runs on virtual time, and its
+//! result is the same in every run. Shared by the tests and the program that draws the book's chart.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use flyball_sync::Nanos;
 pub struct Phase {
     /// The second at which the phase ends.
     pub until: u64,
-    /// The number of requests that are processed at once; further requests wait in a queue.
+    /// The number of requests that are processed concurrently; further requests wait in a queue.
     pub workers: usize,
     /// Whether the server refuses all requests.
     pub down: bool,
@@ -70,7 +70,7 @@ impl Server {
             return (now + REFUSAL, true);
         }
         let Reverse(free) = self.free_at.pop().expect("a server has workers");
-        // Knuth's generator. Any deterministic generator would do.
+        // Knuth's linear congruential generator; any deterministic generator works here.
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let work = WORK.as_nanos() as u64;

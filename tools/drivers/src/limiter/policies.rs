@@ -13,7 +13,7 @@ use testkit::random::Random;
 
 use crate::bucket::quota::quota;
 
-/// Reads a limiter and operations from `bytes`, and compares after every step.
+/// Decodes `bytes` to a limiter and operations, and compares the limiter with its oracle after every step.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(setup) = LimiterSetup::arbitrary(&mut input) else { return };
@@ -104,7 +104,7 @@ struct Run<'a, P: Policy<Key>> {
     limiter: &'a Limiter<Key, P, ManualClock>,
     clock: ManualClock,
     oracle: OracleLimiter<Key>,
-    /// The same random stream as that of the limiter.
+    /// Generates the same random numbers as the limiter's generator.
     random: Random,
     reserving: Random,
     held: Vec<(P::Reservation, Vec<usize>)>,
@@ -125,7 +125,7 @@ impl<P: Policy<Key>> Run<'_, P> {
             }
             LimiterOp::Reserve(key) => {
                 let mut taken = Vec::new();
-                // Drawn from another stream than the limiter's random numbers.
+                // Drawn from a different stream than the limiter's random numbers.
                 let random = self.reserving.next();
                 let oracle = self.oracle.failed(key, now, random, &mut taken);
                 let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);

@@ -30,7 +30,7 @@ const BASE: Duration = Duration::from_nanos(2);
 const CAP: Duration = Duration::from_nanos(20);
 const MOST: usize = 200;
 
-/// Drives a queue with delays and a backoff that counts a key once per backoff.
+/// Drives a queue with delays and a limiter that counts at most one failure of a key per backoff.
 pub fn limited(bytes: &[u8]) -> Cells {
     let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, operations(ops, MOST), SmallKey::all().collect())
@@ -104,7 +104,7 @@ pub fn queue_ops(bytes: &[u8]) -> Cells {
 pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     let Some(([row, choice, kind], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let rows = rows();
-    // A quarter of all kinds select from a second page of rows, which no case of the corpora uses.
+    // A quarter of the values of `kind` select a row of the second page, which no case of the corpora does.
     let row = rows[(usize::from(*row) + 256 * usize::from(kind / 64 == 1)) % rows.len()];
     let ops = match kind % 3 {
         0 => operations(ops, MOST),
@@ -146,7 +146,7 @@ fn prioritised(share: u32) -> (Priority, OrderKind) {
     }
 }
 
-/// Builds the queue of a row.
+/// Builds the queue of a row, and runs the operations on it.
 fn built(
     order: impl Kind,
     kind: OrderKind,
@@ -354,12 +354,12 @@ fn room(choice: u8) -> Option<usize> {
     choice.checked_sub(3).filter(|keys| *keys > 0)
 }
 
-/// Half of the queues have metrics.
+/// Returns a metrics sink for half of the queues.
 fn reports(ops: &[QueueOp]) -> Option<Reports> {
     (ops.len() % 2 == 0).then(Reports::default)
 }
 
-/// Whether the queue keeps ages.
+/// Whether the queue tracks ages.
 fn aged(choice: u8) -> bool {
     choice % 2 == 1
 }

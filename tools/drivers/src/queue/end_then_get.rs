@@ -1,4 +1,4 @@
-//! Ending a lease and getting the next key in one call: one step of the queue, two steps of its model.
+//! Calls that end a lease and get the next key at once: a single step of the queue, but two steps of its model.
 
 use flyball_workqueue::{LeaseOutcome, QueueLimiter, SupportsAsync};
 use testkit::queue_answers::Ending;
@@ -15,12 +15,12 @@ pub(crate) struct EndThenGet {
     index: u8,
     ending: Ending,
     outcome: LeaseOutcome,
-    /// Whether a future that is polled once takes the next key.
+    /// Whether the next key is taken by a future that is polled once.
     polls: bool,
 }
 
 impl EndThenGet {
-    /// Merges `op` and the `next` operation for half of the leases, by their index, so that the two also occur as separate calls.
+    /// Combines `op` and the `next` operation into one call for half of the lease indexes; for the others, they stay separate calls.
     pub(crate) fn of(op: &QueueOp, next: Option<&QueueOp>) -> Option<Self> {
         let (index, ending, outcome) = match *op {
             QueueOp::Done(index) => (index, Ending::Done, LeaseOutcome::Done),

@@ -126,7 +126,7 @@ pub(crate) fn dequeue_order<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
     ready
 }
 
-/// Compares leftovers. Leased keys and keys that were retried after the shutdown have no guaranteed order.
+/// Compares leftovers. Leased keys and keys whose leases ended after the shutdown have no guaranteed order.
 pub(crate) fn same<K: Copy + Ord + Debug>(
     left: Option<Leftovers<K>>,
     model: Option<OracleLeftovers<K>>,

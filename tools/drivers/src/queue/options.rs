@@ -3,7 +3,7 @@
 //! Defects were found in combinations of features that were each correct alone. So the driver counts the rows that run, and a test fails if two options
 //! never occurred together.
 
-/// Add new rows at the end, so that earlier rows keep their position and the meaning of the corpora does not change.
+/// The orders. Add new orders at the end, so that earlier rows keep their positions and the meaning of the corpora does not change.
 const ORDERS: &[&str] =
     &["Fifo", "Priority", "Priority, strict", "Fair", "Fair with caps", "Fair with room, suspended"];
 
@@ -59,7 +59,7 @@ fn has(row: &Row, pair: &[(usize, usize); 2]) -> bool {
     pair.iter().all(|(option, value)| row[*option] == *value)
 }
 
-/// Which rows have run, and how often.
+/// The rows that have run, each with the number of its runs.
 #[derive(Debug, Default)]
 pub struct Covered(Vec<(Row, u64)>);
 

@@ -1,4 +1,4 @@
-//! Operations and results that differ between the orders of a queue.
+//! The operations and results of a queue that depend on its order.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -22,7 +22,7 @@ use crate::queue::model_answers::{
 use crate::queue::orders::Kind;
 use crate::queue::step::Step;
 
-/// Keys that were given up, with their failures.
+/// Keys that were given up, each with the number of its failures.
 pub(crate) type GivenUp = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
 /// A queue that is driven beside its model.
@@ -212,7 +212,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         self.keys.rotate_left(count - 1);
     }
 
-    /// Checks that the queue lists all remaining keys at the end, and is empty after that.
+    /// Checks that the queue returns all remaining keys at the end, and is empty after that.
     fn check_end(&mut self) {
         let now = self.now();
         same(Some(self.queue.stop_now()), Some(self.model.stop_now(now)), &"at the end");

@@ -1,17 +1,17 @@
-//! The step of an operation sequence at which a difference was found.
+//! A step of an operation sequence, which a failure message names.
 
 use std::fmt;
 
 use testkit::queue_op::QueueOp;
 
-/// One step. It is formatted only if it fails, because millions of steps do not.
+/// One step. It is formatted only for a failure, because millions of steps succeed.
 pub(crate) struct Step<'a> {
     pub(crate) number: usize,
     pub(crate) op: &'a QueueOp,
 }
 
 impl Step<'_> {
-    /// `FLYBALL_TRACE` prints every step of an operation sequence. Use it to read the shortest failing sequence.
+    /// Prints the step if `FLYBALL_TRACE` is set. Use this to read the shortest failing sequence.
     pub(crate) fn trace(&self) {
         if *TRACE {
             eprintln!("{self}");
