@@ -59,8 +59,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// A wrapper that makes a stable rustdoc write JSON. It sets `RUSTC_BOOTSTRAP` for rustdoc only, so that no dependency
-/// is rebuilt.
+/// Writes a wrapper script that makes a stable rustdoc write JSON, and returns its path. The script sets `RUSTC_BOOTSTRAP` for rustdoc only, so that
+/// no dependency is rebuilt.
 fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
     let script = workspace.target.join("api/rustdoc");
     fs::create_dir_all(workspace.target.join("api"))?;
@@ -90,7 +90,7 @@ fn list(json: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The added and the removed lines.
+/// Returns a complaint for each removed and each added line.
 fn differences(path: &Path, known: &str, listing: &str) -> Vec<String> {
     let lines = |of: &str, not_in: &str, sign: &str| -> Vec<String> {
         let others: std::collections::BTreeSet<&str> = not_in.lines().collect();

@@ -25,7 +25,7 @@ use rungs::{RUNGS, Rung};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// List the rungs, and which have passed at this commit; run nothing.
+    /// List the rungs and whether each has passed at this commit; run nothing.
     #[arg(long)]
     list: bool,
     /// Run only this rung; can be given several times.
@@ -34,10 +34,10 @@ pub(crate) struct Options {
     /// Also run rungs that have passed at this commit.
     #[arg(long)]
     again: bool,
-    /// Start no rung after this number of seconds. The next run resumes there.
+    /// Start no further rung after this number of seconds. The next run continues with the rungs that have not passed.
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// Multiply seconds and numbers of cases by this factor; 0.01 is a trial.
+    /// Multiply seconds and numbers of cases by this factor, for example 0.01 for a trial.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
 }

@@ -28,8 +28,7 @@ pub(crate) struct Options {
     /// Run only tests whose path contains this.
     #[arg(long, value_name = "FILTER")]
     test: Option<String>,
-    /// Run on an existing cluster, in separate namespaces, without the tests that kill servers. Without a path: the
-    /// cluster of $KUBECONFIG.
+    /// Run on an existing cluster, in separate namespaces, without the tests that kill servers. Without a path, use the cluster of $KUBECONFIG.
     #[arg(long, value_name = "PATH")]
     #[expect(clippy::option_option, reason = "not given, given, given with a path")]
     kubeconfig: Option<Option<PathBuf>>,
@@ -92,7 +91,7 @@ impl Servers {
         command.env("FLYBALL_E2E_BIN", &self.binaries).env("FLYBALL_E2E_DIR", &self.folder);
     }
 
-    /// Call this after the program has ended: removes the servers' logs, or prints where they are.
+    /// Removes the servers' logs, or prints where they are. Call this after the program has ended.
     pub(crate) fn clear(self, keep: bool) -> Result<()> {
         if !keep {
             fs::remove_dir_all(&self.folder).with_context(|| self.folder.display().to_string())?;
@@ -120,8 +119,7 @@ fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Resu
 
 fn tests(workspace: &Workspace, options: &Options) -> Command {
     let mut command = cargo();
-    // Tests of the whole workspace, to reuse the build of `cargo test --workspace`: dependencies then have the same
-    // features.
+    // Select the whole workspace, so that dependencies have the same features as in `cargo test --workspace`, and its build is reused.
     command.current_dir(&workspace.root).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(["--features", "replay/kube"]);
     command.args(["--test", "harness", "--test", "e2e", "--test", "kube"]);

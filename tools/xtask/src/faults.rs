@@ -1,4 +1,4 @@
-//! `loom-tests/faults.toml`: one seeded fault per model. Each replaces text in shipped code.
+//! `loom-tests/faults.toml`: one seeded fault per model. Each fault replaces text in shipped code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ pub(crate) struct Fault {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct Edit {
-    /// Relative to the root.
+    /// The path relative to the root.
     file: PathBuf,
-    /// Occurs exactly once in the file.
+    /// The text to replace, which must occur exactly once in the file.
     find: String,
     replace: String,
 }
@@ -53,7 +53,7 @@ impl Fault {
         Self { name: name.to_owned(), edits: Vec::new() }
     }
 
-    /// The files it changes.
+    /// The files that the fault changes.
     pub(crate) fn files(&self) -> BTreeSet<&Path> {
         self.edits.iter().map(|edit| edit.file.as_path()).collect()
     }
@@ -126,7 +126,7 @@ impl Edit {
         }
     }
 
-    /// Its first line that is not empty.
+    /// The first line of the text to replace that is not empty.
     fn shown(&self) -> &str {
         self.find.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Check that each set compiles, with its tests, and run none. `cargo test --workspace` runs them with all features.
+    /// Only check that each set compiles with its tests, and run no tests. `cargo test --workspace` runs them with all features.
     #[arg(long)]
     light: bool,
     /// Also check every other set of features.

@@ -57,14 +57,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// cargo-fuzz on one target, or on all.
+/// The command that runs cargo-fuzz on one target, or on all.
 fn tool(workspace: &Workspace, options: &Options, job: &str, target: Option<&str>) -> Command {
     let sanitizer = if options.asan { "address" } else { "none" };
     let mut command = cargo();
     command.current_dir(&workspace.root).args(["fuzz", job, "--sanitizer", sanitizer, "--target-dir"]);
     command.arg(workspace.target.join("fuzz").join(sanitizer)).args(target);
     if options.asan {
-        // An unstable flag of the stable compiler.
+        // The address sanitizer needs an unstable flag of the stable compiler.
         command.env("RUSTC_BOOTSTRAP", "1");
     }
     command
@@ -79,7 +79,7 @@ fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
     let log = folder.join(format!("{target}.log"));
     let mut command = tool(workspace, options, "run", Some(target));
     command.arg(&found).arg(format!("fuzz/corpus/{target}"));
-    // The panic message and the command that reproduces it are sufficient.
+    // No backtrace: the panic message and the command that reproduces the panic are sufficient.
     command.env("RUST_BACKTRACE", "0");
     command.args(["--", "-print_final_stats=1"]).arg(format!("-max_total_time={}", options.seconds));
     match process::run_logged(&mut command, &log, Duration::from_secs(options.seconds + 120))? {

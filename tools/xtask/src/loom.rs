@@ -23,7 +23,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Options {
     /// Run only models whose name contains this.
     name: Option<String>,
-    /// Print one JSON object per model and line, and nothing else, on stdout.
+    /// Print one JSON object per model on stdout, each on a line of its own, and nothing else.
     #[arg(long)]
     json: bool,
     /// Apply no seeded faults.
@@ -32,8 +32,8 @@ pub(crate) struct Options {
     /// Apply every seeded fault, with one build each. This is the default if a NAME is given.
     #[arg(long, conflicts_with = "no_faults")]
     all_faults: bool,
-    /// Apply the seeded faults of crates that changed since this commit, and of crates that depend on them; the default
-    /// is $FLYBALL_BASE. Without either: a sample, which differs per commit.
+    /// Apply the seeded faults of crates that changed since this commit, and of crates that depend on them; the default is $FLYBALL_BASE. Without a
+    /// commit, apply a sample of the faults, which differs per commit.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["no_faults", "all_faults"])]
     base: Option<String>,
     /// The size of the sample.
@@ -48,16 +48,15 @@ pub(crate) struct Options {
     /// Use no bound on preemptions.
     #[arg(long)]
     unbounded: bool,
-    /// A model that has not completed after this number of seconds has failed.
+    /// Fail a model that has not completed after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
-    /// Replaces the limit: a model that has not completed after this number of seconds is reported as capped, and does
-    /// not fail.
+    /// Use this limit in seconds instead, and report a model that reaches it as capped, not as failed.
     #[arg(long, value_name = "SECONDS", conflicts_with = "limit")]
     cap: Option<u64>,
 }
 
-/// One row of the report: the runner's part, then the result of the fault.
+/// One row of the report: first what the model's run reports, then the result of its seeded fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Row {
     name: String,
@@ -67,7 +66,7 @@ struct Row {
     floor: u64,
     seconds: f64,
     catches: String,
-    /// The model was stopped before it completed, so its number of interleavings is unknown.
+    /// Whether the model was stopped before it completed; its number of interleavings is then unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     capped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,7 +155,7 @@ fn faults(
     Ok(outcomes)
 }
 
-/// Runs the runner's own tests: it counts loom's interleavings, and detects a fault.
+/// Runs the runner's own tests, which check that it counts loom's interleavings and detects a fault.
 fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     let binary = binaries.get("runner").context("the runner's tests were not built")?;
     let log = log_file(workspace, "runner")?;
@@ -166,7 +165,7 @@ fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     }
 }
 
-/// Tests in the models' binaries that declare no model: `explore` would not run them.
+/// Finds tests in the models' binaries that declare no model, because `explore` does not run them.
 fn undeclared(models: &[Declared], binaries: &Binaries) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for (name, binary) in binaries.iter().filter(|(name, _)| *name != "runner") {
@@ -187,7 +186,7 @@ pub(crate) fn tests(binary: &Path) -> Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// The command that runs one model in a separate process: a model that spins aborts it.
+/// The command that runs one model in a separate process, because a model that spins aborts its process.
 pub(crate) fn command(model: &Declared, binaries: &Binaries) -> Result<Command> {
     let binary = binaries.get(&model.binary).with_context(|| format!("{} was not built", model.binary))?;
     let tests = tests(binary)?;
@@ -209,7 +208,7 @@ pub(crate) fn log_file(workspace: &Workspace, name: &str) -> Result<PathBuf> {
     Ok(folder.join(format!("{}.log", name.replace("::", "__"))))
 }
 
-/// Explores all models; the number of concurrent processes is the number of processors.
+/// Explores all models, with as many concurrent processes as there are processors.
 fn explore(
     workspace: &Workspace,
     options: &Options,

@@ -109,9 +109,9 @@ pub(crate) enum Extent<'a> {
 
 /// Builds models of the tree at `root`: the workspace, or its copy with a fault.
 ///
-/// Both are built into one target directory, so that dependencies are compiled once. Cargo identifies an artifact by
-/// its path relative to the workspace and by its profile. The members therefore have another profile in the copy:
-/// otherwise cargo would reuse the artifacts of the other tree if the files are older than the build.
+/// Both trees are built into one target directory, so that dependencies are compiled once. Cargo identifies an artifact by its path relative to the
+/// workspace and by its profile, so the members have a different profile in the copy. Otherwise, cargo would reuse the artifacts of the other tree if
+/// the files are older than the build.
 pub(crate) fn build(
     workspace: &Workspace,
     root: &Path,

@@ -39,9 +39,8 @@ pub(crate) struct Options {
     /// Run only rows whose name contains this.
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
-    /// Measure growth instead: of queues with keys, threads and duplicates, of stores with objects and readers, of
-    /// informers with listeners, and of controllers with workers, load and copies of the recorded cluster. Writes
-    /// tables and plots to `benches/results`.
+    /// Measure how cost grows instead: for queues with keys, threads and duplicates; for stores with objects and readers; for informers with
+    /// listeners; for controllers with workers, load and copies of the recorded cluster. Writes tables and plots to `benches/results`.
     #[arg(long)]
     scaling: bool,
     /// Count instructions per operation with callgrind instead.
@@ -117,7 +116,7 @@ impl Options {
     }
 }
 
-/// Runs all implementations alternately, `rounds` times. A run that fails has no sample, which leads to a missing row.
+/// Runs all implementations alternately, `rounds` times. A failed run gives no sample; without any sample, the row is missing.
 fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTreeMap<Party, Vec<Sample>> {
     let parties = measurement.ours.iter().chain(measurement.peers);
     let mut samples: BTreeMap<Party, Vec<Sample>> = parties.map(|party| (*party, Vec::new())).collect();

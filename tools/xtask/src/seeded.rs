@@ -1,7 +1,7 @@
 //! Applies seeded faults. The model of a fault must catch it, and the ordinary tests must pass with it.
 //!
-//! The fault is written into a copy of the tree, built, and restored, one fault at a time. Unchanged files keep their
-//! modification times, so cargo rebuilds only the changed crate and its dependants.
+//! Each fault in turn is written into a copy of the tree, the copy is built, and its files are restored. Unchanged files keep their modification
+//! times, so cargo rebuilds only the changed crate and its dependants.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::workspace::{Workspace, cargo};
 pub(crate) struct Options {
     /// Apply only faults of models whose name contains this.
     name: Option<String>,
-    /// A crate's tests that are not complete after this number of seconds have failed.
+    /// Fail the tests of a crate that have not completed after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
 }
@@ -70,7 +70,7 @@ impl<'a> Tree<'a> {
         Ok(Self { workspace, root, faults: faults::read(workspace)? })
     }
 
-    /// Checks that the model catches its fault. Returns the reason if it does not.
+    /// Checks that the model catches its fault. Returns the reason if the model does not catch it.
     pub(crate) fn caught(&self, model: &Declared) -> Result<Result<(), String>> {
         let applied = match self.apply(model)? {
             Ok(applied) => applied,
@@ -101,7 +101,7 @@ impl<'a> Tree<'a> {
         if status.code() == Some(101) && process::grep(&log, |line| line == named) {
             return Ok(Ok(()));
         }
-        // A panic during unwinding aborts, and the test harness loses the output. The second run shows it.
+        // A panic during unwinding aborts the process, and the test harness loses the output. A second run shows the output.
         const SIGABRT: i32 = 6;
         if status.signal() == Some(SIGABRT) {
             process::run_logged(command.arg("--nocapture"), &log, LIMIT)?;

@@ -1,4 +1,4 @@
-//! Selects the seeded faults of a run. Each needs a build, so only `cargo xtask deep` applies all of them.
+//! Selects the seeded faults of a run. Each fault needs a build, so only `cargo xtask deep` applies all of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) enum Selection<'a> {
     All,
     /// Faults that a change since this commit may affect.
     Since(&'a str),
-    /// A number of faults, spread evenly; each commit selects others.
+    /// A number of faults, spread evenly; each commit selects different ones.
     Sample(usize),
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// The number of schedules of each kind.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     iterations: u64,
-    /// A model that has not completed after this number of seconds has failed.
+    /// Fail a model that has not completed after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
 }

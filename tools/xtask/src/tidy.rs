@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: checks the rules of this repository that no compiler checks.
 //!
-//! There is one file per rule. It states the reason of the rule, and has tests with lines that break the rule.
+//! Each rule has a file, which states the reason for the rule and tests it with lines that break it.
 
 use anyhow::Result;
 

@@ -208,7 +208,7 @@ fn examples(docs: &str) -> String {
     code
 }
 
-/// All words, and the words that are called or follow a path separator.
+/// Returns all words, and those words that are called or follow a path separator.
 fn words(code: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let (mut words, mut called) = (BTreeSet::new(), BTreeSet::new());
     let mut rest = code;

@@ -1,5 +1,4 @@
-//! Links of the book to files of the repository: the files are copied into the book, so that it can be read without a
-//! clone.
+//! Links of the book to files of the repository: the files are copied into the book, so that the book can be read without a clone.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -37,7 +37,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             manifest(&name, &page("toml")?, &workspace.root.to_string_lossy()),
         )?;
         write(&project.join("src/main.rs"), page("rs")?)?;
-        // The versions that the workspace is tested with. Cargo removes the packages that the project does not need.
+        // The lock file selects the versions that the workspace is tested with. Cargo removes the packages that the project does not need.
         fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
         let mut command = cargo();
         command.current_dir(&project).args(["run", "--quiet"]);
@@ -51,7 +51,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Runs the model of *Check your own code* under loom and shuttle, and compiles its fuzz target; `cargo fuzz` runs it.
+/// Runs the model of *Check your own code* under loom and shuttle, and compiles its fuzz target without running it.
 pub(super) fn check_own_code(workspace: &Workspace) -> Result<()> {
     let project = workspace.target.join("book-projects/checked");
     let root = format!("{}/", workspace.root.to_string_lossy());

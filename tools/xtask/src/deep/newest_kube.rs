@@ -1,5 +1,5 @@
-//! Tests with the newest kube that the manifests allow: flyball-kube parses the delay of an `Action`, which has no
-//! getter, from its `Debug` output.
+//! Tests with the newest kube that the manifests allow, because flyball-kube parses the delay of an `Action`, which has no getter, from its `Debug`
+//! output.
 
 use std::fs;
 use std::process::Command;

@@ -13,8 +13,7 @@ the last one before the run that changed anything but this page. *Scale* multipl
 |---|---|---|---|---|---|---|---|---|
 ";
 
-/// Renders the page. It has a row for each rung with a record, or with a row on the page `before`: the rung may have
-/// run with another target directory.
+/// Renders the page. A rung without a record keeps its row of the page `before`, because it may have run with a different target directory.
 pub(super) fn render(before: &str, state: &State, rungs: &[Rung]) -> String {
     let mut page = HEAD.to_owned();
     for rung in rungs {

@@ -1,4 +1,4 @@
-//! The results of the rungs by commit. The file is replaced atomically.
+//! The last result of each rung, in a file that is replaced atomically.
 
 use std::fmt;
 use std::fs;
@@ -31,7 +31,7 @@ impl fmt::Display for Outcome {
 pub(super) struct Record {
     pub(super) rung: String,
     pub(super) commit: String,
-    /// The day on which it began, in UTC.
+    /// The day on which the rung began, in UTC.
     pub(super) date: String,
     pub(super) machine: String,
     pub(super) scale: f64,

@@ -163,11 +163,11 @@ pub(super) const RUNGS: &[Rung] = &[
     },
 ];
 
-/// This program with other arguments.
+/// A command that runs this program with these arguments.
 fn xtask(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments);
-    // Run all checks, not only those of changed crates.
+    // Without this variable, all checks run, not only those of changed crates.
     command.env_remove("FLYBALL_BASE");
     Ok(command)
 }
@@ -234,7 +234,7 @@ fn executions(log: &str) -> Option<String> {
     Some(format!("{} targets, {all} executions, at least {least} a target", counts.len()))
 }
 
-/// The counts that `parity` reports for each kind of script. A difference would have failed the command.
+/// The counts that `parity` reports for each kind of script. The scripts have no difference, because a difference fails the command.
 fn scripts(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(" scripts, ")).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
@@ -245,7 +245,7 @@ fn last(log: &str, part: &str) -> Option<String> {
     log.lines().rev().find(|line| line.contains(part)).map(str::to_owned)
 }
 
-/// The number of lines that contain `part`.
+/// The number of lines that contain `part`, followed by `what`.
 fn count(log: &str, part: &str, what: &str) -> Option<String> {
     let lines = log.lines().filter(|line| line.contains(part)).count();
     (lines > 0).then(|| format!("{lines} {what}"))

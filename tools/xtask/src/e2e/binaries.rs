@@ -75,7 +75,7 @@ fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()
     fs::rename(&partial, folder).with_context(|| folder.display().to_string())
 }
 
-/// The error message if the module cannot be built. The module requires a Go version; an older Go may download it.
+/// The error message if Go cannot build the module. The module requires a version of Go, which an older Go may download.
 fn no_go(module: &Path) -> Option<String> {
     let output = Command::new("go").current_dir(module).args(["env", "GOVERSION"]).output();
     let why = match output {
@@ -102,7 +102,7 @@ fn version(go_mod: &str) -> Option<&str> {
     found.next()?.split(' ').next()
 }
 
-/// FNV-1a: unlike the hasher of the standard library, it is the same for every compiler.
+/// FNV-1a: unlike the hasher of the standard library, it gives the same result with every compiler.
 fn digest(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

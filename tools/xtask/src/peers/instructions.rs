@@ -1,5 +1,4 @@
-//! Instructions per operation, counted by callgrind: the same in every run and on every machine with the same
-//! instruction set.
+//! Counts instructions per operation with callgrind. The counts are the same in every run and on every machine with the same instruction set.
 
 use std::fs;
 use std::process::{Command, Stdio};

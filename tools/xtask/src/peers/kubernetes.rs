@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 /// The first word of a run that needs the server.
 pub(super) const RUN: &str = "kubernetes";
 
-/// The measuring program, and the server after the first run.
+/// The measuring program and, after the first run, the server.
 #[derive(Debug)]
 pub(super) struct Kubernetes {
     program: PathBuf,
@@ -28,7 +28,7 @@ impl Kubernetes {
         Self { program, served: OnceCell::new() }
     }
 
-    /// The program with the server's address; an error reports what the server needs.
+    /// Returns the program with the server's address, and starts the server if this is the first run. An error reports what the server needs.
     pub(super) fn command(&self) -> Result<Command> {
         let serve = || Served::start(&self.program).map_err(|error| format!("{error:#}"));
         let served = self.served.get_or_init(serve).as_ref().map_err(|error| anyhow!("{error}"))?;

@@ -75,7 +75,7 @@ pub(super) struct Programs {
     kubernetes: Kubernetes,
     rust: PathBuf,
     go: PathBuf,
-    /// Plays the recorded cluster through flyball.
+    /// The program that plays the recorded cluster through flyball.
     replay: PathBuf,
     trace: PathBuf,
 }
@@ -122,14 +122,14 @@ impl Programs {
         answer(&mut command)
     }
 
-    /// flyball's run uses the program that plays the recorded cluster; it also checks the final state.
+    /// Runs flyball on the recorded cluster. The program that plays it also checks the final state.
     fn replay(&self, words: &[&str]) -> Result<Sample> {
         #[derive(Deserialize)]
         struct Played {
             events: f64,
             events_per_second: f64,
             queue_latency_us: Sample,
-            /// Only measured at a given speed.
+            /// Measured only at a given speed.
             change_latency_us: Option<Sample>,
             cpu_seconds: f64,
             memory: Sample,

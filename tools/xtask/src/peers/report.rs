@@ -8,7 +8,7 @@ use serde_json::json;
 use super::parties::Party;
 use super::table::{Measurement, Row, Target};
 
-/// The figures of one process, by name.
+/// The figures that one process measured, by name.
 pub(super) type Sample = BTreeMap<String, f64>;
 
 /// A median with its spread.
@@ -48,16 +48,15 @@ pub(super) struct Verdict {
     target: Target,
     ours: Figure,
     theirs: Figure,
-    /// Other uses of flyball.
+    /// The medians of other variants of flyball.
     variants: Vec<(Party, f64)>,
     /// Further figures of flyball and of the peer, by name.
     extra: Vec<(&'static str, f64, f64)>,
 }
 
-/// Figures that are needed to judge others. Some are the amount of work, see `contended.rs` and `beside.rs` of the
-/// programs; some are the delays that the machine adds, see `replace.rs` and `stall.rs`. "MiB before" is the resident
-/// memory when the clock starts, including the objects to be sent. "ms slept" is the actual sleep of a reconcile, see
-/// `controller.rs`.
+/// Figures that are needed to judge the other figures. Some are the amount of work, see `contended.rs` and `beside.rs` of the programs; some are the
+/// delays that the machine adds, see `replace.rs` and `stall.rs`. "MiB before" is the resident memory at the start of the measurement, including the
+/// objects to be sent. "ms slept" is the actual sleep of a reconcile, see `controller.rs`.
 const EXTRA_FIGURES: [(&str, &str); 8] = [
     ("handed-out", "handed out an add"),
     ("lists", "lists a second"),
@@ -219,7 +218,7 @@ impl Verdict {
     }
 }
 
-/// The figures are accurate to three digits at most.
+/// Formats a figure with about three digits, because figures are not more accurate.
 fn short(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

@@ -1,6 +1,5 @@
-//! Growth of the cost: of queues with keys, threads and duplicates, and the latency from add to getter; of stores with
-//! objects and readers; of informers with listeners; of controllers with workers and load; of the recorded cluster with
-//! copies.
+//! Measures how cost grows: for queues with keys, threads and duplicates, and the latency from add to getter; for stores with objects and readers;
+//! for informers with listeners; for controllers with workers and load; for the recorded cluster with copies.
 
 use std::fmt::Write;
 use std::fs;
@@ -25,7 +24,7 @@ struct Sweep {
     run: &'static [&'static str],
     grows: &'static str,
     at: &'static [u64],
-    /// The number of adds for each point: small sizes are repeated, and large ones finish in time.
+    /// The number of adds at each size: enough to repeat small sizes, and few enough for large sizes to finish in time.
     adds: fn(u64) -> u64,
     parties: &'static [Party],
     figures: &'static [&'static str],
@@ -161,7 +160,7 @@ const INFORMER: [Sweep; 1] = [Sweep {
     figures: &["ns", "cpu"],
 }];
 
-/// The last is one worker per key: more workers would be idle.
+/// The last number is one worker per key: more workers would be idle.
 const WORKERS: &[u64] = &[1, 10, 100, 1_000, 10_000];
 
 const CONTROLLER: [Sweep; 4] = [

@@ -14,7 +14,7 @@ pub(super) enum Target {
     Ratio(f64),
     /// The largest figure of flyball; the peer's does not matter.
     Ours(f64),
-    /// No target: the peer does less work, or the target does not apply to it. The row has a separate name.
+    /// No target: the peer does less work, or the target does not apply to the peer. The row has a separate name.
     Shown,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Target {
 pub(super) struct Measurement {
     pub(super) groups: &'static [Group],
     pub(super) run: &'static [&'static str],
-    /// The first variant of flyball is compared with the peers; the figures of the other variants are shown beside it.
+    /// The first variant of flyball is compared with the peers; the figures of the other variants are only shown.
     pub(super) ours: &'static [Party],
     pub(super) peers: &'static [Party],
     pub(super) rows: &'static [Row],
@@ -95,7 +95,7 @@ const LIMIT: &[Group] = &[Group::Limit];
 const STORE: &[Group] = &[Group::Store];
 const INFORMER: &[Group] = &[Group::Informer];
 const CONTROLLER: &[Group] = &[Group::Controller];
-/// The recorded cluster uses all layers.
+/// The groups of the recorded cluster, which uses all layers.
 pub(super) const ALL_OF_IT: &[Group] = &[Group::Store, Group::Controller];
 
 const THIRD: Target = Target::Ratio(1.0 / 3.0);
@@ -107,7 +107,7 @@ const AS_KUBE: &[(Party, Target)] = &[(Kube, Target::Ratio(1.0))];
 const CONTROLLERS: &[Party] = &[ClientGo, Kube];
 const FIFO: &[Party] = &[ClientGo, ControllerRuntime, Naive];
 
-/// Several copies of the recorded cluster side by side, as fast as the informers process them.
+/// Plays several copies of the recorded cluster side by side, as fast as the informers process the events.
 macro_rules! cluster {
     ($row:literal, $copies:literal) => {
         measurement(
@@ -128,7 +128,7 @@ macro_rules! cluster {
     };
 }
 
-/// The same at a speed of about 36 000 events per second, in their recorded bursts.
+/// Like `cluster`, at a speed of about 36 000 events per second, in their recorded bursts.
 macro_rules! cluster_paced {
     ($row:literal, $copies:literal, $speed:literal) => {
         measurement(
@@ -146,7 +146,7 @@ macro_rules! cluster_paced {
     };
 }
 
-/// Changes sent as fast as the watch accepts them, to a number of listeners.
+/// Sends changes to a number of listeners, as fast as the watch accepts the changes.
 macro_rules! informer_events {
     ($listeners:literal) => {
         measurement(
@@ -162,7 +162,7 @@ macro_rules! informer_events {
     };
 }
 
-/// The controller's own work: changes sent as fast as they are reconciled.
+/// Measures the controller's own work: changes are sent as fast as they are reconciled.
 macro_rules! controller_throughput {
     ($name:literal, $workers:literal) => {
         measurement(
@@ -201,8 +201,8 @@ macro_rules! controller_latency {
     };
 }
 
-/// Reconciles that sleep, with half of the workers busy on average. client-go's queue is FIFO like flyball's, so its
-/// waits depend only on the load, and it has no target.
+/// Reconciles that sleep, with half of the workers busy on average. client-go has no target: its queue is FIFO like flyball's, so its waits depend
+/// only on the load.
 macro_rules! controller_busy {
     ($name:literal, $workers:literal, $rate:literal) => {
         measurement(
@@ -372,7 +372,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     ),
     Measurement {
         groups: LIMIT,
-        // Two seconds of real time: governor's waits support no other.
+        // Two seconds of real time, because governor's waits do not support virtual time.
         run: &["limit-waiters", "--keys=100"],
         ours: &[Ours],
         peers: &[Governor, LeakyBucket],
@@ -413,7 +413,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         STORE,
         &["store-get", "--keys=100000", "--sides=8", "--adds=4000000"],
-        // Shown beside it: all reads from one snapshot.
+        // `OursView` is shown beside it: all reads from one snapshot.
         &[Ours, OursView],
         &[ClientGo, Kube, Dashmap, Papaya],
         &[asked_beside("store-get", "ns", "ns", &[(ClientGo, Target::Ratio(1.8))])],
@@ -421,7 +421,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         STORE,
         &["store-by-index", "--keys=100000", "--adds=100000"],
-        // Shown beside it: the objects are collected into a vector.
+        // `OursCollected` is shown beside it: the objects are collected into a vector.
         &[Ours, OursCollected],
         INDEXED,
         &[asked_beside("store-by-index", "ns", "ns", &[(ClientGo, Target::Ratio(0.11))])],

@@ -1,4 +1,4 @@
-//! Tests and examples that check nothing are errors: ignored ones, a bare `should_panic`, sleeps.
+//! Tests and examples that check nothing are errors: ignored tests, a bare `should_panic`, sleeps.
 
 use super::Source;
 
@@ -8,7 +8,7 @@ const ELSEWHERE: [&str; 5] = [
     "tools/replay/tests/kube/",
     "kube-adapter/tests/e2e/",
     "docs/examples/controllers/tests/e2e/",
-    // The other tests of this program run without a cluster, and share their scenarios.
+    // The other tests of this program run without a cluster, and share the scenarios of the ignored tests.
     "docs/examples/programs/tests/e2e/",
 ];
 

@@ -1,5 +1,5 @@
-//! Words that make a reader stop, with the alternative. Checked in comments of shipped code and of tools, and in pages.
-//! Decisions are not checked: they stay as they were written.
+//! Words that make a reader stop, with the alternative. The check covers comments of shipped code and of tools, and pages. It skips decisions, which
+//! stay as they were written.
 
 use super::Source;
 

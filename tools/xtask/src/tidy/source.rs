@@ -17,7 +17,7 @@ pub(super) struct Line {
     pub(super) code: String,
     /// The text of comments, including their slashes.
     pub(super) comment: String,
-    /// The line is in a `#[cfg(test)]` module or in a test file.
+    /// Whether the line is in a `#[cfg(test)]` module or in a test file.
     pub(super) test: bool,
 }
 
@@ -137,8 +137,7 @@ impl Split<'_> {
     }
 }
 
-/// Collects paths with the number of their last line. It works on tokens, because the content of a macro call is not
-/// parsed.
+/// Collects paths with the number of their last line. The function works on tokens, because the content of a macro call is not parsed.
 fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, String)>) {
     let mut path = prefix.to_owned();
     for tree in tokens {
@@ -152,7 +151,7 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
                 });
                 paths.push((name.span().start().line, path.clone()));
             }
-            // `use ::std`, `&mut ::std`: a keyword is no segment of a path, except those that can begin one.
+            // A keyword is not a segment of a path, unless it can begin a path: in `use ::std` and `&mut ::std`, the path is `::std`.
             TokenTree::Ident(name) => {
                 let name = name.to_string();
                 let begins = matches!(&*name, "crate" | "self" | "super" | "Self");

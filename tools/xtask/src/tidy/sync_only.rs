@@ -13,7 +13,7 @@ const TEST_TOOL: &str = "kube-testing/src/";
 const BANNED: [&str; 7] =
     ["parking_lot", "flyball_loom", "flyball_shuttle", "loom::", "shuttle::", "UnsafeCell", "crossbeam"];
 
-/// It only sets an alignment and has no state.
+/// Allowed, because it only sets an alignment and has no state.
 const PADDING: &str = "crossbeam_utils::CachePadded";
 
 /// Items of std's `sync` that add no interleaving: shared ownership, and statics that are set once.
