@@ -63,7 +63,7 @@ pub struct OracleQueue<K> {
     aged_since: Option<Time>,
     /// Leased keys that were reported as overdue.
     overdue: Vec<K>,
-    /// Keys that were retried after the shutdown: leftovers without a guaranteed order.
+    /// Keys whose leases ended after the shutdown: as leftovers, they have no guaranteed order.
     late: Vec<K>,
     next_order: u64,
     meter: meter::Meter<K>,
