@@ -35,7 +35,7 @@ pub struct Second {
 /// A client that starts at a given second.
 #[derive(Debug)]
 pub struct Client {
-    /// Its limit.
+    /// The client's limit on operations in flight.
     pub limit: AimdLimit,
     /// The second at which the client starts.
     pub from: u64,
