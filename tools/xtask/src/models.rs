@@ -103,7 +103,7 @@ pub(crate) enum Extent<'a> {
     All,
     /// The binaries that contain these models.
     Holding(&'a [Declared]),
-    /// The binary that contains this model, built without output: the tree has a fault in it.
+    /// The binary that contains this model, in a tree with a fault; the compiler's output is not shown.
     Fault(&'a Declared),
 }
 

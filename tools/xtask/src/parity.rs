@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// The number of scripts of each kind.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     scripts: u64,
-    /// The seed of the scripts.
+    /// The seed for the scripts.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// If nothing differs, replace the committed scripts by these, with client-go's answers. Needs the program `zstd`.
