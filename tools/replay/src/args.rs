@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 /// Plays a recorded Kubernetes cluster through informers into two controllers, and compares their results with the
 /// final state of the real cluster.
 ///
-/// Exit status: 0 converged, 1 not, 2 bad file or argument, 130 after Ctrl-C.
+/// Exit status: 0 if the results converged, 1 if not, 2 for a bad file or argument, 130 after Ctrl-C.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "replay", version)]
 pub(crate) struct Args {
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FAULTS", value_enum, default_value_t = Faults::None)]
     pub(crate) faults: Faults,
 
-    /// Seed of faults, failures and backoff; thread timing still varies, so runs differ
+    /// Seed for faults, failures and backoff; thread timing still varies, so runs differ
     #[arg(long, value_name = "S", default_value_t = 1, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 
@@ -51,8 +51,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) usage: bool,
 
-    /// Run on the live cluster of the current context instead; only lists and watches, in all namespaces. Needs a
-    /// program built with `--features kube`
+    /// Run on the live cluster of the current context instead, and only list and watch, in all namespaces. Needs a program built with `--features
+    /// kube`
     #[arg(long, conflicts_with_all = ["trace", "speed", "fail", "faults", "repeat", "scale", "usage"])]
     pub(crate) kube: bool,
 

@@ -1,7 +1,7 @@
 //! EDGE. The two controllers, over informers of a recorded cluster or of a live one.
 //!
-//! Cancel safety: each controller runs in its own task. It ends when its informers have stopped. It also ends when its
-//! shutdown is requested: then it drains its queue, for at most [`GRACE`].
+//! Cancel safety: each controller runs in its own task, and ends when its informers have stopped. After a shutdown request it drains its queue for at
+//! most [`GRACE`], and then ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,7 @@ use crate::stop::Stop;
 /// The time to drain the queues after Ctrl-C.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// The backoff of failed keys. It is short, because a trace is played in a fraction of a second, and grows, as in
-/// production.
+/// The backoff of failed keys. It is short, because a trace is played in a fraction of a second. As in production, it grows with each failure.
 const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
 
 pub(crate) type Running = JoinHandle<Result<RunReport<Key>, flyball_controller::RunError>>;

@@ -1,4 +1,4 @@
-//! EDGE. The controller of Services: collects the addresses of the ready pods that each one selects.
+//! EDGE. The controller of Services: collects the addresses of the ready pods that each Service selects.
 //!
 //! Cancel safety: a reconcile has no await, so it is either complete or not started.
 
@@ -46,7 +46,7 @@ impl Endpoints {
 
     /// The Services that select the pod, or selected it before the change.
     ///
-    /// A Service that is not cached yet needs no entry here: when it is cached, its own change causes a reconcile with all pods that are stored then.
+    /// A Service that is not cached yet is not returned: once it is cached, its own change causes a reconcile, which reads all pods stored by then.
     pub(crate) fn selecting(&self, change: &Change<Arc<str>, Arc<Pod>>) -> Vec<Key> {
         let (old, new) = (change.old(), change.new());
         // A pod never moves to another namespace, since it would then have another key.

@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Dice::throws`, `Fault::fired` | independent atomics: counters that publish no other data |
+//! | `Dice::throws`, `Fault::fired` | atomic counters, which publish no other data |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::{Args, Faults};
 
-/// Random numbers from a seed, shared by all tasks: splitmix64 (Steele, Lea and Flood 2014) of a common counter.
+/// Random numbers from a seed, shared by all tasks: splitmix64 (Steele, Lea and Flood 2014) applied to a common counter.
 ///
 /// The seed determines the sequence; the scheduler determines which task draws which number.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Fault {
         Self { odds, opportunities: AtomicU64::new(0), fired: AtomicU64::new(0) }
     }
 
-    /// Decides whether to inject the fault now, and counts it. The first opportunity is always used, so that a selected fault occurs even in the
-    /// shortest trace.
+    /// Decides whether to inject the fault now, and counts the opportunity. The first opportunity is always used, so that a selected fault occurs
+    /// even in the shortest trace.
     fn is_due(&self, dice: &Dice) -> bool {
         // Ordering: Relaxed; a counter that publishes no other memory.
         self.odds > 0
@@ -109,7 +109,7 @@ impl Injector {
         due
     }
 
-    /// Decides whether to compact the history now. A compaction is counted once a request fails because of it: [`count_gone`](Self::count_gone).
+    /// Decides whether to compact the history now. [`count_gone`](Self::count_gone) counts a compaction only when a request fails because of it.
     pub(crate) fn compacts(&self) -> bool {
         self.gone.is_due(&self.dice)
     }
@@ -132,7 +132,7 @@ impl Injector {
         self.failures.is_due(&self.dice)
     }
 
-    /// A fair coin.
+    /// Returns true with a probability of one half.
     pub(crate) fn coin(&self) -> bool {
         self.dice.throw() >> 63 == 0
     }

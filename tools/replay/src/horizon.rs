@@ -27,7 +27,7 @@ pub(crate) struct Horizon {
 struct Gate {
     next: [usize; RESOURCES],
     horizon: usize,
-    /// The horizon advances by itself when all watches have reached it.
+    /// Whether the horizon advances by itself when all watches have reached it.
     chases: bool,
 }
 
@@ -38,7 +38,7 @@ impl Horizon {
         Self { gate: Mutex::new(gate), moved: watch::Sender::new(0) }
     }
 
-    /// All positions below this one have happened.
+    /// The horizon: all positions below it have happened.
     pub(crate) fn place(&self) -> usize {
         *self.moved.borrow()
     }
@@ -61,8 +61,7 @@ impl Horizon {
         self.announce(Some(place));
     }
 
-    /// Called when the watch of a resource has delivered every event before `next`; `usize::MAX` if it has no more
-    /// events.
+    /// Must be called when the watch of a resource has delivered every event before `next`. `usize::MAX` means that the watch has no more events.
     pub(crate) fn reached(&self, resource: usize, next: usize) {
         let mut gate = self.gate.lock();
         gate.next[resource] = next;

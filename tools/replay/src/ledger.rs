@@ -3,7 +3,7 @@
 //! | guarded by | |
 //! |---|---|
 //! | `stored` | the result of the last reconcile, by key |
-//! | `waits` | one entry for each reconcile of a key that was added; nanoseconds |
+//! | `waits` | the times that keys were queued, one for each reconcile of a key that was added; nanoseconds |
 //! | `lags` | if measured, the time from a change to the reconcile that followed it; nanoseconds |
 
 use std::collections::{HashMap, HashSet};
@@ -68,7 +68,7 @@ impl<R> Ledger<R> {
         std::mem::take(&mut self.waits.lock())
     }
 
-    /// The results, the waits and the lags.
+    /// Takes the results, the waits and the lags.
     pub(crate) fn close(&self) -> (HashMap<Arc<str>, R>, [Vec<u64>; 2]) {
         let times = [&self.waits, &self.lags].map(|all| std::mem::take(&mut *all.lock()));
         (std::mem::take(&mut self.stored.lock()), times)

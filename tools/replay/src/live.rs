@@ -7,8 +7,8 @@
 //! | agreement | the results that the cluster reports, and since when the results of flyball differ |
 //! | waits, summary | the displayed summary |
 //!
-//! Cancel safety: a run is not dropped; a [`Stop`] is requested. It then ends in order: the informers are shut down,
-//! the controllers drain their queues until a time limit, and all tasks are joined.
+//! Cancel safety: request a [`Stop`] to end a run, instead of dropping its future. The run then ends in order: the informers are shut down, the
+//! controllers drain their queues until a time limit, and all tasks are joined.
 
 mod agreement;
 mod cut;
@@ -81,7 +81,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
                 let summary = live.update(trouble.as_ref().map(|(_, words)| words.clone()));
                 match &display {
                     Some(display) => display.show(summary.text()),
-                    // An error means that stderr is closed: nobody reads the summary.
+                    // An error means that stderr is closed, so nobody reads the summary.
                     None if number % LOOKS_A_LINE == 0 => drop(writeln!(stderr(), "{}", summary.line())),
                     None => {}
                 }
@@ -121,7 +121,7 @@ struct Live {
     begin: Instant,
     waits: Waits,
     differing: Differing,
-    /// The number of events at recent updates.
+    /// The times of recent updates, each with the number of events until then.
     events: VecDeque<(Duration, u64)>,
 }
 
@@ -173,7 +173,7 @@ impl Live {
             endpointslices: slices.len(),
         };
         let synced = self.kinds().iter().all(|kind| kind.is_synced());
-        // Before all kinds are listed, missing objects would count as differences.
+        // Before all kinds are listed, nothing is compared, because objects that are not listed yet would count as differences.
         let (expected, differences) = if synced {
             let expected = reported(
                 replicasets.objects().map(|replicaset| &***replicaset),

@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Err(error) => return failed(NOT_CONVERGED, &format!("no runtime: {error}")),
     };
     let status = runtime.block_on(run(&args));
-    // Does not join threads: one may block in a read of a pipe without a writer.
+    // The threads are not joined, because one may block in a read of a pipe without a writer.
     runtime.shutdown_background();
     status
 }
@@ -104,7 +104,7 @@ async fn run(args: &Args) -> ExitCode {
         Ok(None) => return failed(INTERRUPTED, "interrupted while the trace was read"),
         Err(error) => return failed(BAD_INPUT, &format!("{error:#}")),
     };
-    // The trace is not dropped: that would delay the exit, and the system frees the memory.
+    // The trace is not dropped, because dropping it would delay the exit; the system frees the memory.
     let trace = ManuallyDrop::new(trace);
     let repeated = tokio::select! {
         biased;
@@ -175,7 +175,7 @@ async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
     tokio::select! {
         biased;
         () = stop.requested() => Ok(None),
-        // The decoder is a dependency; if it panics, the file is bad, too.
+        // A panic of the decoder, which is a dependency, also means that the file is bad.
         read = reading => read.context("the trace cannot be decoded")?,
     }
 }

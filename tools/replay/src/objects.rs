@@ -72,9 +72,9 @@ pub(crate) struct Pod {
     pub(crate) meta: Meta,
     pub(crate) labels: Labels,
     pub(crate) owner: Option<Owner>,
-    /// The condition Ready is True.
+    /// Whether the condition Ready is True.
     pub(crate) ready: bool,
-    /// The pod has a deletion timestamp.
+    /// Whether the pod has a deletion timestamp or, on a live cluster, has finished.
     pub(crate) leaving: bool,
     pub(crate) address: Option<Arc<str>>,
 }
@@ -179,7 +179,7 @@ impl Key {
         self.0.changed.take().map(|changed| now.since(changed))
     }
 
-    /// The time the key was queued until `now`; `None` for a retry, which has no add.
+    /// How long the key has been queued at `now`; `None` for a retry, because a retry has no add.
     pub(crate) fn taken_at(&self, now: Nanos) -> Option<Duration> {
         self.0.queued.take().map(|queued| now.since(queued))
     }

@@ -1,7 +1,7 @@
 //! EDGE. One pass: six informers over the recorded cluster, two controllers, and the comparison at the end.
 //!
-//! Cancel safety: a pass is not dropped; a [`Stop`] is requested. It then ends in order: the controllers drain their
-//! queues for at most [`GRACE`](crate::controllers::GRACE), the informers are shut down, and all tasks are joined.
+//! Cancel safety: request a [`Stop`] to end a pass, instead of dropping its future. The pass then ends in order: the controllers drain their queues
+//! for at most [`GRACE`](crate::controllers::GRACE), the informers are shut down, and all tasks are joined.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +174,7 @@ async fn keep_time(times: &[Duration], factor: f64, cluster: &Cluster) {
     while let Some(&next) = times.get(place) {
         sleep_until(begin + (next - times[0]).div_f64(factor)).await;
         let passed = begin.elapsed().mul_f64(factor) + times[0];
-        // Advances at least to the awaited position, because the factor leads to rounding.
+        // Advances by at least one position: because of rounding, `passed` may be just before the awaited time.
         let before = place;
         place = times.partition_point(|&time| time <= passed).max(place + 1);
         if let Some(happening) = cluster.happened.get(before..place) {

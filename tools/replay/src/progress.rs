@@ -1,4 +1,4 @@
-//! EDGE. A progress bar on the terminal during a run. Without a terminal there is none.
+//! EDGE. A progress bar on the terminal during a run. Without a terminal, there is no bar.
 //!
 //! Cancel safety: nothing here waits.
 

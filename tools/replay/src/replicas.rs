@@ -1,4 +1,4 @@
-//! EDGE. The controller of ReplicaSets: counts the pods each one controls.
+//! EDGE. The controller of ReplicaSets: counts the pods that each ReplicaSet controls.
 //!
 //! Cancel safety: a reconcile has no await, so it is either complete or not started.
 

@@ -134,7 +134,7 @@ pub(crate) struct Run {
     pub(crate) figures: Figures,
     pub(crate) passes: usize,
     pub(crate) differences: Vec<Difference>,
-    /// A selected fault that was never injected: the run failed although nothing differs.
+    /// A selected fault that was never injected. The run has then failed, even if nothing differs.
     pub(crate) missing_fault: Option<&'static str>,
 }
 

@@ -94,8 +94,8 @@ impl<V: Object> AnyResource for Resource<V> {
     }
 }
 
-/// Production settings with two changes: smaller pages, so that a list has several, and shorter delays, because a trace
-/// is played in a fraction of a second.
+/// Production settings with two changes: smaller pages, so that a list has several pages, and shorter delays, because a trace is played in a fraction
+/// of a second.
 fn config() -> ReflectorConfig {
     let millis = Duration::from_millis;
     let backoff = ReflectorBackoff {

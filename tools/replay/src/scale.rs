@@ -9,8 +9,8 @@ use crate::objects::{Key, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 use crate::trace::{Expected, Record, Stream, Trace};
 
 impl Trace {
-    /// Returns a trace with `copies` of every namespaced object; the copies change concurrently. Calls `stop` before
-    /// each batch of copies, and returns `None` if it returns true.
+    /// Returns a trace with `copies` of every namespaced object. The events of the copies are interleaved. Calls `stop` before each batch of copies,
+    /// and returns `None` if `stop` returns true.
     #[must_use]
     pub(crate) fn scaled(self, copies: usize, stop: impl Fn() -> bool) -> Option<Self> {
         if copies == 1 {
@@ -117,7 +117,7 @@ impl Copier {
         Self { number, copies, texts: HashMap::new(), replicasets: HashMap::new(), services: HashMap::new() }
     }
 
-    /// Spreads the versions, so that the versions of the copies are distinct and stay between the same neighbours.
+    /// Maps a recorded version to the version of this copy. The versions of the copies are distinct, and keep the order of the recorded versions.
     fn version(&self, version: Version) -> Version {
         Version::new(version.get() * self.copies as u64 + self.number as u64)
     }

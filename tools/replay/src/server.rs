@@ -1,8 +1,8 @@
 //! EDGE. The recorded cluster as an API server: lists and watches of six resources, up to the horizon.
 //!
-//! Cancel safety: the only state of a watch is its position, so dropping a watch closes it. A cut watch or a compacted
-//! history removes nothing from the recording: a watch from a version that is not compacted delivers every event after
-//! it; any other watch fails with "gone", and its informer relists.
+//! Cancel safety: the only state of a watch is its position, so dropping a watch closes it. Cutting a watch or compacting the history removes nothing
+//! from the recording. A watch from a version that is not compacted delivers every event after this version; any other watch fails with "gone", and
+//! its informer relists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
     pub(crate) faults: Arc<Injector>,
     /// A seeded fault for the test of the comparison: the event at this position is not delivered.
     pub(crate) lose: Option<usize>,
-    /// When each position happened; empty if that is not measured.
+    /// When each position happened; empty if times are not measured.
     pub(crate) happened: Vec<Moment>,
 }
 
@@ -89,8 +89,8 @@ impl<V> Stream<V> {
 }
 
 impl<V: Object> Stream<V> {
-    /// The objects after the given number of records, by name. It is built for each list, because lists are rare; so
-    /// delivering an event needs no extra work. O(objects + records).
+    /// The objects after the given number of records, by name. The map is built for each list, because lists are rare and delivering an event then
+    /// needs no extra work. This takes O(objects + records).
     fn state_at(&self, at: usize) -> BTreeMap<&str, &Arc<V>> {
         let mut state: BTreeMap<&str, _> =
             self.list.iter().map(|object| (&*object.meta().name, object)).collect();

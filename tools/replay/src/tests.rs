@@ -73,7 +73,7 @@ fn passes_with_every_fault_converge_with_one_worker_and_with_many() {
         assert!(figures.relists >= fired.gone, "{line}: {figures:?}");
         assert!(figures.retries > figures.panics, "{line}: {figures:?}");
     };
-    // Run concurrently: a pass mostly waits for backoffs.
+    // The passes run concurrently, because a pass mostly waits for backoffs.
     thread::scope(|scope| {
         for (seed, workers) in (1..=4).flat_map(|seed| [(seed, 1), (seed, 64)]) {
             scope.spawn(move || pass_of(seed, workers));
@@ -137,8 +137,7 @@ fn the_pages_of_a_list_are_the_list() {
     }
 }
 
-/// The seeded fault: one event is delivered to no subscriber. The comparison must report it, even if everything else is
-/// correct.
+/// The seeded fault: one event is not delivered. The comparison must report a difference, even if everything else is correct.
 #[test]
 fn one_lost_event_shows_as_a_difference() {
     let trace = shared();

@@ -14,7 +14,7 @@ use crate::wire::{Bookmark, Decoder, Line, List};
 /// The longest valid line. A file that is not a trace may have no line break at all.
 const LONGEST: usize = 64 << 20;
 
-/// The latest valid time in seconds: thirty years. It works with any `--speed`.
+/// The latest valid time in seconds, about thirty years. Such a time can be represented with any `--speed`.
 const LATEST: f64 = 1e9;
 
 /// A whole trace, decoded.
@@ -76,7 +76,7 @@ impl fmt::Display for BadTrace {
 impl std::error::Error for BadTrace {}
 
 impl Trace {
-    /// Reads a trace. Calls `stop` before each line, and returns `None` if it returns true.
+    /// Reads a trace. Calls `stop` before each line, and returns `None` if `stop` returns true.
     pub(crate) fn read(mut text: impl BufRead, stop: impl Fn() -> bool) -> Result<Option<Self>, BadTrace> {
         let mut reader = Reader::default();
         let mut buffer = Vec::new();
@@ -148,7 +148,7 @@ impl Reader {
             return Err(format!("time {} is not a time from 0 to {LATEST} seconds", line.t));
         }
         let at = Duration::from_secs_f64(line.t);
-        // The offset of the object in its line: decode errors report a column.
+        // The offset of the object in its line, for `explain`.
         let start = line.object.get().as_ptr().addr() - text.as_ptr().addr();
         let place = self.times.len();
         let decoder = &mut self.decoder;
@@ -318,8 +318,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The parser's message without its line number, because each line is parsed alone. The column is that of the trace's
-/// line, if known.
+/// The parser's message without its line number, because each line is parsed alone. The column is reported only if `start`, the offset of the parsed
+/// text in its line, is 0.
 fn explain(error: &serde_json::Error, start: usize) -> String {
     let result = error.to_string();
     let cause = result.rsplit_once(" at line ").map_or(&*result, |(cause, _)| cause);

@@ -22,7 +22,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Resets the peak of the decoding. Returns `None` if the kernel does not support it.
+    /// Starts a measurement. Resets the peak, which would otherwise include the decoding. Returns `None` if the kernel does not support this.
     pub(crate) fn begin() -> Option<Self> {
         fs::write("/proc/self/clear_refs", "5").ok()?;
         Some(Self { before: status("VmRSS:")? })

@@ -59,8 +59,8 @@ pub(super) fn replicaset(interned: &mut Interned, replicaset: apps::ReplicaSet) 
     ReplicaSet { key: interned.replicaset(meta.name.clone()), meta, reported }
 }
 
-/// A Service with other rules for its endpoints counts as a Service without a selector, because another controller
-/// manages it.
+/// A Service of type `ExternalName`, or one that publishes addresses that are not ready, counts as a Service without a selector, because this program
+/// does not implement its rules.
 pub(super) fn service(interned: &mut Interned, service: core::Service) -> Service {
     let meta = meta(interned, &service);
     let spec = service.spec.unwrap_or_default();

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use tower::BoxError;
 use tower::filter::FilterLayer;
 
-/// The allowed requests; any other request is not sent.
+/// The paths of the allowed requests; any other request is not sent.
 const ASKED: [&str; 4] = [
     "/api/v1/pods",
     "/api/v1/services",
@@ -28,7 +28,7 @@ pub(crate) async fn client() -> anyhow::Result<Client> {
     Ok(builder.with_layer(&FilterLayer::new(check_read_only)).build())
 }
 
-/// Passes a list or a watch. A GET can be harmful: an upgraded GET can open a shell in a pod.
+/// Passes only lists and watches. Even a GET can do harm: an upgraded GET can open a shell in a pod.
 fn check_read_only(request: Request<Body>) -> Result<Request<Body>, BoxError> {
     let asked = ASKED.contains(&request.uri().path());
     let upgraded =

@@ -52,7 +52,7 @@ pub(super) trait AnyKind: Send + Sync {
     fn is_synced(&self) -> bool;
     fn shut_down(&self);
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// The number of changes that its watches have delivered.
+    /// The number of changes that the informer's watches have delivered.
     fn events(&self) -> u64;
     /// The number of objects that could not be decoded.
     fn skipped(&self) -> u64;
@@ -76,7 +76,7 @@ impl Sources {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         V: Object,
     {
-        // Reads from the server's watch cache, as the cluster's own controllers do, to keep the server's load low.
+        // `any_semantic` lists from the server's watch cache, as the cluster's own controllers do, to keep the server's load low.
         let config = watcher::Config::default().any_semantic();
         let reflector = reflector_config(&config);
         let source = ApiSource::new(Api::<K>::all(self.client.clone()), config);
@@ -87,7 +87,7 @@ impl Sources {
             builder = builder.index(*index);
         }
         let failures = self.failures.clone();
-        // The receiver is dropped when the run ends.
+        // Sending fails when the run ends, because the receiver is dropped.
         let builder = builder.on_error(move |failure| drop(failures.send(trouble(name, failure))));
         let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
         Ok(Kind { cache, events, skipped })

@@ -18,7 +18,7 @@ pub(crate) struct Objects {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     pub(super) seconds: f64,
-    /// Every kind has been listed.
+    /// Whether every kind has been listed.
     pub(crate) synced: bool,
     pub(super) objects: Objects,
     /// The number of objects that could not be decoded.
@@ -38,7 +38,7 @@ pub(crate) struct Summary {
     pub(super) trouble: Option<String>,
 }
 
-/// The number of differing objects that the summary names.
+/// The maximum number of differing objects that the summary names.
 const NAMED: usize = 10;
 
 impl Summary {

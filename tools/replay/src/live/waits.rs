@@ -1,4 +1,4 @@
-//! PURE. Queueing times in a run without end: a histogram of fixed size with a resolution of one eighth.
+//! PURE. The times that keys were queued in a run of any length: a histogram of fixed size with a relative resolution of one eighth.
 
 use crate::report::Latency;
 

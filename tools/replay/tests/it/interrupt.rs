@@ -14,7 +14,7 @@ fn interrupted(args: &[&str]) -> String {
     let mut command = replay(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // Stays open without data.
+    // The pipe stays open without data.
     let _stdin = child.stdin.take();
     // No message is sent on this channel, so `recv_timeout` waits in real time.
     let (_never, moment) = mpsc::channel::<()>();

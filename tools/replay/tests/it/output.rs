@@ -1,4 +1,4 @@
-//! What a run prints.
+//! The output of a run.
 
 use crate::support::{outcome, replay, small, written};
 
@@ -68,7 +68,7 @@ fn cpu_and_memory_are_told_when_asked_for() {
     let (status, stdout, _) = outcome(&[&path, "--usage"]);
     assert_eq!(status, 0, "{stdout}");
     assert!(stdout.contains("  CPU  ") && stdout.contains("MiB at most"), "{stdout}");
-    // Only at a given speed does a change have a time.
+    // A change has a time only at a given speed.
     assert!(json["change_latency_us"].is_null(), "{json}");
     let (status, stdout, _) = outcome(&[&path, "--json", "--usage", "--speed", "2"]);
     assert_eq!(status, 0, "{stdout}");

@@ -77,7 +77,7 @@ fn rolled_out(cluster: &mut Cluster) {
     assert!(reported.is_some(), "Kubernetes' controllers did not report the ready pods");
 }
 
-/// The kubeconfig with another current context.
+/// Writes the kubeconfig with a different current context, and returns its path.
 fn context(cluster: &Cluster, name: &str) -> PathBuf {
     let mut config: Value = serde_json::from_slice(&fs::read(cluster.kubeconfig()).unwrap()).unwrap();
     config["current-context"] = json!(name);
@@ -97,7 +97,7 @@ fn it_agrees_with_the_originals_and_sees_what_changes() {
     set_ready(&cluster, last, "10.1.0.9", true);
     let (status, summary, stderr) = ended(child);
     assert_eq!(status, 0, "{stderr}");
-    // The API server creates a Service without a selector.
+    // The API server creates one more Service, which has no selector.
     let objects = ["pods", "replicasets", "services"].map(|kind| summary["objects"][kind].as_u64().unwrap());
     assert_eq!(objects, [REPLICAS as u64, 1, 2], "{summary}");
     assert_eq!(summary["checked"], json!({"replicasets": 1, "services": 1}), "{summary}");
