@@ -13,7 +13,7 @@ use crate::ports;
 /// The time limit of a cold start on a busy machine. A start usually takes seconds.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The address and the arguments. They never change: a restarted server has the same address and the same certificate.
+/// The address and the arguments. They never change, so a restarted server has the same address and the same certificate.
 #[derive(Debug)]
 pub(crate) struct ApiServer {
     program: PathBuf,
@@ -53,7 +53,7 @@ impl ApiServer {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate that the server generated, followed by the certificate of its signer. It exists once the server has been ready.
+    /// The certificate that the server generated, followed by the certificate of its signer. The file exists once the server has been ready.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("certificates").join("apiserver.crt")
     }
@@ -77,15 +77,15 @@ impl ApiServer {
         self.address()?.ask(method, path, body)
     }
 
-    /// The address and credentials of `admin`. An error before the server has a certificate.
+    /// The address and credentials of `admin`. Returns an error before the server has a certificate.
     fn address(&self) -> Result<Server> {
         let tls = http::trust(&self.certificate())?;
         Ok(Server { port: self.port, tls: Some(tls), token: Some(self.token.clone()) })
     }
 }
 
-/// Requests that succeed when the server is ready. `/readyz` succeeds once its start hooks have run, such as the roles
-/// of RBAC. The server creates the namespaces of every cluster later.
+/// Requests that succeed when the server is ready. `/readyz` succeeds once the server's start hooks have run, for example the hook that creates the
+/// roles of RBAC. The server creates the namespaces that every cluster has only later.
 const READY: [&str; 3] = ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"];
 
 const FLAGS: [&str; 13] = [

@@ -127,8 +127,8 @@ impl Cluster {
         self.api_server.start()
     }
 
-    /// Compacts the complete history. Every watch from an earlier version and every continuation of an earlier list is
-    /// answered with 410, because neither etcd nor the server's cache has the history any more.
+    /// Compacts the complete history. Every watch from an earlier version and every continuation of an earlier list is answered with 410, because
+    /// etcd and the server's cache no longer have the history.
     ///
     /// This restarts the API server. While the server is down, the revision of the store grows, so that even a client
     /// that has received the last event is behind.
@@ -142,7 +142,7 @@ impl Cluster {
         self.api_server.start()
     }
 
-    /// Opens another address of the API server. Its connections can be cut.
+    /// Opens a second address of the API server, whose connections can be cut.
     ///
     /// # Errors
     ///
@@ -151,11 +151,11 @@ impl Cluster {
         Front::open(self.api_server.port(), &self.folder, &self.credentials, &self.certificate)
     }
 
-    /// Starts kube-controller-manager with these controllers, and returns when it is healthy. A running one is stopped first.
+    /// Starts kube-controller-manager with these controllers, and returns when it is healthy. A running kube-controller-manager is stopped first.
     ///
     /// # Errors
     ///
-    /// Returns an error with its last lines of output if it does not start, for example because a controller is unknown.
+    /// Returns an error with the last lines of output if the program does not start, for example because a controller is unknown.
     pub fn start_controller_manager(&mut self, controllers: &[&str]) -> Result<()> {
         self.stop_controller_manager()?;
         let program = self.binaries.join("kube-controller-manager");

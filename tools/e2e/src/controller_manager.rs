@@ -1,4 +1,4 @@
-//! kube-controller-manager with a selection of its controllers: the tests compare the example controllers with them.
+//! kube-controller-manager with a selection of its controllers, with which the tests compare the example controllers.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::ports;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts it, and returns when its controllers are healthy.
+/// Starts the program, and returns when its controllers are healthy.
 pub(crate) fn start(program: &Path, folder: &Path, kubeconfig: &Path, controllers: &[&str]) -> Result<Leash> {
     ensure!(!controllers.is_empty(), "a controller manager without controllers");
     let port = ports::free()?;

@@ -1,4 +1,4 @@
-//! The credentials of a cluster, generated for each one: tokens, the signing key for the tokens of service accounts,
+//! The credentials of a cluster, generated for each cluster: tokens, the signing key for the tokens of service accounts,
 //! and the kubeconfig.
 
 use std::fs;

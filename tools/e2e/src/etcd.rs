@@ -23,7 +23,7 @@ pub(crate) struct Etcd {
     _data: Data,
 }
 
-/// etcd's data files. They are large from the start, so they are deleted with the cluster; its logs are kept.
+/// etcd's data files. They are large from the start, so they are deleted with the cluster; etcd's logs are kept.
 #[derive(Debug)]
 struct Data(PathBuf);
 
@@ -62,11 +62,11 @@ impl Etcd {
         url(self.server.port)
     }
 
-    /// Compacts the whole history, up to a revision that is newer than any that the API server knows. The API server
-    /// must be down: a running one would receive the new revision.
+    /// Compacts the whole history, up to a revision that is newer than any revision that the API server has received. The API server must be down;
+    /// otherwise, it would receive the new revision.
     pub(crate) fn forget(&self) -> Result<()> {
-        // A key outside of the API server's prefix: a write creates a revision and no event. Two writes are needed: a
-        // client that has seen everything watches from the first new revision, which must be compacted, too.
+        // The key is outside of the API server's prefix, so a write creates a revision but no event. Two writes are needed: a client that has
+        // received everything watches from the first new revision, which must be compacted, too.
         let touch = json!({ "key": STANDARD.encode("flyball-e2e"), "value": "" });
         self.call("/v3/kv/put", &touch)?;
         let answer = self.call("/v3/kv/put", &touch)?;

@@ -1,4 +1,4 @@
-//! A second address of the API server. A test can cut its connections without a change of the server.
+//! A second address of the API server. A test can cut the connections to this address without affecting the server.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub struct Front {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Both ends of each connection since the last cut. Many have ended since; cutting them again has no effect.
+    /// Both ends of each connection opened since the last cut. Many of them may have ended; cutting an ended connection has no effect.
     open: Mutex<Vec<TcpStream>>,
     over: AtomicBool,
 }
@@ -39,7 +39,7 @@ impl Front {
         credentials: &Credentials,
         authority: &Path,
     ) -> Result<Self> {
-        // Any port will do: unlike a server's port, it stays in use from now on, so no client can get it as its local port.
+        // Any free port is suitable. Unlike a server's port, it stays in use from now on, so no client can get it as its local port.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a front")?;
         let port = listener.local_addr()?.port();
         let kubeconfig = folder.join(format!("kubeconfig-{port}"));
@@ -85,7 +85,7 @@ fn accept(listener: &TcpListener, behind: u16, shared: &Shared) {
         if shared.over.load(Ordering::Acquire) {
             return;
         }
-        // The server refuses connections while it is down. Dropping the client's connection reports that to the client.
+        // While the server is down, `connect` fails and drops the client's connection, so the client gets an error.
         let _ = client.and_then(|client| connect(client, behind, shared));
     }
 }

@@ -21,7 +21,7 @@ const FOLDER: &str = "FLYBALL_E2E_DIR";
 pub enum Given {
     /// Servers that the tests start.
     Binaries {
-        /// The folder with `kube-apiserver` and `kube-controller-manager`.
+        /// The folder with `etcd`, `kube-apiserver` and `kube-controller-manager`.
         binaries: PathBuf,
         /// The folder for data and logs.
         folder: PathBuf,
@@ -36,7 +36,7 @@ impl Given {
     ///
     /// # Errors
     ///
-    /// Returns an error if the variables are not set: the test was not started by `cargo xtask e2e`.
+    /// Returns an error if the variables are not set, that is, if the test was not started by `cargo xtask e2e`.
     pub fn here() -> Result<Self> {
         let [existing, binaries, folder] = [EXISTING, BINARIES, FOLDER].map(env::var_os);
         match (existing, binaries, folder) {

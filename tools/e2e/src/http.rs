@@ -39,7 +39,7 @@ impl Server {
         self.ask("GET", path, None).is_ok_and(|reply| reply.status == 200)
     }
 
-    /// Sends a request and reads the whole response, also for watches.
+    /// Sends a request and reads the whole response; a watch is read until it ends.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut request = Request::builder()
@@ -86,7 +86,7 @@ pub(crate) fn trust(certificate: &Path) -> Result<TlsConfig> {
     Ok(TlsConfig::builder().root_certs(trusted).unversioned_rustls_crypto_provider(provider).build())
 }
 
-/// Reads the body. A killed server does not end its response properly; the bytes before that are returned.
+/// Reads the body. A killed server does not end its response properly; the bytes received until then are returned.
 fn read(mut body: impl Read) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     match body.read_to_end(&mut read) {

@@ -1,9 +1,8 @@
 //! A server process that is killed when this process ends, however it ends.
 //!
-//! A few lines of shell, the *keeper*, start a server, hold the read end of a pipe, and kill the server when the pipe closes. Only
-//! this process has the write end. `kill -9`, a panic, or the end of `main` with the server in a static all close it,
-//! and killing the server on purpose works the same way. (`PR_SET_PDEATHSIG` would need `unsafe`, Linux, and a thread
-//! that never ends.)
+//! A few lines of shell, the *keeper*, start a server, hold the read end of a pipe, and kill the server when the pipe closes. Only this process has
+//! the write end, so the pipe closes at any end of this process: `kill -9`, a panic, or the end of `main` with the server in a static. Killing the
+//! server on purpose closes the pipe, too. (`PR_SET_PDEATHSIG` would need `unsafe`, Linux, and a thread that never ends.)
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -44,7 +43,7 @@ impl Leash {
         let mut keeper = Command::new("sh");
         keeper.args(["-c", KEEPER, "keeper"]).arg(program).args(arguments);
         keeper.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
-        // Ctrl-C at a terminal is sent to the foreground process group. The keeper must survive it to kill the server.
+        // Ctrl-C at a terminal is sent to the foreground process group. In a group of its own, the keeper survives Ctrl-C and kills the server.
         keeper.process_group(0);
         let keeper = keeper.spawn().with_context(|| format!("sh, for {}", program.display()))?;
         Ok(Self { keeper, log })

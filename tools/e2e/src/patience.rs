@@ -7,7 +7,7 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Calls `attempt` until it returns `Some`, for at most `limit`.
 ///
-/// For events of another process that come without a notification: a server is ready, a process has ended.
+/// Use this for events of another process that come without a notification, for example that a server is ready or a process has ended.
 #[expect(
     clippy::disallowed_methods,
     reason = "servers run in real time, and polling is the only way to observe them"

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// Below the ports that systems use for outgoing connections: a client that keeps connecting to a stopped server could
-/// otherwise get the server's port as its local port, and connect to itself.
+/// The first port of the range, which is below the ports that systems use for outgoing connections. Otherwise, a client that keeps connecting to a
+/// stopped server could get the server's port as its local port, and connect to itself.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
 
 /// Returns a port on which no process listens.
 ///
-/// Another process may take the port before the server binds it. Each process starts its search at another port, so two
-/// processes that start clusters at the same time seldom try the same port.
+/// Another process may take the port before the server binds it. Each process starts its search at a different port, so two processes that start
+/// clusters at the same time seldom try the same port.
 pub(crate) fn free() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let begin = process::id().wrapping_mul(611);

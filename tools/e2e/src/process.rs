@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 
-/// A running program. Its standard error is written to a file. It is killed on drop.
+/// A running program, whose standard error is written to a file. The program is killed on drop.
 #[derive(Debug)]
 pub struct Process {
     child: Mutex<Child>,
@@ -42,7 +42,7 @@ impl Process {
     /// Returns an error if the process has ended.
     pub fn terminate(&self) -> Result<()> {
         let mut child = self.child.lock();
-        // After the status is read, the system may give the number to another process.
+        // Once the status has been read, the system may reuse the process id for another process.
         ensure!(child.try_wait()?.is_none(), "the process has ended");
         let pid = child.id().to_string();
         let sent = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status()?;
@@ -63,7 +63,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let child = self.child.get_mut();
-        // It may have ended already.
+        // The process may have ended already.
         let _ = child.kill();
         let _ = child.wait();
     }
