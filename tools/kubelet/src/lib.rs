@@ -9,13 +9,13 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// Returns the current time, for the timestamps of a status.
+/// A function that returns the current time, for the timestamps of a status.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Pods of this image never become ready.
+/// The image of pods that never become ready.
 pub const BROKEN: &str = "broken";
 
-/// Runs all pods until the returned future is dropped. With a node, binds the pods to it.
+/// Runs all pods until the returned future is dropped. If `node` is given, binds the pods to this node.
 ///
 /// # Panics
 /// Panics if a pod has no namespace.
