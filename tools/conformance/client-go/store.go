@@ -26,7 +26,7 @@ func newStore() runner {
 
 func (r *storeRunner) end() {}
 
-// answer recovers from a panic: client-go panics if an index function fails. It releases its lock when it unwinds.
+// answer recovers from a panic: client-go panics if an index function fails. client-go releases its lock when the panic unwinds.
 func (r *storeRunner) answer(text string) (answer answer) {
 	defer func() {
 		if panicked := recover(); panicked != nil {

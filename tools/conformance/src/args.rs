@@ -20,7 +20,7 @@ pub(crate) enum Job {
     Limiter(Scripts),
     /// Answers a script for an indexed store.
     Store(Scripts),
-    /// Runs new scripts through all three implementations; `cargo xtask parity` calls it.
+    /// Runs new scripts through all three implementations; `cargo xtask parity` calls this.
     #[command(hide = true)]
     Parity(Parity),
 }
@@ -34,13 +34,13 @@ pub(crate) struct Scripts {
 
 #[derive(Debug, Args)]
 pub(crate) struct Parity {
-    /// The program of the folder `client-go`.
+    /// The program built from the folder `client-go`.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) client_go: PathBuf,
     /// The number of scripts of each kind.
     #[arg(long, value_name = "N")]
     pub(crate) scripts: u64,
-    /// The seed of the scripts.
+    /// The seed for the scripts.
     #[arg(long, value_name = "S")]
     pub(crate) seed: u64,
     /// If all answers agree, write the scripts and client-go's answers to this folder.

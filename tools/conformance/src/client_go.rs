@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::committed;
 use crate::kind::Kind;
 
-/// The program of the folder `client-go`.
+/// The program built from the folder `client-go`.
 #[derive(Debug)]
 pub(crate) struct ClientGo {
     program: PathBuf,

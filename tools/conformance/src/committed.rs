@@ -46,8 +46,7 @@ fn read(path: &Path) -> Result<String> {
     read().with_context(|| path.display().to_string())
 }
 
-/// Uses the `zstd` program: the output of ruzstd is four times as large. Recording is rare, so the program may be
-/// required.
+/// Compresses with the `zstd` program, because the output of ruzstd is four times as large. Recording is rare, so the program may be required.
 fn pack(text: &str, path: &Path) -> Result<()> {
     let mut child = Command::new("zstd").args(["-19", "-qfo"]).arg(path).stdin(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().context("no pipe")?;

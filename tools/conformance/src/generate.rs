@@ -66,7 +66,7 @@ impl<'a> QueueScript<'a> {
         let mut delays: Vec<u64> = (0..1 + random.below(4)).map(|_| pick(random, &DELAYS)).collect();
         let config = (!one_in(random, 4)).then(|| backoff(random));
         if one_in(random, 6) {
-            // A delay near the time after which failures expire: the failures either just expire or are just kept.
+            // A delay near the time after which failures expire, so that the failures either just expire or are just kept.
             let (_, most) = config.unwrap_or((5, 1_000_000));
             delays.push(most + most.max(600_000) + random.below(2));
         }
@@ -156,7 +156,7 @@ impl<'a> QueueScript<'a> {
 
     fn advance(&mut self) -> String {
         let delay = pick(self.random, &self.delays);
-        // Often not exactly at a deadline, and sometimes between two.
+        // Often not exactly to a deadline, and sometimes to a time between two deadlines.
         let by = if one_in(self.random, 3) { self.random.below(delay + 3) } else { delay };
         format!(r#"{{"op":"advance","ms":{by}}}"#)
     }

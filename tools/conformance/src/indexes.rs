@@ -15,7 +15,7 @@ pub(crate) type ByName = Index<Object, String>;
 
 type Values = fn(&Object) -> Result<Vec<String>, IndexError>;
 
-/// The handle of a name; `None` when the table is full. All scripts share it.
+/// The handle of a name; `None` when the table is full. All scripts share the table.
 pub(crate) fn named(name: &str) -> Option<ByName> {
     let place = NAMES.iter().position(|known| known.get_or_init(|| name.to_owned()) == name)?;
     Some(Index::fallible(NAMES[place].get()?, VALUES[place]))

@@ -10,7 +10,7 @@ use crate::policy::AnyPolicy;
 pub(crate) struct FlyballLimiter(Limiter<String, AnyPolicy, ManualClock>);
 
 impl FlyballLimiter {
-    /// Starts with the backoff of controllers; a line can change it.
+    /// Starts with the backoff of controllers; a config line can change it.
     pub(crate) fn new() -> Self {
         let default = LimiterConfig::Exponential { base_ms: 5, max_ms: 1_000_000 };
         Self::with(&default).expect("5 ms to 1000 s is a range")
@@ -20,7 +20,7 @@ impl FlyballLimiter {
         Some(Self(Limiter::with_clock(AnyPolicy::new(config)?, ManualClock::new())))
     }
 
-    /// Returns the answer to a line; `None` is an invalid line.
+    /// Returns the answer to a line; `None` stands for an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
         match line {
             None => Answer::Error,

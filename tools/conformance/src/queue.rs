@@ -9,7 +9,7 @@ use testkit::client_go::{Answer, QueueLine};
 
 /// A queue with a [`ManualClock`].
 ///
-/// A script names keys, so leases are detached. The queue decides whether a `done` ends a lease.
+/// A script ends leases by key, so leases are detached, and the queue decides whether a `done` ends a lease.
 ///
 /// client-go reports a failure separately from `Done`. So a script's `done` is [`Lease::done`], which reports neither
 /// success nor failure, and `add_rate_limited` and `forget` are calls of the queue. A key that is added by
@@ -29,7 +29,7 @@ impl FlyballQueue {
         Self { clock, queue, started: false }
     }
 
-    /// Returns the answer to a line; `None` is an invalid line.
+    /// Returns the answer to a line; `None` stands for an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&QueueLine>) -> Answer {
         let first = !self.started;
         self.started = true;
@@ -37,8 +37,7 @@ impl FlyballQueue {
         match line {
             QueueLine::Config { base_ms, max_ms } if first => return self.configure(*base_ms, *max_ms),
             QueueLine::Config { .. } => return Answer::Error,
-            // client-go does not report refused calls, after shutdown or for a key that is not leased. So errors are
-            // dropped.
+            // client-go does not report refused calls (after shutdown, or for a key that is not leased), so errors are dropped.
             QueueLine::Add(key) => drop(self.queue.add(key.clone())),
             QueueLine::AddAfter(key, ms) => {
                 drop(self.queue.add_after(key.clone(), Duration::from_millis(*ms)));

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-/// Removes lines as long as `first_differing` finds a candidate: first many at once, then single ones.
+/// Removes lines as long as `first_differing` finds a candidate: first many lines at once, then single lines.
 ///
 /// Candidates are passed together, because starting client-go costs more than answering them.
 pub(crate) fn shrink(

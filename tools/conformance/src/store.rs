@@ -25,7 +25,7 @@ impl FlyballStore {
         Self { store }
     }
 
-    /// Returns the answer to a line; `None` is an invalid line.
+    /// Returns the answer to a line; `None` stands for an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&StoreLine>) -> Answer {
         let Some(line) = line else { return Answer::Error };
         match line {

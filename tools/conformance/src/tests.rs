@@ -14,7 +14,7 @@ fn committed(kind: Kind) -> Committed {
     Committed::read(&folder, kind).expect("scripts or answers are missing")
 }
 
-/// The numbers of the scripts to which the reference gives other answers under these rules.
+/// The numbers of the scripts to which the reference gives different answers under these rules.
 fn differing(
     kind: Kind,
     rules: Rules,

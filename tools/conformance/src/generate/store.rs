@@ -1,7 +1,7 @@
 //! PURE. Scripts for a store.
 //!
 //! The state of client-go's store after an index function fails depends on the iteration order of a map, unless there
-//! is only one index and, where all objects are indexed at once, only one object. So scripts with failing objects have
+//! is only one index and, if an operation indexes all objects, only one object. So scripts with failing objects have
 //! one index, and add such objects one at a time.
 
 use testkit::client_go::Rules;
@@ -44,7 +44,7 @@ pub(super) struct StoreScript<'a> {
     keys: Vec<&'static str>,
     names: Vec<&'static str>,
     values: Vec<&'static str>,
-    /// Some objects cannot be indexed.
+    /// Whether some objects cannot be indexed.
     failing: bool,
     /// The largest number of values of an object in one index.
     most: u64,
@@ -176,7 +176,7 @@ impl<'a> StoreScript<'a> {
         format!(r#"{{"op":"{op}","name":"{}"}}"#, self.any_name())
     }
 
-    /// Sometimes a name that no index of the script has.
+    /// Returns a name, sometimes one that no index of the script has.
     fn any_name(&mut self) -> &'static str {
         if one_in(self.random, 10) { pick(self.random, &NAMES) } else { pick(self.random, &self.names) }
     }
