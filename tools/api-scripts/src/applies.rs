@@ -7,7 +7,7 @@ use crate::server::{Reply, Server, config_map, deployment, uid, version};
 
 pub(crate) const HERE: &str = "v1/configmaps/a";
 
-/// Applies as a manager; further parameters follow its name.
+/// Applies a configuration as `manager`; further query parameters may follow the name.
 pub(crate) async fn apply(on: &Server, path: &str, manager: &str, config: Value) -> Reply {
     let path = format!("{path}?fieldManager={manager}");
     on.ask_as("PATCH", &path, "application/apply-patch+yaml", "application/json", config).await
@@ -90,7 +90,7 @@ pub async fn an_apply_conflicts_with_other_managers(on: &Server) {
     assert_eq!(managers(&forced), [labels, json!(["two", "Apply", null, {"f:data": {"f:x": {}}}])]);
 }
 
-/// Two managers can apply the same value of a field without force. The field is removed when neither applies it any more.
+/// Two managers can apply the same value of a field without force. The field is removed once neither manager applies it.
 pub async fn managers_share_a_field_with_one_value(on: &Server) {
     apply(on, HERE, "one", map(json!({"x": "1", "y": "1"}))).await.ok();
     let shared = apply(on, HERE, "two", map(json!({"x": "1"}))).await.ok();
@@ -114,7 +114,7 @@ pub async fn managers_share_a_field_with_one_value(on: &Server) {
     assert_eq!(dropped["data"].get("x"), None);
 }
 
-/// The field is removed only if no other manager owns it.
+/// A field that a manager no longer applies is removed only if no other manager owns it.
 pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
     let mut config = map(json!({"x": "1", "y": "1"}));
     config["metadata"]["annotations"] = json!({"n": "1"});
@@ -130,7 +130,7 @@ pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
     assert_eq!(managers(&left), [json!(["merging", "Update", null, {"f:data": {"f:z": {}}}])]);
 }
 
-/// A null conflicts like any other value, and removes the field if it is forced.
+/// A null conflicts like any other value, and removes the field if the apply is forced.
 pub async fn a_null_conflicts_with_the_value_of_another_manager(on: &Server) {
     let here = "apps/v1/deployments/web";
     let mut whole = deployment("web", 1);
@@ -149,7 +149,7 @@ pub async fn a_null_conflicts_with_the_value_of_another_manager(on: &Server) {
     assert_eq!(forced["spec"].get("minReadySeconds"), None);
 }
 
-/// The server records a manager for creates, updates and patches, also before the first apply.
+/// The server records a manager for creates, updates and patches, even before the first apply.
 pub async fn other_writes_have_managers(on: &Server) {
     on.create("v1/configmaps?fieldManager=creator", config_map("a", "1")).await;
     on.merge(&format!("{HERE}?fieldManager=merging"), json!({"data": {"m": "1", "n": "1"}})).await.ok();
@@ -333,7 +333,7 @@ pub async fn an_apply_has_preconditions(on: &Server) {
     assert_eq!(told["data"]["x"], "2");
 }
 
-/// This includes an apply that would create the object.
+/// A dry run stores nothing, even if the apply would create the object.
 pub async fn a_dry_run_of_an_apply_stores_nothing(on: &Server) {
     let made = apply(on, HERE, "one&dryRun=All", map(json!({"x": "1"}))).await.ok();
     assert_eq!((&made["data"]["x"], managers(&made).len()), (&json!("1"), 1));

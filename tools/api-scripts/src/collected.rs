@@ -1,4 +1,4 @@
-//! Garbage collection; on a real cluster kube-controller-manager runs its `garbage-collector-controller`.
+//! Garbage collection. On a real cluster, the `garbage-collector-controller` of kube-controller-manager performs it.
 
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ async fn references_to_owners_that_are_gone_are_removed_while_others_are_there(o
     gone(on, "two").await;
 }
 
-/// An owner counts as missing also if another object has its name, or if it is in another namespace.
+/// An owner also counts as missing if another object has its name, or if it is in another namespace.
 async fn owners_that_do_not_exist_are_gone(on: &Server) {
     let mut never = config_map("never", "1");
     never["metadata"]["uid"] = json!("00000000-1111-4111-8111-000000000000");

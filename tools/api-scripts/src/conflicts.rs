@@ -88,7 +88,7 @@ pub async fn an_update_is_of_the_object_that_the_path_names(on: &Server) {
     assert_eq!(on.ask("PUT", here, object).await.code, 400);
 }
 
-/// An update of these kinds must contain a version.
+/// An update of a custom resource or of a lease must contain a version.
 pub async fn custom_resources_and_leases_are_updated_with_a_version(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let site = sites.object("s", json!({"color": "red"}));
@@ -207,6 +207,6 @@ pub async fn other_metadata_is_validated(on: &Server) {
                end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
                '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
     let why = format!("metadata.labels: Invalid value: \"c d\": {why}");
-    // How often an update has the same cause depends on the kind.
+    // How many times the error of an update repeats a cause depends on the kind.
     refused.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
 }

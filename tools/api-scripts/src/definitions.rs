@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::server::{Server, names};
 
-/// A definition with the group of its script: definitions have no namespace.
+/// A definition, whose group belongs to its script, because definitions have no namespace.
 #[derive(Debug)]
 pub(crate) struct Definition {
     object: Value,
@@ -164,7 +164,7 @@ pub async fn a_deleted_definition_takes_its_objects_and_watches_with_it(on: &Ser
     assert_eq!(on.watch(&sites.path()).await, ["ADDED t"]);
 }
 
-/// A deleted definition stays until these objects are removed, and no object of its kind can be created meanwhile.
+/// A deleted definition stays until its objects with finalizers are removed. Meanwhile, no object of its kind can be created.
 pub async fn objects_with_finalizers_hold_their_definition(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let mut held = sites.object("s", json!({}));

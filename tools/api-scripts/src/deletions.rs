@@ -65,7 +65,7 @@ pub async fn a_deletion_has_preconditions(on: &Server) {
     on.ask("DELETE", here, options(both)).await.ok();
 }
 
-/// Deletions of pods and service accounts return the object, those of other kinds a status.
+/// Deletions of pods and service accounts return the object; deletions of other kinds return a status.
 pub async fn some_deletions_answer_with_the_object(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let told = on.ask("DELETE", "v1/configmaps/a", Value::Null).await.ok();
@@ -143,7 +143,7 @@ pub async fn jobs_orphan_their_pods_unless_told_otherwise(on: &Server) {
     on.merge("batch/v1/jobs/a", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// Selectors by labels and fields choose the deleted objects. Objects with finalizers stay.
+/// Label and field selectors choose the objects to delete. Objects with finalizers stay.
 pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     for (name, app) in [("a", "x"), ("b", "y"), ("c", "x")] {
         on.create("v1/configmaps", labelled(name, json!({"app": app}))).await;
@@ -161,7 +161,7 @@ pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     on.merge("v1/configmaps/d", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The response to a dry run is that of the real request.
+/// The server responds to a dry run as to the real request.
 pub async fn a_dry_run_stores_nothing(on: &Server) {
     let made = on.ask("POST", "v1/configmaps?dryRun=All", config_map("dry", "1")).await.ok();
     assert_eq!((made["metadata"].get("resourceVersion"), made["metadata"]["uid"].is_string()), (None, true));

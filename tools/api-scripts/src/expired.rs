@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::server::{Server, labelled, names, version};
 
-/// Calls `forget`, which discards the history, and then requests pages and versions that need it.
+/// Calls `forget`, which discards the history, and then requests pages and versions that need this history.
 pub async fn all(on: &Server, forget: impl AsyncFnOnce()) {
     let first = on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     for name in ["b", "c"] {

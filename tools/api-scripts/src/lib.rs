@@ -1,9 +1,9 @@
 //! Scripts of requests with their exact outcomes: codes, reasons, messages, fields, events. A script is a function of a [`Server`] that panics if a
 //! response differs.
 //!
-//! The tests of `kube-testing` run the scripts on the API server in memory, `cargo xtask e2e` runs them on a real one. If the two differ, the real
-//! server is right.
-//! [`each!`] lists all scripts, so that each is a separate test on both servers.
+//! The tests of `kube-testing` run the scripts on the API server in memory; `cargo xtask e2e` runs them on a real server. If the two servers differ,
+//! the real server is right.
+//! [`each!`] lists the scripts, so that each script is a separate test on both servers.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::missing_panics_doc, reason = "a script panics if a response differs from the expected one")]

@@ -43,8 +43,8 @@ pub async fn lists_are_of_a_version(on: &Server) {
     let old = version(&made[1]);
     let exact = list(on, &format!("resourceVersion={old}&resourceVersionMatch=Exact")).await.ok();
     assert_eq!((names(&exact), version(&exact)), (vec!["a", "b"], old));
-    // Without `resourceVersionMatch`, a list with a limit and a version is at exactly this version: the API had limits
-    // before it had `resourceVersionMatch`.
+    // Without `resourceVersionMatch`, a list with a limit and a version is at exactly this version, because the API had limits before it had
+    // `resourceVersionMatch`.
     let legacy = list(on, &format!("resourceVersion={old}&limit=5")).await.ok();
     assert_eq!(names(&legacy), ["a", "b"]);
     for query in [

@@ -12,9 +12,9 @@ const JSON: &str = "application/json";
 /// A server, and a namespace that only the script uses.
 #[derive(Clone)]
 pub struct Server {
-    /// Sends a request to the server.
+    /// The client for requests to the server.
     pub client: Client,
-    /// The namespace exists, and contains only the objects that a cluster creates in each namespace.
+    /// The namespace. It exists, and contains only the objects that a cluster creates in each namespace.
     pub namespace: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Reply {
 }
 
 impl Server {
-    /// Sends a request, with a path such as `v1/configmaps/a` or `apps/v1/deployments?limit=1` in the namespace, or a path from the root.
+    /// Sends a request. The path is relative to the namespace, such as `v1/configmaps/a` or `apps/v1/deployments?limit=1`, or starts at the root.
     pub async fn ask(&self, method: &str, path: &str, body: Value) -> Reply {
         self.ask_as(method, path, JSON, JSON, body).await
     }
@@ -49,7 +49,7 @@ impl Server {
         self.ask("POST", path, object).await.ok()
     }
 
-    /// Patches by a JSON merge patch.
+    /// Patches an object with a JSON merge patch.
     pub async fn merge(&self, path: &str, patch: Value) -> Reply {
         self.ask_as("PATCH", path, "application/merge-patch+json", JSON, patch).await
     }
@@ -101,7 +101,7 @@ impl Server {
             let name = if end { "end" } else { what.as_str().unwrap_or_default() };
             format!("{} {name}", event["type"].as_str().unwrap_or_default())
         };
-        // A server may send other events at any time.
+        // A server may send other bookmarks at any time.
         events.iter().map(line).filter(|line| line != "BOOKMARK ").collect()
     }
 
@@ -167,7 +167,7 @@ impl Reply {
     /// Compares the causes of an error: fields and reasons.
     ///
     /// # Panics
-    /// Panics if they differ.
+    /// Panics if the causes differ.
     #[track_caller]
     pub fn has_causes(&self, expected: &[(&str, &str)]) {
         let causes = self.body["details"]["causes"].as_array().into_iter().flatten();

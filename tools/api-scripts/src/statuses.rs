@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::definitions::Definition;
 use crate::server::{Server, config_map, deployment, pod, version};
 
-/// A write to `/status` leaves the spec alone, and a write to the object leaves the status alone.
+/// A write to `/status` does not change the spec, and a write to the object does not change the status.
 pub async fn a_status_write_changes_only_the_status(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let mut with_status = sites.object("s", json!({"color": "red"}));
@@ -45,7 +45,7 @@ pub async fn a_status_write_changes_only_the_status(on: &Server) {
     }
 }
 
-/// Metadata and status do not raise the generation, and clients cannot write it.
+/// Changes of the metadata or the status do not raise the generation, and clients cannot write the generation.
 pub async fn generations_rise_with_the_spec(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let path = sites.path();

@@ -6,7 +6,7 @@ use crate::server::{Server, config_map, labelled, version};
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// A watch sends later events in order until it times out.
+/// A watch sends the events after its version, in order, until it times out.
 pub async fn a_watch_sends_what_follows_its_version(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     on.merge("v1/configmaps/a", json!({"data": {"value": "2"}})).await.ok();
