@@ -108,10 +108,10 @@ impl OracleKeyedRateLimiter {
         self.changes += 1;
     }
 
-    /// Checks that no stored bucket has granted more than burst + rate × time tokens in any period.
+    /// Checks that no stored bucket has granted more than burst + rate × time tokens in any span of time.
     ///
     /// # Errors
-    /// The due times of the first and the last token of such a period.
+    /// The due times of the first and the last token of such a span.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         self.buckets.iter().try_for_each(|bucket| bucket.tokens.within_rate())
     }

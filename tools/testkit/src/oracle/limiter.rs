@@ -363,7 +363,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
     /// Checks that the returned waits stay within the rate of each bucket in the tree.
     ///
     /// # Errors
-    /// The start and the end of a period in which a bucket granted more tokens than its rate allows.
+    /// The start and the end of a span of time in which a bucket granted more tokens than its rate allows.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => Ok(()),
@@ -545,10 +545,11 @@ impl OracleBucket {
         (0..).take_while(|_| bucket.try_acquire(1, now).is_ok()).count() as u32
     }
 
-    /// Checks that no period has more tokens than burst + rate × time. Counts only tokens that were taken under the current quota and not given back.
+    /// Checks that no span of time has more tokens than burst + rate × time. Counts only tokens that were taken under the current quota and not given
+    /// back.
     ///
     /// # Errors
-    /// The due times of the first and the last token of such a period.
+    /// The due times of the first and the last token of such a span.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut due: Vec<(u64, u32)> =
             self.grants.iter().filter(|g| !g.returned && !g.closed).map(|g| (g.due, g.count)).collect();

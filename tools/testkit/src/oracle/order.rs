@@ -125,7 +125,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         true
     }
 
-    /// The priority of a key, or the highest priority of the adds that were made while the key was leased.
+    /// The priority of a key; if adds were made while the key was leased, the highest priority of those adds.
     pub fn priority(&self, key: K) -> Option<i8> {
         let place = self.places.iter().find(|place| place.key == key)?;
         Some(place.add_priority.unwrap_or(place.priority))

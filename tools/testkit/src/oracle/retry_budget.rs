@@ -94,10 +94,10 @@ impl OracleRetryBudget {
         }
     }
 
-    /// Checks that no period has more tokens than burst + rate × time, rounded up to a whole token.
+    /// Checks that no span of time has more tokens than burst + rate × time, rounded up to a whole token.
     ///
     /// # Errors
-    /// The due times of the first and the last token of such a period.
+    /// The due times of the first and the last token of such a span.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let live = self.bookings.iter().filter(|b| !b.returned && !b.closed && b.due < u64::MAX);
         let mut due: Vec<u64> = live.map(|booking| booking.due).collect();

@@ -282,10 +282,10 @@ impl OracleWaitQueue {
         self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting).count()
     }
 
-    /// Checks that no period has more tokens than burst + rate × time.
+    /// Checks that no span of time has more tokens than burst + rate × time.
     ///
     /// # Errors
-    /// The times of the first and the last grant of such a period.
+    /// The times of the first and the last grant of such a span.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut grants: Vec<_> = self.grants.iter().filter(|grant| grant.at < u64::MAX).collect();
         grants.sort_by_key(|grant| grant.at);

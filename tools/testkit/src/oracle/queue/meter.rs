@@ -10,7 +10,7 @@ use crate::queue_answers::{Read, Refused, Report, Time};
 pub(super) struct Meter<K> {
     /// The time of the current operation, and whether the operation is a passing deadline.
     at: (Time, bool),
-    /// The keys that are Ready or dirty, each with the time since which it is, and whether a deadline was the cause.
+    /// The keys that are Ready or dirty, each with the time at which it became Ready or dirty, and whether a deadline was the cause.
     asked: Vec<(K, Time, bool)>,
     adds: u64,
     delays: u64,

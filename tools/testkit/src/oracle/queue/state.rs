@@ -96,7 +96,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.lines.room_of(group)
     }
 
-    /// The priority of a key, or the highest priority of the adds that were made while the key was leased.
+    /// The priority of a key; if adds were made while the key was leased, the highest priority of those adds.
     #[must_use]
     pub fn priority(&self, key: K) -> Option<i8> {
         self.lines.priority(key)
