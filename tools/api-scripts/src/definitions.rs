@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::server::{Server, names};
 
-/// A definition, whose group belongs to its script, because definitions have no namespace.
+/// A definition. Each script has its own group, because definitions have no namespace.
 #[derive(Debug)]
 pub(crate) struct Definition {
     object: Value,

@@ -161,7 +161,7 @@ pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     on.merge("v1/configmaps/d", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The server responds to a dry run as to the real request.
+/// The server responds to a dry run as it does to the real request.
 pub async fn a_dry_run_stores_nothing(on: &Server) {
     let made = on.ask("POST", "v1/configmaps?dryRun=All", config_map("dry", "1")).await.ok();
     assert_eq!((made["metadata"].get("resourceVersion"), made["metadata"]["uid"].is_string()), (None, true));
