@@ -85,7 +85,7 @@ impl ApiServer {
 }
 
 /// Requests that succeed when the server is ready. `/readyz` succeeds once the server's start hooks have run, for example the hook that creates the
-/// roles of RBAC. The server creates the namespaces that every cluster has only later.
+/// roles of RBAC. After that, the server creates the namespaces that every cluster has.
 const READY: [&str; 3] = ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"];
 
 const FLAGS: [&str; 13] = [
