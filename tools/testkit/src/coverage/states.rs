@@ -127,8 +127,8 @@ impl Column {
         Self::NotDetached,
     ];
 
-    /// Returns true for the columns that do not distinguish the kinds of waits. `DoneAfter` and `RetryNoSooner` do, but in the same
-    /// way as another column that is counted finely.
+    /// Returns whether the column counts all kinds of waits in one row. The effects of `DoneAfter` and `RetryNoSooner` depend on the kind of wait,
+    /// but in the same way as those of `RequeueAfter` and `Retry`, which are counted for each kind.
     fn is_coarse(self) -> bool {
         matches!(
             self,
