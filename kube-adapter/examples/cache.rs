@@ -1,4 +1,4 @@
-//! A cache of pods with an index by node, kept in step with an API server: `cargo run -p flyball-kube --example cache`.
+//! A cache of the pods of an API server, with an index by node: `cargo run -p flyball-kube --example cache`.
 //!
 //! The API server runs in memory, so no cluster is needed. For a real one, replace `server.client()` by `Client::try_default().await?`.
 

@@ -32,7 +32,7 @@ const DEBOUNCES: u32 = 10;
 
 /// The configuration of a controller: kube-runtime's `controller::Config`, with more options.
 ///
-/// The defaults are kube-runtime's: options that a program does not set behave as they do there.
+/// The defaults are kube-runtime's: options that a program does not set behave as in kube-runtime.
 /// [`recommended`](Self::recommended) sets the options that most programs want.
 ///
 /// # Examples
@@ -84,7 +84,7 @@ pub struct Config {
     pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::QueueMetrics>>,
 }
 
-/// Delays the reconcile after a change until the object has not changed for `quiet`.
+/// Delays the reconcile after a change until the object has not changed for `quiet`, but for at most `max_wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Debounce {
     pub(crate) quiet: Duration,
@@ -126,13 +126,13 @@ impl Config {
     ///
     /// - at most 64 reconciles at once ([`concurrency`](Self::concurrency));
     /// - a backoff for each object, 5 ms to 5 minutes, beside the delay of the error policy ([`backoff`](Self::backoff));
-    /// - a schedule for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
+    /// - a backoff for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
     /// - at least the delay that the API server requests ([`respect_retry_after`](Self::respect_retry_after));
     /// - reconciles start when all caches have synced ([`wait_for_all_caches`](Self::wait_for_all_caches));
     /// - reconciles in flight may take 20 s at a shutdown, and are dropped 5 s later
     ///   ([`shutdown_grace`](Self::shutdown_grace)).
     ///
-    /// Objects that are queued at a shutdown are still left in the queue: the next process lists all objects anyway.
+    /// As by default, objects that are queued at a shutdown are left in the queue, because the next process lists all objects anyway.
     ///
     /// # Examples
     /// ```
@@ -152,8 +152,8 @@ impl Config {
             .shutdown_grace(GRACE)
     }
 
-    /// Delays the reconcile after a change until the object has not changed for `quiet`: several changes become one
-    /// reconcile. Off by default, and for zero.
+    /// Delays the reconcile after a change until the object has not changed for `quiet`, so that several changes cause
+    /// one reconcile. Off by default, and if `quiet` is zero.
     ///
     /// A change waits for at most ten times `quiet`, however often the object changes; see
     /// [`debounce_with_max_wait`](Self::debounce_with_max_wait). Requests from other sources, such as
@@ -186,9 +186,9 @@ impl Config {
         self
     }
 
-    /// Drops a reconcile that is not done after this time, at an await point, and counts it as failed. No limit by default.
+    /// Drops a reconcile at an await point if it has not completed within this time, and counts it as failed. No limit by default.
     ///
-    /// The time in which the result waits for the consumer of the stream does not count.
+    /// The time for which a result waits for the consumer of the stream does not count.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.timeout = (!limit.is_zero()).then_some(limit);
         self
@@ -198,10 +198,10 @@ impl Config {
     /// [`watches`](crate::Controller::watches), so that an object is not reconciled once for itself and once more for its
     /// owned objects.
     ///
-    /// By default reconciles start when the cache of the controller's own objects and the informers that are
-    /// [shared](crate::Controller::owns_shared) with the program have synced, because reconciles read only these caches. Objects of the
-    /// other caches add their keys when they arrive, and after five seconds a warning names the kinds that have not synced. With this
-    /// option, a kind that the controller may not list keeps all objects from being reconciled.
+    /// By default reconciles start when the cache of the controller's own objects and the informers that are [shared](crate::Controller::owns_shared)
+    /// with the program have synced, because reconciles read only these caches. Objects of the other caches add their keys when they arrive, and
+    /// after five seconds a warning names the kinds that have not synced. With this option, no object is reconciled if the controller may not list
+    /// one of the kinds.
     pub fn wait_for_all_caches(mut self) -> Self {
         self.waits_for_all_caches = true;
         self
@@ -217,12 +217,11 @@ impl Config {
         self
     }
 
-    /// Sets how long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. After this time
-    /// no reconcile is started any more, and those that still run have [some more time](Self::abort_after). No limit by
-    /// default, as in kube-runtime.
+    /// Sets how long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. After this time no reconcile is started,
+    /// and those that still run are dropped after [some more time](Self::abort_after). No limit by default, as in kube-runtime.
     ///
-    /// Kubernetes kills a pod after 30 s unless configured otherwise; [`recommended`](Self::recommended) sets 20 s, and 5 s
-    /// until the abort. That leaves time to release a lease.
+    /// By default, Kubernetes kills a pod after 30 s. [`recommended`](Self::recommended) sets a grace of 20 s, and reconciles are dropped 5 s after
+    /// it, which leaves time to release a lease.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
         self.grace = Some(limit);
         self
@@ -238,7 +237,7 @@ impl Config {
         self
     }
 
-    /// Sets the page size of every list of the controller's own caches, whatever the configuration of their watchers.
+    /// Sets the page size of every list of the controller's own caches. It overrides the page sizes in their watcher configurations.
     ///
     /// A server before Kubernetes 1.34 reads paged relists from etcd, not from its cache.
     pub fn page_size(mut self, size: NonZeroU32) -> Self {
@@ -246,7 +245,7 @@ impl Config {
         self
     }
 
-    /// Applies this configuration to the reflector of a cache of the controller's own.
+    /// Applies this configuration to the reflector of one of the controller's own caches.
     pub(crate) fn reflector(&self, mut reflector: ReflectorConfig) -> ReflectorConfig {
         reflector.request_timeout = self.request_timeout.unwrap_or(reflector.request_timeout);
         reflector.page_size = self.page_size.or(reflector.page_size);

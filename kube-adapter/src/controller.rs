@@ -117,11 +117,11 @@ where
     own: Option<Box<dyn Trigger>>,
     /// The triggers of related objects.
     triggers: Vec<Box<dyn Trigger>>,
-    /// Waits for the caches that reconciles read, besides the controller's own.
+    /// Futures that wait for the caches that reconciles read, besides the controller's own cache.
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     /// The triggers that are streams.
     streams: Vec<StreamTrigger>,
-    /// The informers that belong to this controller. They run as long as the controller does.
+    /// The informers that this controller owns. They run as long as the controller runs.
     informers: Vec<OwnInformer>,
     /// The errors of the controller's own informers and streams.
     watch_errors: WatchErrors,
@@ -306,8 +306,8 @@ where
         }
     }
 
-    /// Returns the objects that the controller reads; the store is filled during the run. All handles share one
-    /// [`to_kube`](ControllerStore::to_kube).
+    /// Returns a handle of the store that the controller reads. The store is filled while the controller runs. All
+    /// handles return the same store from [`to_kube`](ControllerStore::to_kube).
     #[must_use]
     pub fn store(&self) -> ControllerStore<K> {
         ControllerStore::new(self.main.clone())

@@ -21,7 +21,7 @@ use crate::status::LeaderStatus;
 /// | [`lease_duration`](Self::lease_duration) | 15 s | longer than the renew deadline |
 /// | [`renew_deadline`](Self::renew_deadline) | 10 s | longer than 1.2 retry periods |
 /// | [`retry_period`](Self::retry_period) | 2 s | not zero |
-/// | [`stop_grace`](Self::stop_grace) | half of the difference of the first two: 2.5 s | shorter than that difference |
+/// | [`stop_grace`](Self::stop_grace) | half of (lease duration − renew deadline): 2.5 s | shorter than lease duration − renew deadline |
 ///
 /// # Examples
 /// ```
@@ -83,8 +83,8 @@ impl ElectionBuilder {
         }
     }
 
-    /// Sets how long other candidates wait after the last renewal that they have seen. The Lease stores it in whole
-    /// seconds, rounded up.
+    /// Sets how long other candidates wait after the last renewal that they have read before they acquire the lease.
+    /// The Lease stores the duration in whole seconds, rounded up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timing.lease_duration = duration;
         self
@@ -96,13 +96,13 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets the time between two attempts: exact for a leader; other candidates add a random time of up to 1.2 retry periods.
+    /// Sets the time between two attempts. A leader waits exactly this long; other candidates add a random time of up to 1.2 retry periods.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self
     }
 
-    /// Sets how long the work may continue after the leadership is over, to stop gracefully; after this time it is dropped.
+    /// Sets how long the work may continue after the leadership is over, to stop gracefully. After this time the work is dropped.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
         self.stop_grace = Some(stop_grace);
         self

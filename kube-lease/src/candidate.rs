@@ -1,22 +1,22 @@
 //! PURE. A candidate of an election, as a state machine: time, wall clock, responses and the seed of its jitter are arguments.
 //!
 //! # Invariants
-//! 1. A candidate leads at most until `renew_deadline` after it **sent** the last write that it knows to have succeeded, and
-//!    its work continues for at most `stop_grace` longer. Together that is less than `lease_duration`.
-//! 2. It overwrites only the version of a record that it has seen. The record must have no holder, have this candidate as its
-//!    holder, or have been seen unchanged, on the candidate's own clock, for the lease duration of that record.
-//! 3. Once its leadership is over it does not lead, whatever responses arrive later, until it campaigns again.
-//! 4. One request is open at a time, for at most half of the renew deadline. After that its outcome is unknown.
-//! 5. A new holder increments the transitions; a renewal changes the renew time alone, and increases it.
-//! 6. A candidate that releases the lease ends when the outcome of its last write is known, or has been read: a candidate that
-//!    is stopped while it acquires the lease does not leave it to expire.
+//! 1. A candidate leads for at most `renew_deadline` after it **sent** the last write that it knows to have succeeded, and its work continues for at
+//!    most `stop_grace` longer. The sum of these two periods is less than `lease_duration`.
+//! 2. A candidate overwrites only the version of the record that it has read last. That record must have no holder, name this candidate as its
+//!    holder, or have stayed unchanged for its lease duration, measured on the candidate's own clock.
+//! 3. After its leadership has ended, a candidate does not lead until it campaigns again, whatever responses arrive later.
+//! 4. At most one request is open at a time, for at most half of the renew deadline. After that time the outcome of the request is unknown.
+//! 5. A new holder increments `leader_transitions`. A renewal changes only `renew_time`, and increases it.
+//! 6. A candidate that is stopped while a write is open waits for its response, or reads the Lease, before it ends. So it also releases a lease that
+//!    this write acquired, instead of leaving the lease to expire.
 //!
 //! # Never two leaders at once
-//! Let A lead by a write that it sent at s, that was executed at w ≥ s, and of which the server stored the record R. Another candidate B
-//! overwrites R only if B has seen R unchanged for the lease duration (invariants 2, 5), counted from a time o ≥ w. So B leads no earlier
-//! than o + lease duration > s + renew deadline + stop grace, when A's work is over (invariant 1). All of these are durations, measured by
-//! clocks that need to agree only on the length of a second; no wall clock is compared. client-go measures the deadline from the response
-//! on, so with a slow response two candidates can lead.
+//! Let candidate A lead by a write of the record R, which A sent at time s and the server executed at w ≥ s. Another candidate B overwrites R only if
+//! R has stayed unchanged for the lease duration since B first read it, at a time o ≥ w (invariants 2, 5). So B leads no earlier than o + lease
+//! duration. This is later than s + renew deadline + stop grace, when A's work has ended (invariant 1). The proof uses only durations: the clocks of
+//! A and B must run at the same rate, but need not show the same time. client-go measures the deadline from the response, so two candidates can lead
+//! after a slow response.
 //!
 //! The proof assumes what every lease assumes: the lease is not deleted or overwritten by hand, the server does not return to
 //! an old state, identities are unique, and dropped work has no further effect.
@@ -67,7 +67,7 @@ pub struct Candidate {
     timing: ElectionTiming,
     random: SplitMix64,
     seen: Option<Seen>,
-    /// Whether the outcome of the last write is unknown, and the Lease has not been read since.
+    /// Whether the outcome of the last write is unknown and the Lease has not been read since that write.
     outcome_unknown: bool,
     role: Role,
     phase: Phase,
@@ -89,7 +89,7 @@ enum Role {
     Leads(Nanos),
     /// Has lost its leadership; its work may continue until this time.
     Lost(LossReason, Nanos),
-    /// Releases the lease, with this number of attempts left.
+    /// Releases the lease, with this number of retries left.
     Releases(u8),
     Ended,
 }
@@ -112,7 +112,7 @@ enum Kind {
 // === impl Candidate ===
 
 impl Candidate {
-    /// Creates a candidate that campaigns; `seed` is for its jitter.
+    /// Creates a candidate that campaigns, with a seed for its jitter.
     #[must_use]
     pub fn new(identity: impl Into<String>, timing: ElectionTiming, seed: u64) -> Self {
         let phase = Phase::Next(Kind::Read);
@@ -127,21 +127,21 @@ impl Candidate {
         }
     }
 
-    /// Campaigns again, and keeps the record it has seen.
+    /// Starts to campaign again, and keeps the record that was read or written last.
     pub fn campaign(&mut self) {
         self.role = Role::Campaigns;
         self.phase = Phase::Next(Kind::Read);
     }
 
-    /// Releases the lease. Call this when the work has ended, not before. A candidate that does not lead ends immediately,
-    /// unless a write whose response is missing may have acquired the lease: it waits for that response, or reads the
-    /// Lease, and releases the lease then.
+    /// Releases the lease. Call this when the work has ended, not before. A candidate that does not lead ends immediately, unless it may hold the
+    /// lease: the last record names it as the holder, or the outcome of a write is unknown. In that case the candidate waits for the response or
+    /// reads the Lease, and then releases the lease.
     pub fn release(&mut self, now: Nanos) {
         let campaigns = matches!(self.role, Role::Campaigns);
         let own = self.seen.as_ref().is_some_and(|seen| seen.record.holder_identity == self.identity);
         let phase = match self.phase {
             _ if self.leads(now) => Phase::Next(Kind::Fast),
-            // Invariant 6: no other candidate could release the lease that this write acquires.
+            // Invariant 6: this write may acquire the lease, and no other candidate could release it.
             Phase::Requested { kind: Kind::Fast | Kind::Write, .. } if campaigns => self.phase,
             _ if campaigns && (own || self.outcome_unknown) => Phase::Next(Kind::Read),
             _ => {
@@ -185,7 +185,7 @@ impl Candidate {
 
     /// Handles the response to the last request.
     pub fn on_response(&mut self, response: LeaseResponse, now: Nanos) {
-        // Invariant 3: checked before the response, which may have been sent before the deadline.
+        // Invariant 3: the deadline is checked first, because a response that arrives after it must not extend the leadership.
         self.expire(now);
         let Phase::Requested { kind, sent, .. } = self.phase else { return };
         self.outcome_unknown &= response == LeaseResponse::Failed;
@@ -212,7 +212,7 @@ impl Candidate {
         self.leads_until().is_some_and(|until| now < until)
     }
 
-    /// Returns the time until which it leads if it does not renew its lease.
+    /// Returns the time until which the candidate leads if it does not renew its lease; `None` if it does not lead.
     #[must_use]
     pub fn leads_until(&self) -> Option<Nanos> {
         match self.role {
@@ -246,7 +246,7 @@ impl Candidate {
         matches!(self.role, Role::Ended)
     }
 
-    /// Returns whether it waits for a response.
+    /// Returns whether the candidate waits for a response.
     #[must_use]
     pub fn waits_for_response(&self) -> bool {
         matches!(self.phase, Phase::Requested { .. })
@@ -307,8 +307,8 @@ impl Candidate {
         let old = self.seen.as_ref().map(|seen| &seen.record);
         let own = old.filter(|old| old.holder_identity == self.identity);
         let wall = microseconds(wall);
-        // Invariant 5: the time increases even if the clock does not advance or goes back. A time that merely differs is not enough: a reader that
-        // sees only every second renewal must see a change, too.
+        // Invariant 5: the time increases even if the clock does not advance or goes back. It is not enough that each time differs from the previous
+        // one: a reader that misses every second renewal must see a change, too.
         let next = own
             .and_then(|own| own.renew_time)
             .map_or(wall, |last| last.checked_add(MICROSECOND).unwrap_or(last));
@@ -352,7 +352,7 @@ impl Candidate {
         let own = record.holder_identity == self.identity;
         self.seen = Some(Seen { record, version, since: now });
         match &mut self.role {
-            // The lease that the candidate acquired while it was being stopped.
+            // The candidate acquired the lease while it was being stopped: the next write releases it.
             Role::Releases(tries @ 1..) if own => {
                 *tries -= 1;
                 self.phase = Phase::Next(Kind::Fast);
@@ -364,7 +364,7 @@ impl Candidate {
                 self.role = Role::Leads(sent);
                 self.phase = Phase::Rest(sent + self.timing.retry_period);
             }
-            // The response came too late, or does not hold the record that was written.
+            // The response came too late, or does not contain the record that was written.
             _ => self.phase = Phase::Rest(self.next_attempt(now)),
         }
         self.end_if_released();
@@ -418,5 +418,5 @@ fn microseconds(time: Timestamp) -> Timestamp {
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// How often a release is retried after a conflict or an error.
+/// How many times a release is retried after a conflict or an error.
 const RELEASE_RETRIES: u8 = 2;

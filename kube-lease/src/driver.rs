@@ -1,6 +1,6 @@
-//! EDGE. Drives a candidate: its clock, requests and logs.
+//! EDGE. Drives a candidate: passes it the time, sends its requests and writes logs.
 //!
-//! Cancel safety: the driver only polls, and spawns no task. Dropping it ends its term, and drops its open request.
+//! Cancel safety: the driver only polls, and spawns no task. Dropping the driver ends its term, and drops its open request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(crate) struct Driver<'a> {
     request: Option<PendingReply>,
     sleep: Pin<Box<Sleep>>,
     pub(crate) term: Leadership,
-    /// The current end of the term.
+    /// The time until which the candidate leads without another renewal; `None` before it is elected.
     until: Option<Nanos>,
     lost: bool,
 }
@@ -61,7 +61,7 @@ impl<'a> Driver<'a> {
                 self.request = None;
                 self.on_reply(reply, now);
             }
-            // The only use of the wall clock: its time is written to the Lease, and never compared.
+            // This is the only use of the wall clock. The time is written to the Lease; no decision depends on it.
             let step = self.election.candidate.step(now, Timestamp::now());
             self.update_term(now);
             self.update_leader();
@@ -89,7 +89,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Called when the work has ended, so that other candidates may lead without an overlap.
+    /// Records that the work has ended, so that `LeaderStatus::live` does not report an overrun.
     pub(crate) fn end_of_work(&self) {
         self.election.status.state.send_modify(|state| state.lease_expiry = None);
     }

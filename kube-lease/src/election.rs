@@ -93,13 +93,12 @@ impl Election {
     }
 
     /// Campaigns until this candidate leads, then runs the work, and renews the lease while the work runs. The future
-    /// completes when the work or the leadership ends; the election can be run again.
+    /// completes when the work or the leadership ends. After that, the election can be run again.
     ///
-    /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later,
-    /// before others can lead, or immediately if another candidate already leads. After that the work is not polled, even if the process
-    /// was suspended in the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned
-    /// continue: end them by [`Leadership::lost`]. A request that was sent cannot be recalled: guard it by `resourceVersion`, or by an
-    /// owner in the object.
+    /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later, before
+    /// others can lead, or immediately if another candidate already leads. After that the work is not polled, even if the process was suspended in
+    /// the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned continue: end them when
+    /// [`Leadership::lost`] completes. A request that was sent cannot be recalled: guard it by `resourceVersion`, or by an owner in the object.
     ///
     /// Work that blocks its thread also blocks the renewal of the lease, and so loses the leadership.
     ///
@@ -116,12 +115,11 @@ impl Election {
         self.run_until(std::future::pending(), work).await
     }
 
-    /// Like [`run`](Self::run), until `stop` completes: a candidate that does not lead ends then, and the work of a leader
-    /// is notified by [`Leadership::lost`]. The candidate leads, and renews its lease, until the work has ended, without a
-    /// time limit.
+    /// Like [`run`](Self::run), until `stop` completes. If this candidate leads at that time, [`Leadership::lost`] completes, and the candidate
+    /// continues to lead and to renew its lease until the work has ended, without a time limit.
     ///
-    /// A candidate that does not lead ends immediately, unless it is acquiring the lease at that moment: it waits for the response, for at
-    /// most half of the [renew deadline](ElectionBuilder::renew_deadline), and releases the lease if the request acquired it.
+    /// A candidate that does not lead ends immediately, unless it is acquiring the lease at that moment. In that case it waits for the response, for
+    /// at most half of the [renew deadline](ElectionBuilder::renew_deadline), and releases the lease if the request acquired it.
     ///
     /// # Panics
     /// Panics if the work or `stop` panics; the lease is released first.
@@ -139,12 +137,12 @@ impl Election {
         self.take_part(false, stop, work).await
     }
 
-    /// Like [`run_until`](Self::run_until), but the work starts immediately: it fills its caches, and must change nothing before it [is
-    /// elected](Leadership::elected). A replica with warm caches is ready, so a rolling update proceeds. When this replica is elected, it
-    /// needs no new list.
+    /// Like [`run_until`](Self::run_until), but the work starts immediately: it can fill its caches, but must change nothing before this candidate
+    /// [is elected](Leadership::elected). A replica with warm caches is ready, so a rolling update proceeds. When this replica is elected, it needs
+    /// no new list.
     ///
-    /// **The work itself has to wait for the leadership.** A controller of flyball-kube does, with
-    /// `Controller::with_leadership`; other work awaits [`Leadership::elected`], or uses `run_until`.
+    /// **The work itself has to wait for the leadership.** A controller of flyball-kube does so with
+    /// `Controller::with_leadership`. Other work awaits [`Leadership::elected`], or uses `run_until` instead.
     ///
     /// The work is dropped if `stop` completes before this candidate has led. Once the candidate leads, this method behaves like
     /// `run_until`.
@@ -206,7 +204,7 @@ impl Election {
         let mut working = pin!(None);
         let mut work = Some(work);
         let ended = poll_fn(|context| {
-            // If `stop` has already completed, nothing starts.
+            // `stop` is polled first: if it has already completed, nothing starts.
             if !stopped {
                 match caught(|| stop.as_mut().poll(context).map(Some)) {
                     Poll::Ready(Some(Err(panic))) => return Poll::Ready(Some(Err(panic))),
@@ -292,7 +290,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Converts a panic to a value, because a panic ends the work like an output.
+/// Converts a panic to a value, because a panic ends the work as an output does.
 fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Box<dyn Any + Send>>>> {
     match catch_unwind(AssertUnwindSafe(poll)) {
         Ok(poll) => poll.map(|output| output.map(Ok)),
@@ -300,5 +298,5 @@ fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Bo
     }
 }
 
-/// The cap on the distance of a deadline, so that adding it to an `Instant` does not overflow: longer than any process runs.
+/// The maximum distance of a deadline from `origin`. It is longer than any process runs, and adding it to an `Instant` does not overflow.
 const FAR: Duration = Duration::from_secs(20 * 365 * 24 * 60 * 60);

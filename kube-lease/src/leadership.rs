@@ -1,11 +1,11 @@
-//! SHELL. One term of a leader, for its work and for all tasks that wait for the term.
+//! SHELL. One term of a leader, shared by its work and by all tasks that wait for the start or the end of the term.
 //!
 //! | guarded by | |
 //! |---|---|
 //! | start, end and loss of the term | a `watch` channel: written by the election, and by `is_leader` when the deadline has passed |
 //!
-//! Whether the deadline has passed, and whether a renewal is in time, is decided under that one lock. So a term that was
-//! reported as over is never extended, and no part of the work continues after another part has ended.
+//! The lock of the channel is held both to decide whether the deadline has passed and to decide whether a renewal is in time. So a term that was
+//! reported as over is never extended: no part of the work continues after another part has ended.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// The term of a candidate as the leader, for its work. Clones share the term.
+/// A candidate's term as the leader, passed to its work. Clones share the term.
 ///
-/// The work of [`run_as_standby`](crate::Election::run_as_standby) starts before the term does. A controller of flyball-kube reconciles
-/// only during the term with `Controller::with_leadership`.
+/// The work of [`run_as_standby`](crate::Election::run_as_standby) starts before the term does. With `Controller::with_leadership`, a controller of
+/// flyball-kube reconciles only during the term.
 ///
 /// # Examples
 /// Work that waits for its election, and stops gracefully:
@@ -59,7 +59,7 @@ pub struct Leadership {
 
 #[derive(Clone, Copy)]
 struct Term {
-    /// `None` before the election.
+    /// When the term ends unless the lease is renewed; `None` before the candidate is elected.
     until: Option<Instant>,
     lost: bool,
     /// Whether the election was stopped.
@@ -74,8 +74,8 @@ impl Leadership {
         Self { term: Arc::new(watch::Sender::new(Term { until: None, lost: false, stop: false })) }
     }
 
-    /// Completes when this candidate leads; immediately for the work of [`run`](crate::Election::run) and
-    /// [`run_until`](crate::Election::run_until). Never completes if the term ends before that, or is already over.
+    /// Completes when this candidate leads, which is immediately for the work of [`run`](crate::Election::run) and
+    /// [`run_until`](crate::Election::run_until). Never completes if the term is over when the future is polled.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.
@@ -90,13 +90,12 @@ impl Leadership {
         }
     }
 
-    /// Completes when the work has to end, also before the candidate has led: the lease was lost, was not renewed in time,
-    /// or the election was [stopped](crate::Election::run_until). The work then has the [stop
-    /// grace](crate::ElectionBuilder::stop_grace) to end gracefully, and is dropped after it; after a stop the work may
-    /// continue as long as the candidate leads.
+    /// Completes when the work must end: the lease was lost, was not renewed in time, or the election was [stopped](crate::Election::run_until),
+    /// possibly before the candidate has led. After a loss, the work has the [stop grace](crate::ElectionBuilder::stop_grace) to end gracefully, and
+    /// is then dropped. After a stop, the work may continue as long as the candidate leads.
     ///
-    /// Pass the future to a controller's `graceful_shutdown_on`. It has a timer of its own: if it is awaited in another task, it completes
-    /// in time even while the task of the election is blocked.
+    /// Pass the future to a controller's `graceful_shutdown_on`. The future has a timer of its own: if it is awaited in another task, it completes in
+    /// time even while the task of the election is blocked.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let this = self.clone();
         async move {
@@ -139,7 +138,7 @@ impl Leadership {
         self.term.borrow().until.is_some()
     }
 
-    /// Starts or extends the term; returns `false` if it is too late for that.
+    /// Starts the term, or extends it to `until`. Returns `false` if the term or `until` has already passed.
     pub(crate) fn prolong(&self, until: Instant) -> bool {
         let in_time = self.is_leader() || !self.has_begun();
         self.term.send_if_modified(|term| {

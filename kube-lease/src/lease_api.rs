@@ -1,6 +1,6 @@
-//! EDGE. The requests of an election, sent to the API server.
+//! EDGE. Sends the requests of an election to the API server.
 //!
-//! Cancel safety: a write whose future is dropped may still be executed; the candidate accounts for that.
+//! Cancel safety: a write whose future is dropped may still be executed; the candidate treats the outcome as unknown.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use kube::api::PostParams;
 
 use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
 
-/// The Lease of an election.
+/// Reads and writes the Lease of an election.
 pub(crate) struct LeaseApi {
     api: Api<Lease>,
     name: String,
-    /// The Lease as last read or written: a write preserves its other fields.
+    /// The Lease as last read or written. A write keeps those of its fields that are not in the record.
     last: Option<Lease>,
 }
 
@@ -65,8 +65,8 @@ impl LeaseApi {
     }
 }
 
-/// Converts a result to a reply. If `may_be_missing` is set, the status 404 means that the Lease is missing; otherwise it means that the
-/// namespace is.
+/// Converts a result to a reply. If `may_be_missing` is set, the status 404 means that the Lease is missing; otherwise it means that the namespace is
+/// missing.
 fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
     match result {
         Ok(lease) => {

@@ -57,7 +57,7 @@ pub(crate) struct StatusState {
     pub(crate) term: Option<Leadership>,
     /// The time at which the last successful renewal was sent.
     pub(crate) last_renewal: Option<Instant>,
-    /// The time from which others may lead; `None` if no work of a term is running.
+    /// The time from which other candidates may lead; `None` unless the work of a leader is running.
     pub(crate) lease_expiry: Option<Instant>,
     pub(crate) times_elected: u64,
     pub(crate) last_error: Option<Arc<str>>,
@@ -76,7 +76,7 @@ impl LeaderStatus {
         self.state.borrow().term.as_ref().is_some_and(Leadership::is_leader)
     }
 
-    /// Returns the identity of the leader according to the Lease as read last; `None` if it was not read, or is released.
+    /// Returns the identity of the leader according to the Lease as read last; `None` if the Lease has not been read, or is released.
     #[must_use]
     pub fn leader(&self) -> Option<Arc<str>> {
         self.state.borrow().leader.clone()
@@ -88,7 +88,7 @@ impl LeaderStatus {
         self.state.borrow().times_elected
     }
 
-    /// Returns the time since the last successful renewal was sent.
+    /// Returns the time since the last successful renewal was sent; `None` if this candidate has never led.
     #[must_use]
     pub fn since_last_renewal(&self) -> Option<Duration> {
         self.state.borrow().last_renewal.map(|at| at.elapsed())
@@ -100,9 +100,9 @@ impl LeaderStatus {
         self.state.borrow().last_error.clone()
     }
 
-    /// Checks liveness, like client-go's `HealthzAdaptor`: fails if the work of a leader continues for longer than
-    /// `tolerated` after others may lead. The task of the election is blocked in that case, and only a restart of the
-    /// process helps.
+    /// Checks liveness, like client-go's `HealthzAdaptor`: fails if the work of a leader is still running and other
+    /// candidates may have led for longer than `tolerated`. In that case the task of the election is blocked, and only
+    /// a restart of the process helps.
     ///
     /// # Errors
     /// Returns [`LeaseOverrun`] with the time for which others may have led.
@@ -123,7 +123,8 @@ impl fmt::Debug for LeaderStatus {
     }
 }
 
-/// The error if the work of a leader continues although other candidates may lead. It contains the time for which they may have led.
+/// The error of [`LeaderStatus::live`]: the work of a leader continues although other candidates may lead. Contains the time for which they may have
+/// led.
 ///
 /// # Examples
 /// ```

@@ -8,10 +8,10 @@ use std::time::Duration;
 use flyball_controller::FailureClass;
 use kube::core::Status;
 
-/// The maximum depth to which the causes of an error are followed: a cycle of `source`s must not cause an infinite loop.
+/// The maximum depth to which the causes of an error are followed: without it, a cycle of `source`s would cause an infinite loop.
 pub(crate) const DEEPEST_CAUSE: usize = 16;
 
-/// Returns the class of an error; `None` if the function does not classify the error.
+/// A function that returns the class of an error, or `None` to leave the classification to the status of the answer.
 pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync>;
 
 /// Classifies the error of a reconcile by the status of the API server's answer, if the error or one of its causes has one.
@@ -26,9 +26,9 @@ pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<FailureC
 #[derive(Clone, Default)]
 pub(crate) struct Classifier {
     pub(crate) statuses: Vec<(u16, FailureClass)>,
-    /// Whether 409 is a conflict.
+    /// Whether the status 409 is classified as a conflict.
     pub(crate) conflicts: bool,
-    /// Whether the delay that the server requests applies.
+    /// Whether retries wait for the delay that the server requests.
     pub(crate) respects_retry_after: bool,
     pub(crate) first: Option<Classify>,
 }
@@ -71,7 +71,7 @@ fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
         if let Some(kube::Error::Api(status)) = error.downcast_ref() {
             return Some(status);
         }
-        // Some errors have the status itself as a cause; kube's own error does.
+        // Some errors, kube's own among them, have the status itself as a cause.
         if let Some(status) = error.downcast_ref::<Status>() {
             return Some(status);
         }

@@ -21,7 +21,7 @@ impl Config {
     /// An object has at most one pending wait: if the object changes, is reconciled during the wait and fails again, the failure count and
     /// the end of the wait stay the same. Panics and timeouts count, too.
     ///
-    /// A lower bound of zero is replaced by 1 ns, and an upper bound below the lower one by the lower one.
+    /// A lower bound of zero is raised to 1 ns, and an upper bound below the lower bound is raised to the lower bound.
     pub fn backoff(self, waits: RangeInclusive<Duration>) -> Self {
         let first = (*waits.start()).max(Duration::from_nanos(1));
         let longest = (*waits.end()).max(first);
@@ -48,7 +48,7 @@ impl Config {
         self
     }
 
-    /// Uses exactly the delay of the error policy, as by default: undoes [`backoff`](Self::backoff),
+    /// Uses exactly the delay of the error policy, which is the default. This undoes [`backoff`](Self::backoff),
     /// [`backoff_policy`](Self::backoff_policy), [`conflict_backoff`](Self::conflict_backoff) and
     /// [`respect_retry_after`](Self::respect_retry_after).
     ///
@@ -70,7 +70,8 @@ impl Config {
         self
     }
 
-    /// Retries no sooner than the API server requests in the status of its answer, such as 429. Off by default: the error policy decides.
+    /// Delays a retry for at least as long as the API server requests in the status of its answer, for example with 429. Off by default: the error
+    /// policy decides.
     ///
     /// kube's client does not pass on a delay that is only in a `Retry-After` header.
     pub fn respect_retry_after(mut self) -> Self {
@@ -91,8 +92,8 @@ impl Config {
         self
     }
 
-    /// Sets a function that returns the class of a reconcile's error; [`classify_status`](Self::classify_status) describes the classes.
-    /// Where `of` returns `None`, the status of the answer decides.
+    /// Sets a function that returns the class of a reconcile's error; [`classify_status`](Self::classify_status) describes the classes. If `of`
+    /// returns `None`, the status of the answer decides.
     ///
     /// If `of` panics, the result counts as `None`.
     ///
@@ -114,9 +115,8 @@ impl Config {
         self
     }
 
-    /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and
-    /// doubles up to the upper bound, whatever the error policy returns. None by default: a conflict is an error like any
-    /// other.
+    /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and doubles up to the upper
+    /// bound, whatever the error policy returns. There is none by default: a conflict is handled like any other error.
     ///
     /// A conflict between versions ends when the cache has received the newer version. A conflict between field managers, or over a name,
     /// remains. An object that changes during the wait is reconciled immediately; if that reconcile ends in a conflict, too, the count and

@@ -9,8 +9,8 @@ use crate::controller::read_duration;
 
 /// Converts kube-runtime's configuration, with its debounce and its concurrency.
 ///
-/// kube 5 has no getters for them. As for [`action_delay`](crate::action_delay) the values are parsed from its `{:?}` text, and
-/// accepted only if a configuration that is built from them has the same text.
+/// kube 5 has no getters for these values. So they are parsed from the `Debug` text of the configuration, as in
+/// [`action_delay`](crate::action_delay), and accepted only if a configuration that is built from them has the same text.
 ///
 /// # Panics
 /// Panics with a version of kube that formats its configuration differently, because otherwise a limit would be lost silently.

@@ -8,9 +8,9 @@ use kube::runtime::controller::Action;
 
 /// Returns the delay after which a reconcile is to run again, or `None` to wait for a change.
 ///
-/// kube 5 has no getter for the delay, but `Action` prints it exactly as `Debug` text, and implements `PartialEq`. So this function parses the text,
-/// builds an action from the result, and accepts the result only if both actions are equal. With a version of kube that prints another text, this
-/// function returns an error, and never a wrong delay.
+/// kube 5 has no getter for the delay, but the `Debug` text of `Action` contains the exact delay, and `Action` implements `PartialEq`. So this
+/// function parses the text, builds an action from the parsed delay, and accepts the delay only if both actions are equal. If a version of kube has a
+/// different text, this function returns an error, and never a wrong delay.
 ///
 /// # Errors
 /// Returns the text if it cannot be parsed.

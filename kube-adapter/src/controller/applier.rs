@@ -28,15 +28,15 @@ use crate::keys::reference_key;
 /// Reconciles the objects that a queue requests, read from a store of kube-runtime: kube-runtime's `applier`, over the queue
 /// and the loop of a [`Controller`](crate::Controller).
 ///
-/// It is for programs that merge their triggers themselves, and behaves like [`Controller::run`](crate::Controller::run) of a [controller
-/// over a stream](crate::Controller::for_stream). Reconciles start when the store is ready. An error of the queue is a
-/// [`QueueError`](kube::runtime::controller::Error::QueueError), and the queue is polled again without a wait; an object that is not in the
-/// store is an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When the queue has ended, the objects requested so far
-/// are reconciled, and the stream ends; delayed requeues that reconciles returned are dropped. The reason of a request is the
-/// `object.reason` of the [span](crate::Controller::run), and is listed in [`Monitor::in_flight`](crate::Monitor::in_flight).
+/// Use this function in a program that merges its triggers itself. It behaves like [`Controller::run`](crate::Controller::run) of a
+/// [controller over a stream](crate::Controller::for_stream). Reconciles start when the store is ready. An error of the queue is yielded as a
+/// [`QueueError`](kube::runtime::controller::Error::QueueError), and the queue is polled again without a wait. A request for an object that is not in
+/// the store yields an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When the queue has ended, the objects requested so far
+/// are reconciled, and the stream ends; delayed requeues that reconciles returned are dropped. The reason of a request is the `object.reason` of the
+/// [span](crate::Controller::run), and is listed in [`Monitor::in_flight`](crate::Monitor::in_flight).
 ///
-/// All requests must be for one kind, that of the first request, because a store holds only one kind. A request for another
-/// kind is logged and dropped.
+/// All requests must be for the same kind as the first request, because a store holds only one kind. A request for another kind is logged and
+/// dropped.
 ///
 /// `config` is a [`Config`], or kube-runtime's own.
 ///
@@ -124,7 +124,7 @@ where
     setup.run(reconciler, error_policy, context)
 }
 
-/// Returns the key of a request, and its reason.
+/// Returns a function that maps a request to its key and its reason.
 fn requested<K>(
     main: Objects<K>,
     kind: Arc<OnceLock<K::DynamicType>>,

@@ -27,7 +27,7 @@ const TARGET: &str = "kube_runtime::watcher";
 const WARNS_EVERY: Duration = Duration::from_secs(60);
 /// The interval at which caches that fail, or have not synced, are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// A cache that has not synced after this time from the start of the controller is logged as a warning.
+/// If a cache has not synced this long after the start of the controller, a warning is logged.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// The status of one of a controller's own caches: the cache of its objects, or a cache of [`owns`](crate::Controller::owns) or
@@ -41,7 +41,7 @@ pub struct CacheStatus {
     pub synced: bool,
     /// The number of lists and watches that failed so far.
     pub failures: u64,
-    /// The current failure of its lists and watches; `None` if they work.
+    /// The current failure of its lists and watches; `None` if the last request succeeded.
     pub failure: Option<WatchFailure>,
 }
 
@@ -120,7 +120,7 @@ impl Caches {
         self.all().iter().map(|cache| cache.state()).collect()
     }
 
-    /// Logs recoveries, and caches that have not synced after the controller has started. Never completes.
+    /// Logs when a cache recovers, and which caches have not synced after the controller has started. Never completes.
     pub(crate) async fn log_status(&self, controller: &str, has_begun: impl Fn() -> bool) {
         let caches = self.all();
         let (mut begun, mut missed): (Option<Instant>, Option<Vec<bool>>) = (None, None);
@@ -179,7 +179,7 @@ impl Cache {
             is_synced: Box::new(move || synced.is_synced()),
             status: Box::new(move || status.status()),
         };
-        // `set` cannot fail: a cache has one informer.
+        // `set` cannot fail, because it is called once: a cache has one informer.
         let _ = self.known.set(known);
     }
 
@@ -199,8 +199,8 @@ impl Cache {
         CacheStatus { kind: self.kind.clone(), synced, failures: failures.failures, failure }
     }
 
-    /// Records a failed request, and logs it as a failure. If the version is too old or not available yet, the request is only logged at
-    /// the debug level, because this is part of the normal operation of watches.
+    /// Records a failed request, and logs it as a failure. A request that fails because its version is too old or not available yet is only logged,
+    /// at the debug level: such failures are part of the normal operation of watches.
     pub(crate) fn failed(&self, failure: &SourceFailure<'_>, error: &watcher::Error) {
         use SourceErrorKind::{Expired, VersionTooLarge};
         let (request, message) = (request(failure, error), failure.to_string());
@@ -272,7 +272,7 @@ impl Cache {
     }
 }
 
-/// Returns the kind of the request.
+/// Returns the kind of the failed request: `list` or `watch`, or both if it is unknown.
 fn request(failure: &SourceFailure<'_>, error: &watcher::Error) -> &'static str {
     match (failure.error, error) {
         (Some(_), watcher::Error::InitialListFailed(_)) => "list",

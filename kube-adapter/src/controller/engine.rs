@@ -1,5 +1,5 @@
-//! EDGE. A running controller with the user's types erased, so that it is compiled once for each queue order, and not again for
-//! each controller of a program.
+//! EDGE. A running controller. The user's types are erased, so this code is compiled once for each queue order, and not again for each controller of
+//! a program.
 //!
 //! Cancel safety: dropping [`Engine::run`] stops all of its parts: its own informers, workers and streams of requests.
 
@@ -33,16 +33,16 @@ use crate::controller::reconcile_failed::ReconcileFailed;
 use crate::{Config, Monitor, QueueOrder};
 use flyball_kube_lease::Leadership;
 
-/// The user's functions, as called by the loop.
+/// The function that the loop calls for each key. It calls the user's functions.
 pub(crate) type Reconcile = Arc<
     dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Reconciled, ReconcileError>> + Send + Sync,
 >;
 
-/// The outcome of a key.
+/// The outcome of a call of [`Reconcile`] that did not fail.
 pub(crate) enum Reconciled {
     Done(Action),
-    /// The object has another key than the one that was added. The added key has a namespace, and the object has none, because the key was
-    /// added before the object was known.
+    /// The object has a different key than the added one: the added key has a namespace, and the object has none. The key was added before the object
+    /// was known.
     HasKey(NamespacedName, Reason),
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Engine {
     pub(crate) triggers: Vec<Box<dyn Trigger>>,
     pub(crate) required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     pub(crate) streams: Vec<StreamTrigger>,
-    /// Waits for the controller's own objects, and returns the keys of all of them; `None` unless the objects are in a store of kube.
+    /// A future that waits for the controller's own objects, and returns the keys of all of them; `None` unless the objects are in a kube store.
     pub(crate) all_keys: Option<BoxFuture<'static, Vec<NamespacedName>>>,
     pub(crate) reasons: Arc<Reasons>,
     pub(crate) informers: Vec<OwnInformer>,
@@ -76,7 +76,7 @@ impl Engine {
                 let fair =
                     Fair::by_group(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
                 match max_in_flight {
-                    // Zero would suspend all namespaces.
+                    // A limit of zero would suspend all namespaces.
                     Some(most) => self.run_in(fair.max_leased(most.max(1)), 0).await,
                     None => self.run_in(fair, 0).await,
                 }
@@ -103,14 +103,14 @@ impl Engine {
         let options = AddOptions { debounce: config.debounce, initial_priority, reasons };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());
-        // If all triggers are streams, the controller ends with them.
+        // If all triggers are streams, the controller ends when the streams have ended.
         let ends = triggers.is_empty() && informers.is_empty();
         let controller = flyball_controller::Controller::new(queue.clone());
         let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
             shutdown.graceful.push(leadership.lost().boxed());
-            // The filter is checked when a key is handed out. The signal alone is not enough: it may arrive slightly late, and the backlog may be
-            // drained after it.
+            // The filter is checked when a key is dequeued. The signal of `lost` alone is not enough: it may arrive slightly late, and the backlog
+            // may be drained after the signal.
             controller =
                 controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
         }
@@ -126,8 +126,8 @@ impl Engine {
         for trigger in triggers {
             controller = O::attach(trigger, controller, options.clone());
         }
-        // As in kube-runtime, streams are not polled after the signal: their items would not be reconciled, and a panic
-        // in a stream would abort the reconciles in flight.
+        // As in kube-runtime, streams are not polled after the shutdown signal. Otherwise, their items would not be
+        // reconciled, and a panic in a stream would abort the reconciles in flight.
         let (graceful, (stopping, stopped)) = (any(shutdown.graceful), oneshot::channel());
         // Workers are separate tasks outside the current span, so the span is passed to them.
         let (of, within) = (kind.clone(), Span::current());
@@ -175,7 +175,7 @@ impl Engine {
             }
         };
         let has_begun = || monitor.ready().is_ok() && leadership.as_ref().is_none_or(Leadership::is_leader);
-        // When one of these ends, the others are dropped with it, including running reconciles.
+        // When one of these futures completes, the others are dropped, and with them all running reconciles.
         tokio::select! {
             ended = controller.run(reconcile) => match ended {
                 Ok(report) => {
@@ -212,7 +212,7 @@ impl Engine {
             () = monitor.own_caches().log_status(&kind, has_begun) => {}
             never = async { watched(&mut running).await; pending().await } => never,
         }
-        // If a task panicked before its first list, its panic is the reason why the controller cannot run.
+        // If an informer panicked before its first list, the controller cannot run, and the panic is propagated here.
         running.abort_all();
         watched(&mut running).await;
     }
@@ -226,8 +226,8 @@ fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: 
     }
 }
 
-/// Waits until all of these tasks have ended, and propagates their panics. Informers and streams do not end by themselves. If the panic of
-/// an informer were ignored, its cache would never change again.
+/// Waits until all of these tasks have ended, and propagates their panics. If the panic of an informer were ignored, its cache would silently never
+/// change again.
 async fn watched(tasks: &mut JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
@@ -238,7 +238,7 @@ async fn watched(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// The waits after panics and timeouts for objects without a configured backoff. The error policy is not called for these failures.
+/// The backoff after panics and timeouts if the configuration sets none. The error policy is not called for these failures.
 struct CrashBackoff(
     Limiter<NamespacedName, OncePerBackoff<NamespacedName, Exponential<NamespacedName>>, TokioTimer>,
 );
@@ -282,7 +282,7 @@ fn configured<O: OrderedLoop>(
         })
         .conflict_backoff(Exponential::new(config.conflicts.clone()));
     let grace = config.grace.unwrap_or(Duration::MAX);
-    // kube-runtime waits for a cache without a timeout, too. Caches that have not synced are logged.
+    // As in kube-runtime, there is no timeout for a cache to sync. Caches that have not synced are logged.
     controller = controller.cache_sync_timeout(Duration::MAX);
     controller = controller.shutdown_grace(grace).abort_after(config.abort_after);
     if config.drains {

@@ -28,12 +28,12 @@ where
     /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile. The predicate is one of kube-runtime's,
     /// as for its `predicate_filter`.
     ///
-    /// A change is accepted in three cases. The object is new, was deleted, or was replaced by another object with the same name; or the
-    /// hash of the predicate differs from its hash of the previous state; or the predicate returns `None`. Unlike kube-runtime's filter,
-    /// this filter accepts every deletion, keeps the hash of an object for longer than an hour, and stores nothing for deleted objects.
+    /// A change is accepted if the object is new, was deleted, or was replaced by another object with the same name; if the predicate's hash differs
+    /// from the hash of the previous state; or if the predicate returns `None`. Unlike kube-runtime's filter, this filter accepts every deletion,
+    /// keeps the hash of an object for longer than an hour, and stores nothing for deleted objects.
     ///
-    /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. The predicate is called where the object is decoded. If
-    /// it panics, the panic is handled like one in a [mapper](Self::watches), and the change is accepted.
+    /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. The predicate is called when the object is decoded. If it panics,
+    /// the panic is handled like one in a [mapper](Self::watches), and the change is accepted.
     ///
     /// # Panics
     /// Panics outside a tokio runtime.

@@ -24,14 +24,14 @@ use super::trigger::{AddOptions, Keys, OrderedLoop};
 use super::trigger_backoff::TriggerBackoff;
 use crate::keys::{object_key, reference_key};
 
-/// Keys and their reason. Errors of the stream go to the stream of results.
+/// A stream of keys, each item with the reason for its keys. Errors are not items: they go to the stream of results.
 pub(crate) type KeyStream = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 
-/// A stream of keys that starts with its controller, because the controller's backoff is known only then.
+/// Creates a stream of keys when the controller starts, because the controller's backoff is known only then.
 pub(crate) type StreamTrigger = Box<dyn FnOnce(Option<&TriggerBackoff>) -> KeyStream + Send>;
 
-/// Maps the items of a stream to keys. After an error the stream is polled again after a wait, as in kube-runtime; each stream
-/// has its own wait.
+/// Maps the items of a stream to keys. As in kube-runtime, an error is followed by a wait before the stream is polled again. Each stream has its own
+/// backoff.
 pub(crate) fn fallible<T, E>(
     stream: impl Stream<Item = Result<T, E>> + Send + 'static,
     errors: mpsc::Sender<E>,
@@ -85,7 +85,8 @@ where
         .boxed()
 }
 
-/// Returns the keys that an item of a stream is mapped to, and the item as the reason. If the mapper panics, there are no keys.
+/// Returns a function that maps an item of a stream to keys, with the item's object as the reason. If the mapper panics, the function returns no
+/// keys.
 pub(crate) fn related<K, O, T, I, F>(
     main: &Objects<K>,
     dyntype: &O::DynamicType,
@@ -129,7 +130,7 @@ pub(crate) async fn feed<O: OrderedLoop>(
             // `add` fails only if the queue is shut down.
             let _ = options.add(&queue, key, false, || reason.clone());
         }
-        // A stream that is always ready would block the thread, and signals would not be polled.
+        // Without this yield, a stream that is always ready would block the thread, and signals would not be polled.
         consume_budget().await;
     }
 }

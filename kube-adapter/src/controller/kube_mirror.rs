@@ -5,8 +5,9 @@
 //! | `Mirror` | the changes that were reported but not written yet, and kube's writer. `Clone` and `Drop` of objects run under this lock, because kube's writer clones each object |
 //!
 //! # Invariants
-//! 1. The reader has the changes that the informer reported to its observers, in that order: each change is written in the call that publishes it.
-//! 2. The reader is ready when the first list was reported completely, and not before.
+//! 1. The reader contains the changes that the informer reported to its observers, in the same order: each change is written during the call that
+//!    publishes it.
+//! 2. The reader becomes ready when the first list has been reported completely, and not before.
 
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +21,7 @@ use kube::runtime::watcher::Event;
 
 use super::TARGET;
 
-/// A store of kube that an informer writes.
+/// A kube store that contains the objects of an informer.
 pub(crate) struct KubeMirror<K>
 where
     K: Resource + 'static,
@@ -41,7 +42,7 @@ where
 }
 
 enum Phase<K> {
-    /// The snapshot is being reported; a writer on another thread may report newer changes in the meantime.
+    /// The snapshot is being reported. Meanwhile, a writer on another thread may report newer changes, which are buffered here.
     Registering(Vec<Change<NamespacedName, K>>),
     /// The first list is not complete.
     Listing,
@@ -53,7 +54,7 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// The mirror lives as long as the informer's store.
+    /// Creates a mirror that lives as long as the informer's store.
     ///
     /// # Panics
     /// Panics outside a tokio runtime, unless the informer has synced.
@@ -64,7 +65,7 @@ where
         let mirror =
             Arc::new(Mutex::new(Mirror { phase: Phase::Registering(Vec::new()), writer: Some(writer) }));
         let (reported, observer) = (mirror.clone(), Arc::<OnceLock<Observer<NamespacedName, K>>>::default());
-        // The observer owns its own handle, so both are dropped when the store drops the function.
+        // The function owns the handle of its own observer, so both are dropped when the store drops the function.
         let held = observer.clone();
         let registered = informer.observe(move |change| {
             let _held = &held;

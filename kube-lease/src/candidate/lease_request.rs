@@ -4,12 +4,12 @@ use flyball_sync::Nanos;
 
 use super::record::LeaderElectionRecord;
 
-/// The next step of a driver.
+/// What the caller of a candidate does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CandidateStep {
-    /// Sends this request. It replaces the previous request if the previous one has no response yet.
+    /// Send this request. It replaces the previous request if that request has no response yet.
     Request(LeaseRequest),
-    /// Waits for a response, at most until this time.
+    /// Wait until this time, or until a response arrives.
     Wait(Nanos),
 }
 
@@ -39,8 +39,8 @@ pub enum LeaseResponse {
         /// The `resourceVersion` of the Lease.
         version: String,
     },
-    /// There is no Lease to read.
+    /// The Lease does not exist.
     NotFound,
-    /// Any other response: a conflict, an error, or none. Whether a write was executed is unknown.
+    /// Any other outcome: a conflict, an error, or no response. The candidate then treats it as unknown whether a write was executed.
     Failed,
 }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 pub struct LeaderElectionRecord {
     /// The leader; empty if there is none.
     pub holder_identity: String,
-    /// How long other candidates wait after they have seen this record.
+    /// How long other candidates wait after they first read this record before they overwrite it.
     pub lease_duration_seconds: i32,
     /// When the holder became the leader, by its wall clock. Never compared with a clock.
     pub acquire_time: Option<Timestamp>,

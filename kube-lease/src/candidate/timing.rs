@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The periods of an election; see [`ElectionBuilder`](crate::ElectionBuilder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTiming {
-    /// How long other candidates wait after they first see a record.
+    /// How long other candidates wait after they first read a record before they overwrite it.
     pub lease_duration: Duration,
     /// How long a leader leads after it sent its last successful renewal.
     pub renew_deadline: Duration,
@@ -63,8 +63,8 @@ impl ElectionTiming {
         self.renew_deadline / 2
     }
 
-    /// Returns the lease duration in whole seconds for the record. Rounded up, because others must not lead too early;
-    /// client-go rounds down.
+    /// Returns the lease duration in whole seconds for the record. The duration is rounded up, because others must not
+    /// lead too early; client-go rounds down.
     pub(crate) fn lease_seconds(&self) -> i32 {
         let rounded_up =
             self.lease_duration.as_secs().saturating_add(u64::from(self.lease_duration.subsec_nanos() > 0));
@@ -110,7 +110,7 @@ pub enum InvalidElectionConfig {
     RenewDeadline,
     /// The retry period is zero, or 1.2 retry periods are not shorter than the renew deadline.
     RetryPeriod,
-    /// The stop grace does not end before others could lead.
+    /// The stop grace is not shorter than the time between the renew deadline and the lease duration.
     StopGrace,
     /// The identity is empty, which means no holder.
     Identity,
