@@ -1,6 +1,6 @@
 //! EDGE. A compact form of related objects: the keys that they map to are kept, the objects are not.
 //!
-//! Cancel safety: that of the wrapped source.
+//! Cancel safety: the same as that of the wrapped source.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -27,14 +27,14 @@ pub(crate) struct MappedObject {
     pub(crate) keys: Box<[NamespacedName]>,
 }
 
-/// The data that a controller keeps about an object.
+/// The data that a controller keeps about an object, besides its identity.
 pub(crate) struct MappedKeys {
     pub(crate) property: Option<u64>,
     pub(crate) keys: Vec<NamespacedName>,
 }
 
 impl MappedObject {
-    /// The schema of a cache of rows.
+    /// Returns the schema of a cache of rows.
     pub(crate) fn schema() -> Schema<NamespacedName, Self> {
         Schema::new(|row: &Self| row.key.clone(), |row| row.version).with_identity(|a, b| a.uid == b.uid)
     }
@@ -84,7 +84,7 @@ fn row<K: Resource>(object: K, map: &impl Fn(K) -> MappedKeys) -> Result<MappedO
     }
 }
 
-/// Adds the keys of the stored row to `row`, if both rows have the same `uid`.
+/// Returns `row` with the keys of the stored row, if both rows have the same `uid`; otherwise, without keys.
 fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
     let before = stored.get().and_then(|store| store.get(&row.key)).filter(|before| before.uid == row.uid);
     MappedObject { keys: before.map(|before| before.keys.clone()).unwrap_or_default(), ..row }
@@ -138,7 +138,7 @@ where
             Err(error) => return Some(Err(error)),
         };
         if matches!(event.object(), Some(Err(_))) {
-            // Yields once, so that the informer stores the events that were delivered before.
+            // Yields once, so that the informer stores the previous events before `as_before` reads the cache.
             yield_now().await;
         }
         Some(Ok(event.map(|row| row.unwrap_or_else(|row| as_before(row, &self.stored)))))

@@ -1,4 +1,4 @@
-//! EDGE. The state of a controller, for callers outside of it.
+//! EDGE. The state of a controller, for code outside the controller.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -15,9 +15,8 @@ use crate::controller::caches::Caches;
 use crate::controller::reconcile_reasons::{Reasons, ReconcileInFlight};
 use crate::controller::trigger::{Keys, OrderedLoop};
 
-/// Reports the state of a controller, for probes and debug views. Created before the run by
-/// [`Controller::monitor`](crate::Controller::monitor); until the run starts it reports that the controller is alive and not ready. Cloning
-/// increments a reference count.
+/// Reports the state of a controller, for probes and debug views. Created before the run by [`Controller::monitor`](crate::Controller::monitor);
+/// until the run starts, a monitor reports that the controller is alive and not ready. Cloning increments a reference count.
 ///
 /// # Examples
 /// ```
@@ -102,8 +101,8 @@ impl Monitor {
         self.watched.get().map_or(Err(NotReady::NotStarted), |watched| watched.health.ready())
     }
 
-    /// Returns `Ok` if the controller can make progress: no object has been reconciled for longer than `longest`, no cache
-    /// has ended, and the run is not over.
+    /// Returns `Ok` if the controller can make progress: no reconcile has been running for longer than `longest`, no cache has ended, and the run is
+    /// not over.
     ///
     /// # Errors
     /// Returns the reason why the controller is not alive.
@@ -111,8 +110,8 @@ impl Monitor {
         self.watched.get().map_or(Ok(()), |watched| watched.health.live(longest))
     }
 
-    /// Returns how many objects are ready, are delayed, and are being reconciled, and the age of the oldest object in each of these states;
-    /// `None` before the run.
+    /// Returns how many objects are ready, delayed and being reconciled, and the age of the oldest object in each of these states; `None` before the
+    /// run.
     #[must_use]
     pub fn stats(&self) -> Option<QueueStats> {
         self.watched.get().map(|watched| (watched.stats)())
@@ -120,8 +119,8 @@ impl Monitor {
 
     /// Returns the running reconciles with their reasons, the longest-running first. For debug views.
     ///
-    /// Reasons are recorded after the first call of this method, and while a subscriber of `tracing` enables the span of a reconcile. A
-    /// reconcile that was queued before the recording began has the reason "unknown"; a reconcile that started before it is not listed.
+    /// Reasons are recorded after the first call of this method, and while a subscriber of `tracing` enables the span of a reconcile. A reconcile
+    /// that was queued before the recording began has the reason "unknown"; a reconcile that started before the recording began is not listed.
     ///
     /// # Examples
     /// ```
@@ -145,8 +144,8 @@ impl Monitor {
         self.reasons.in_flight()
     }
 
-    /// Returns how many objects the controller's own caches could not decode so far; see [`ApiSource`](crate::ApiSource).
-    /// An object that is listed again is counted again.
+    /// Returns how many objects the controller's own caches could not decode so far; see [`ApiSource`](crate::ApiSource). An unreadable object is
+    /// counted again each time that it is listed.
     #[must_use]
     pub fn unreadable_count(&self) -> u64 {
         self.unreadable.get()

@@ -30,14 +30,14 @@ where
     Informer {
         informer: Informer<NamespacedName, K>,
         dyntype: K::DynamicType,
-        /// The mirror as a store of kube, once it was requested.
+        /// The kube store that mirrors the informer; set when it is first requested.
         mirror: Arc<OnceLock<KubeMirror<K>>>,
     },
     Kube {
         store: reflector::Store<K>,
-        /// Set before the first key is created, by code that has the kind.
+        /// The kind of the objects; set before the first key is created.
         dyntype: Arc<OnceLock<K::DynamicType>>,
-        /// Set once the store is ready, or its writer was dropped. One task polls the store, and all other waiters wait for this cell.
+        /// Set once the store is ready or its writer has been dropped. One task polls the store, and all other waiters wait for this cell.
         decided: Arc<OnceCell<()>>,
     },
 }
@@ -100,8 +100,8 @@ where
         }
     }
 
-    /// Resolves the key of a reference to the key of its object. The owner of an object in a namespace may be
-    /// cluster-scoped: kube's references to such an owner still have the namespace, and one object must not have two keys.
+    /// Resolves the key of a reference to the key of its object. A namespaced object may have a cluster-scoped owner. kube's reference to this owner
+    /// still has a namespace, so without the resolution one object would have two keys.
     pub(crate) fn resolve(&self, key: NamespacedName) -> NamespacedName {
         if key.namespace().is_none() {
             return key;

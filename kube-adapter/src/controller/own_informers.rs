@@ -1,4 +1,4 @@
-//! EDGE. The informers that belong to a controller: they start with it, and run as long as it does.
+//! EDGE. The informers that a controller owns: they start with the controller, and run as long as it runs.
 //!
 //! Cancel safety: dropping the run future of an informer ends the informer.
 
@@ -19,7 +19,7 @@ use crate::{ApiSource, Config, reflector_config};
 /// The maximum number of watch errors that wait to be read from the stream of results.
 pub(super) const MAX_BUFFERED_ERRORS: usize = 64;
 
-/// An informer that runs as long as its controller does, and has its configuration.
+/// Starts an informer with the configuration and the backoff of its controller. The returned future runs the informer.
 pub(super) type OwnInformer =
     Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
 

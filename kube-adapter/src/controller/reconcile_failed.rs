@@ -8,7 +8,7 @@ use flyball_controller::{FailureClass, ReconcileError};
 
 use crate::UnknownAction;
 
-/// The retry that follows a failure.
+/// How an object is retried after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReconcileFailed {
     pub(crate) class: FailureClass,
@@ -35,7 +35,7 @@ impl ReconcileFailed {
         failure.downcast_ref::<Self>().map_or(FailureClass::Transient, |failed| failed.class)
     }
 
-    /// Returns the delay of the error policy; a panic and a timeout have none.
+    /// Returns the delay before the retry; `None` for a panic or a timeout, because the error policy is not called for them.
     pub(crate) fn delay_of(failure: &ReconcileError) -> Option<Duration> {
         failure.downcast_ref::<Self>().and_then(|failed| failed.delay)
     }

@@ -62,9 +62,9 @@ pub struct ReconcileInFlight {
     pub object: NamespacedName,
     /// The text of the reason, as in kube-runtime; if several reasons coalesced into one reconcile, the first.
     pub reason: String,
-    /// How many reasons there were.
+    /// How many reasons coalesced into this reconcile.
     pub reasons: u32,
-    /// How long it has run.
+    /// How long the reconcile has been running.
     pub running_for: Duration,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Reasons {
 struct PendingReason {
     reason: Reason,
     count: u32,
-    /// Whether the reason is that of a retry, for which the key is delayed. The reason of a change replaces it.
+    /// Whether the reason is a retry, for which the key is delayed. The reason of a change replaces the reason of a retry.
     later: bool,
 }
 
@@ -113,8 +113,8 @@ impl Reasons {
         }
     }
 
-    /// Returns the reason of a key whose reconcile starts, and the number of reasons. The key is in flight until the guard
-    /// is dropped.
+    /// Returns the reason of a key whose reconcile starts, the number of reasons, and a guard. The key is listed as in flight until the guard is
+    /// dropped. There is no guard if reasons are not recorded.
     pub(crate) fn begin(self: &Arc<Self>, key: &NamespacedName) -> (Reason, u32, Option<InFlightReason>) {
         if !self.wanted() {
             return (Reason::Unknown, 1, None);
@@ -126,7 +126,7 @@ impl Reasons {
         (reason, count, Some(InFlightReason { of: self.clone(), key: key.clone() }))
     }
 
-    /// Returns the reconciles in flight, recorded from the first call on, the longest-running first.
+    /// Returns the reconciles in flight, the longest-running first. The first call starts the recording.
     pub(crate) fn in_flight(&self) -> Vec<ReconcileInFlight> {
         // Ordering: Relaxed, because the flag publishes no other memory.
         self.requested.store(true, Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl Reasons {
     }
 }
 
-/// A reconcile in flight.
+/// The guard of a reconcile in flight. Dropping it removes the reconcile from the list.
 pub(crate) struct InFlightReason {
     of: Arc<Reasons>,
     key: NamespacedName,

@@ -38,7 +38,7 @@ use crate::controller::reconcile_failed::ReconcileFailed;
 use crate::unreadable_reason;
 use flyball_kube_lease::Leadership;
 
-/// The number of results that may wait for the consumer; when there are more, reconciles wait.
+/// The maximum number of results that wait for the consumer. When this number is reached, reconciles wait.
 const MAX_BUFFERED_RESULTS: usize = 256;
 
 impl<K> Controller<K>
@@ -46,28 +46,26 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Returns the stream of results, which runs the controller from its first poll on; it ends when the controller is shut
-    /// down.
+    /// Returns the stream of results. The first poll of the stream starts the controller, and the stream ends when the controller has shut down.
     ///
-    /// `reconcile` is called for each object that is new or changed, or to which another object maps: never concurrently
-    /// for one object, and once more after a change during the call. `error_policy` is called after each error; the object
-    /// is retried after exactly the delay that it returns, or earlier if it changes.
-    /// [`Config::backoff`](crate::Config::backoff), [`conflict_backoff`](crate::Config::conflict_backoff),
-    /// [`respect_retry_after`](crate::Config::respect_retry_after) and [`classify_status`](crate::Config::classify_status)
-    /// change that. After [`Action::await_change`] the object is not retried until it changes.
+    /// `reconcile` is called for each object that is new or has changed, or to which a changed object maps. It is never called concurrently for the
+    /// same object; after a change during the call, it is called once more. `error_policy` is called after each error; the object is retried after
+    /// exactly the delay that it returns, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
+    /// [`conflict_backoff`](crate::Config::conflict_backoff), [`respect_retry_after`](crate::Config::respect_retry_after) and
+    /// [`classify_status`](crate::Config::classify_status) change this delay. After [`Action::await_change`] the object is not retried until it
+    /// changes.
     ///
-    /// Reconciles start when the cache of the controller's own objects and the informers that are shared with the program
-    /// have synced; with [`wait_for_all_caches`](crate::Config::wait_for_all_caches), when all caches have. A reconcile
-    /// that panics, or [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted,
-    /// and retried. An object that was deleted before its reconcile starts is an
-    /// [`ObjectNotFound`](Outcome::ObjectNotFound), and a failure of one of the controller's own watches is a
-    /// [`QueueError`](Outcome::QueueError). Neither ends the controller.
+    /// Reconciles start when the cache of the controller's own objects and the informers that are shared with the program have synced; with
+    /// [`wait_for_all_caches`](crate::Config::wait_for_all_caches), they start when all caches have synced. A reconcile that panics, or
+    /// [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted, and retried. If an object was deleted
+    /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). If one of the controller's own watches fails,
+    /// the stream yields a [`QueueError`](Outcome::QueueError). Neither ends the controller.
     ///
-    /// An object that becomes unreadable, because its JSON does not fit its type any more, is not reconciled. Instead of each reconcile the
-    /// stream returns a `QueueError` with the name of the object. While such an object is being deleted, it is still reconciled, so that
-    /// finalizers run: with its new metadata, and the rest of the state that was decoded last.
-    /// [`unreadable_reason`](crate::unreadable_reason) returns why an object is unreadable. Once the object can be decoded again it is
-    /// reconciled, whatever [`filter_changes`](Self::filter_changes) returns.
+    /// An object that becomes unreadable, because its JSON no longer fits its type, is not reconciled. Each time it would be reconciled, the stream
+    /// instead yields a `QueueError` with the name of the object. While such an object is being deleted, it is still reconciled, so that finalizers
+    /// run: the reconcile receives the new metadata, and the rest of the state that was decoded last. [`unreadable_reason`](crate::unreadable_reason)
+    /// returns why an object is unreadable. Once the object can be decoded again, it is reconciled, whatever [`filter_changes`](Self::filter_changes)
+    /// returns.
     ///
     /// Each reconcile has a `tracing` span, within the span in which the stream is polled first: `reconciling object`,
     /// under kube-runtime's own target `kube_runtime::controller`, with `object.ref`, `object.reason` (if several reasons
@@ -80,10 +78,9 @@ where
     /// it should do little before it returns the future. An `error_policy` that changes state, such as a counter, needs an atomic.
     ///
     /// # Panics
-    /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of
-    /// [`reconcile_on`](Self::reconcile_on), [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. It also
-    /// panics if one of the controller's own informers panics, for example when it decodes an object, because its changes would add no more
-    /// keys.
+    /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
+    /// [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. It also panics if one of the controller's own informers
+    /// panics, for example when it decodes an object. Otherwise, changes in this informer would silently add no keys.
     ///
     /// # Cancel safety
     /// Dropping the stream stops the controller immediately.
@@ -118,7 +115,7 @@ where
     }
 }
 
-/// The parts of a run besides the user's functions. `Q` is an error of a trigger.
+/// The parts of a run besides the user's functions. `Q` is the error type of the triggers.
 pub(super) struct RunSetup<K, Q>
 where
     K: Resource + 'static,
@@ -136,7 +133,7 @@ where
     pub(super) leadership: Option<Leadership>,
     pub(super) monitor: Monitor,
     pub(super) watch_errors: mpsc::Receiver<Q>,
-    /// The error for an object that cannot be decoded; `None` if there can be no such object.
+    /// Converts the error for an object that cannot be decoded to `Q`; returns `None` if there can be no such object.
     pub(super) unreadable: fn(watcher::Error) -> Option<Q>,
 }
 
@@ -229,7 +226,7 @@ where
     context: Arc<C>,
     main: Objects<K>,
     classifier: Classifier,
-    /// The timeout of the user's reconcile. It does not include the time in which the result waits for the consumer.
+    /// The timeout of the user's reconcile. It does not include the time for which the result waits for the consumer.
     limit: Option<Duration>,
     reasons: Arc<Reasons>,
     unreadable: fn(watcher::Error) -> Option<Q>,
@@ -259,8 +256,8 @@ where
             self.send_result(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         };
-        // The desired state of an unreadable object is unknown, so it is not reconciled. While it is being deleted it is reconciled, because a
-        // finalizer cleans up the state that was decoded last.
+        // The desired state of an unreadable object is unknown, so the object is not reconciled. An unreadable object that is being deleted is
+        // reconciled, because a finalizer cleans up the state that was decoded last.
         if object.meta().deletion_timestamp.is_none()
             && let Some(why) = unreadable_reason(&*object)
             && let Some(error) = (self.unreadable)(cannot_be_read(&reference, why))
@@ -278,8 +275,8 @@ where
             object.reason = %reason,
             object.reasons = reasons
         );
-        // An async lock does not block the thread of a waiting task. A `reconcile` that holds the lock may block before it returns its
-        // future, until another task makes progress.
+        // This lock is async, so a task that waits for it does not block its thread. The lock may be held for long, because the user's `reconcile`
+        // may block until another task makes progress, before it returns its future.
         let mut reconcile = self.reconcile.lock().await;
         let run = span.in_scope(|| reconcile(object.clone(), self.context.clone()));
         drop(reconcile);

@@ -18,7 +18,7 @@ pub(crate) struct ShutdownSignals {
     pub(crate) forceful: Vec<BoxFuture<'static, ()>>,
 }
 
-/// Completes when the first of the signals does; never, if there is none.
+/// Returns a future that completes when the first of the signals completes. It never completes if there is no signal.
 pub(crate) fn any(signals: Vec<BoxFuture<'static, ()>>) -> BoxFuture<'static, ()> {
     match signals.is_empty() {
         true => pending().boxed(),
@@ -32,10 +32,10 @@ where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
 {
-    /// Shuts down gracefully when `signal` completes, or any other signal that was added: changes add no keys any more,
-    /// reconciles in flight end, and queued objects are left, as in kube-runtime.
+    /// Shuts down gracefully when `signal`, or any other signal that was added, completes. As in kube-runtime, changes
+    /// then add no keys, reconciles in flight run to their end, and queued objects are not reconciled.
     ///
-    /// [`Config::shutdown_grace`](crate::Config::shutdown_grace) limits the time for that. With
+    /// [`Config::shutdown_grace`](crate::Config::shutdown_grace) limits how long the reconciles in flight may run. With
     /// [`Config::drain_on_shutdown`](crate::Config::drain_on_shutdown) queued objects are reconciled, too.
     pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown.graceful.push(signal.boxed());
@@ -127,8 +127,8 @@ where
     /// [Shuts down gracefully](Self::graceful_shutdown_on) on the first Ctrl+C or SIGTERM, and stops immediately on the
     /// second.
     ///
-    /// The signals are caught from the start of the run until the process exits, and no longer end the process: its other parts must end by
-    /// themselves.
+    /// The signals are caught from the start of the run until the process exits, so they no longer end the process. The other parts of the process
+    /// must end by themselves.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, graceful) = tokio::sync::oneshot::channel();
         self.shutdown.graceful.push(graceful.map(|_| ()).boxed());
@@ -160,7 +160,7 @@ async fn signal() {
     uncaught(tokio::signal::ctrl_c().await).await;
 }
 
-/// Waits forever if the signal cannot be caught: that is better than a shutdown without a signal.
+/// Waits forever if the signal cannot be caught, because returning would shut the controller down without a signal.
 async fn uncaught(caught: std::io::Result<()>) {
     if let Err(error) = caught {
         tracing::warn!(target: super::TARGET, %error, "cannot listen to signals");

@@ -15,8 +15,8 @@ use super::kube_mirror::KubeMirror;
 use super::objects::Objects;
 use crate::keys::reference_key;
 
-/// The objects a controller reads, with the methods of kube-runtime's `Store`: the same names and meanings. Cloning increments a reference
-/// count.
+/// The objects that a controller reads. Its methods have the same names and meanings as those of kube-runtime's `Store`. Cloning increments a
+/// reference count.
 ///
 /// A `ControllerStore` is a handle to an informer, or to a `Store` of kube-runtime:
 ///
@@ -26,8 +26,8 @@ use crate::keys::reference_key;
 /// | an informer | `ControllerStore::from(informer)` |
 /// | a store of kube | `ControllerStore::from(store)`: for a store that a test fills, for example |
 ///
-/// [`informer`](Self::informer) returns the informer, which has more: consistent snapshots that block no writer, indexes, labels, changes,
-/// the status of the watch. [`to_kube`](Self::to_kube) is for signatures with kube's type.
+/// [`informer`](Self::informer) returns the informer, which also has consistent snapshots that block no writer, indexes, labels, changes and the
+/// status of the watch. [`to_kube`](Self::to_kube) is for signatures with kube's type.
 ///
 /// # Examples
 /// Tests a mapper that looks up its objects in a store, without an informer:
@@ -120,19 +120,19 @@ where
     /// Returns the same objects as a store of kube-runtime: the one that this handle was created from, or one that mirrors
     /// the informer.
     ///
-    /// The first call creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's store, not as long
-    /// as the handle: keep one handle, and do not create one by `ControllerStore::from(informer)` for each call. While the informer has not
-    /// synced, a task of the current runtime completes the mirror. Each change is written to the mirror where the informer publishes the
-    /// change, before controllers that were started after the mirror was created are notified. That costs two clones of the object and an
-    /// entry with the strings of its name, namespace, `uid` and version (D14 and D16 of the [crate's
-    /// documentation](crate#coming-from-kube-runtime)). The mirror has the limits of kube's store: `wait_until_ready` wakes one of several
-    /// waiters (D6), a `find` or `state_filter` of a reader blocks the informer (D13), and there is no index (D15).
+    /// The first call creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's store, not as long as the
+    /// handle: keep one handle, and do not create one by `ControllerStore::from(informer)` for each call. While the informer has not synced, a task
+    /// of the current runtime completes the mirror. Each change is written to the mirror when the informer publishes it, before controllers that were
+    /// started after the creation of the mirror are notified. Each write costs two clones of the object and an entry with the strings of its name,
+    /// namespace, `uid` and version (D14 and D16 of the [crate's documentation](crate#coming-from-kube-runtime)). The mirror has the limits of kube's
+    /// store: `wait_until_ready` wakes one of several waiters (D6), a `find` or `state_filter` of a reader blocks the informer (D13), and there is no
+    /// index (D15).
     ///
-    /// The store is ready when the first list is complete. A controller starts to reconcile its own objects after that; for
-    /// a shared informer, await `wait_until_ready` of the mirror first.
+    /// The store is ready when the first list is complete. A controller starts to reconcile only after the store of its own objects is ready. Before
+    /// you read the mirror of a shared informer, await the mirror's `wait_until_ready`.
     ///
     /// # Panics
-    /// Panics outside a tokio runtime if it creates a mirror of an informer that has not synced.
+    /// Panics outside a tokio runtime if the call creates a mirror of an informer that has not synced.
     ///
     /// # Examples
     /// ```
@@ -198,7 +198,7 @@ where
         }
     }
 
-    /// Returns any object for which `wanted` returns `true`. O(n); an index of the informer is O(1).
+    /// Returns any object for which `wanted` returns `true`. O(n); a lookup in an index of the informer is O(1).
     pub fn find(&self, mut wanted: impl FnMut(&K) -> bool) -> Option<Arc<K>> {
         match &self.objects {
             // kube's own `find` would block writers during the search.
@@ -254,7 +254,7 @@ where
     }
 }
 
-/// Creates a store from one of kube-runtime.
+/// Creates a store from a store of kube-runtime.
 impl<K> From<reflector::Store<K>> for ControllerStore<K>
 where
     K: Resource + Clone + Send + Sync + 'static,

@@ -24,11 +24,11 @@ use crate::keys::object_key;
 /// A stream and a store lose the changes that they lose in kube-runtime; an informer loses none. See the [crate's
 /// documentation](crate#streams-and-stores-of-kube-runtime).
 ///
-/// Each stream is polled in a task of its own while the controller runs. An error is a
-/// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results. The stream that failed is polled again after a
-/// wait, by default that of kube-runtime; no other stream waits. A change whose mapper panics is logged and lost; other changes are not
-/// affected. When all streams have ended, and the controller has no informer, it reconciles the queued objects and ends; delayed requeues
-/// that reconciles returned are dropped.
+/// Each stream is polled in a task of its own while the controller runs. An error of a stream is a
+/// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results. The stream that failed is polled again after a wait, by
+/// default with kube-runtime's backoff; no other stream waits. A change whose mapper panics is logged and lost; other changes are not affected. When
+/// all streams have ended, and the controller has no informer, it reconciles the queued objects and ends; delayed requeues that reconciles returned
+/// are dropped.
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
@@ -36,11 +36,10 @@ where
 {
     /// Creates a controller of the objects of a kube-runtime store, which are reconciled when the stream returns them.
     ///
-    /// The stream must be reflected into that store: an object that is not there is an
+    /// The stream must be reflected into that store: an object that is not in the store yields an
     /// [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). Reconciles start when the store is ready. With
     /// [`with_leadership`](Self::with_leadership) all objects of the store are reconciled when this process is elected.
-    /// [`filter_changes`](Self::filter_changes) has no effect, because a stream has no change to compare; filter the stream
-    /// instead.
+    /// [`filter_changes`](Self::filter_changes) has no effect, because a stream has no change to compare; filter the stream instead.
     ///
     /// [`new`](Self::new) and [`for_shared`](Self::for_shared) use an informer, which loses no change.
     ///
@@ -74,7 +73,7 @@ where
     /// Like [`for_stream`](Self::for_stream), for a kind that is known at run time.
     ///
     /// # Examples
-    /// Kinds that are known at run time. The streams are two lists here, so the controller ends:
+    /// Kinds that are known at run time. All streams are finite here, so the controller ends:
     /// ```
     /// use flyball_kube::{Action, Controller};
     /// use futures_util::{StreamExt, stream};

@@ -1,6 +1,6 @@
-//! EDGE. The triggers of a controller: changes of its own objects, and of related ones, become keys.
+//! EDGE. The triggers of a controller: they map changes of its own objects, and of related objects, to keys.
 //!
-//! Cancel safety: a change becomes keys in the call that publishes it, without an await point in between.
+//! Cancel safety: the keys of a change are added in the call that publishes the change, without an await point in between.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) trait Trigger: Send {
 struct Mapped<V, F> {
     informer: Informer<NamespacedName, V>,
     keys: F,
-    /// The kind of the informer's objects; `None` if these are the reconciled objects themselves.
+    /// The kind of the informer's objects; `None` if they are the reconciled objects themselves.
     related: Option<Arc<str>>,
 }
 
@@ -90,7 +90,7 @@ where
     Box::new(Mapped { informer: informer.clone(), keys, related: None })
 }
 
-/// Creates the trigger of owned objects: maps to the owners in both states of a change.
+/// Creates the trigger of owned objects: maps a change to the owners in its old and in its new state.
 pub(crate) fn owned<K, C>(
     informer: &Informer<NamespacedName, C>,
     owners: &Objects<K>,
@@ -116,7 +116,7 @@ where
     child.owner_references().iter().filter_map(owner).collect()
 }
 
-/// Creates the trigger of objects of which only the related keys are kept: each change maps to the keys of both its states.
+/// Creates the trigger of related objects for which only keys are kept: maps a change to the keys of its old and of its new state.
 pub(crate) fn related_keys<K>(
     informer: &Informer<NamespacedName, MappedObject>,
     main: &Objects<K>,
@@ -139,7 +139,7 @@ where
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
-/// Creates the trigger of related objects: calls `related` for the state before a change and for the state after it.
+/// Creates the trigger of related objects: calls `mapper` for the state before a change and for the state after it.
 pub(crate) fn watched<K, W, I>(
     informer: &Informer<NamespacedName, W>,
     main: &Objects<K>,
@@ -155,7 +155,7 @@ where
     watched_changes(informer, main, kind, move |change| states(change).flat_map(&mapper).collect::<Vec<_>>())
 }
 
-/// Creates the trigger of related objects: calls `related` for each change.
+/// Creates the trigger of related objects: calls `mapper` for each change.
 pub(crate) fn watched_changes<K, W, I>(
     informer: &Informer<NamespacedName, W>,
     main: &Objects<K>,
@@ -180,7 +180,7 @@ where
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
-/// Returns the states before and after the change, as far as they exist and differ.
+/// Returns the previous state of the object, if there is one and it differs, followed by the object of the change.
 fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>> {
     let old = change.old().filter(|old| !Arc::ptr_eq(old, change.object()));
     old.into_iter().chain([change.object()])
@@ -191,7 +191,7 @@ pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, WithTimer<TokioT
 /// The loop over the queue. Its types do not depend on the user's types, so it is compiled here, once for each order.
 pub(crate) type Loop<O> =
     flyball_controller::Controller<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
-/// Namespaces as groups; objects without a namespace are one group.
+/// The fair order, with namespaces as groups; objects without a namespace are one group.
 pub(crate) type ByNamespace = Fair<NamespacedName, Arc<str>>;
 
 /// A loop over a queue with one of three orders.
@@ -251,7 +251,7 @@ impl AddOptions {
         initial: bool,
         reason: impl FnOnce() -> Reason,
     ) -> Result<Added, AddError<NamespacedName>> {
-        // Recorded before the key is added, because the key may be handed out immediately.
+        // The reason is recorded before the key is added, because the key may be dequeued immediately.
         self.reasons.note(&key, reason);
         match self.debounce {
             _ if initial => O::add(queue, key, self.initial_priority),

@@ -25,9 +25,9 @@ where
     /// own, from 800 ms to 30 s with jitter. If the server requests a longer wait, the longer wait applies. A shared informer has its own
     /// backoff.
     ///
-    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure takes its next wait, and any
-    /// list, event or item that arrives [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has
-    /// no further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called under a lock.
+    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure takes the next wait of `backoff`, and any
+    /// list, event or item that arrives [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has no
+    /// further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called under a lock.
     ///
     /// # Examples
     /// A controller that ends when lists and watches have failed three times in a row:
@@ -99,7 +99,7 @@ impl TriggerBackoff {
         Self(Arc::new(Shared { backoff: Mutex::new(Box::new(backoff)), gave_up: Notify::new() }))
     }
 
-    /// Returns a handle for one cache, or one stream.
+    /// Returns a handle of the shared backoff for one cache or one stream.
     pub(crate) fn handle(&self) -> BackoffHandle {
         BackoffHandle(self.0.clone())
     }
@@ -111,7 +111,7 @@ impl TriggerBackoff {
     }
 }
 
-/// The handle of one cache, or one stream.
+/// A handle of the shared backoff, for one cache or one stream.
 pub(crate) struct BackoffHandle(Arc<Shared>);
 
 impl Iterator for BackoffHandle {
@@ -127,9 +127,9 @@ impl Iterator for BackoffHandle {
 }
 
 impl Backoff for BackoffHandle {
-    /// Resets the backoff even if another list or watch still fails: in kube-runtime, an item of any of its streams resets
-    /// the backoff of all. Otherwise a kind that the controller may not list would raise the wait of all others to the
-    /// maximum, and end the controller if the number of waits is limited.
+    /// Resets the backoff even if another list or watch still fails: in kube-runtime, an item of any stream resets the backoff of all streams. With a
+    /// reset only after all have succeeded, a kind that the controller may not list would raise the wait of all others to the maximum, and end the
+    /// controller if the number of waits is limited.
     fn reset(&mut self) {
         self.0.backoff.lock().reset();
     }

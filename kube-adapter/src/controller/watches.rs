@@ -25,9 +25,8 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Reconciles an object only after changes for which `filter` returns `true`: kube-runtime's `predicate_filter`. By
-    /// default every change of the controller's own objects causes a reconcile, including a status write of the reconcile
-    /// itself; a deletion never does.
+    /// Reconciles an object only after changes for which `filter` returns `true`, as kube-runtime's `predicate_filter` does. By default every change
+    /// of the controller's own objects causes a reconcile, including a status write of the reconcile itself; a deletion never does.
     ///
     /// [`predicate`](crate::predicate) has the usual predicates, and accepts those of kube-runtime. The informer calls the filter; if the
     /// filter panics for a change, the change is lost. A later call replaces the filter. The filter has no effect on a controller [over a
@@ -61,8 +60,8 @@ where
     /// reconciled. If its owner changes, both owners are reconciled. A deletion that was missed while the watch was down
     /// also reconciles the owner.
     ///
-    /// Only metadata is requested. Of each object only its name, its version and its last owners are kept, a few hundred
-    /// bytes. [`owns_shared`](Self::owns_shared) takes an informer that keeps the objects.
+    /// Only metadata is requested. For each object, only its name, its version and its last owners are kept, which takes a few hundred bytes.
+    /// [`owns_shared`](Self::owns_shared) takes an informer that keeps the objects.
     ///
     /// # Panics
     /// Panics outside a tokio runtime.
