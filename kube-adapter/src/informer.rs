@@ -14,11 +14,10 @@ use crate::{ApiSource, schema};
 /// connection that is silent for 295 s as lost.
 const LONGEST_WATCH: u32 = 290;
 
-/// Returns a builder of an informer of the objects of an `Api` that the configuration selects: an [`ApiSource`] with the
-/// reflector configuration of [`reflector_config`].
+/// Returns a builder of an informer for the objects of an `Api` that the configuration selects. The informer has an [`ApiSource`] and the reflector
+/// configuration of [`reflector_config`].
 ///
-/// Build and start it like any informer of flyball: add indexes, a transformation or an error handler, and call `start()` in a
-/// tokio task.
+/// Use the builder like that of any flyball informer: add indexes, a transformation or an error handler, and call `start()` in a tokio task.
 ///
 /// # Examples
 /// ```no_run
@@ -61,12 +60,12 @@ where
 ///   With this size, the reflector requests pages of 500 if a server would otherwise read everything from storage at once, and no pages if
 ///   the server has a cache. [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) request pages of 500 in
 ///   every list. No size, or 0, turns paging off.
-/// - `list_semantic`: applies to the first list only. Later lists must be at least as new as the state in the cache, and a server answers them from
-///   its own cache.
+/// - `list_semantic`: applies to the first list only. Later lists must be at least as new as the informer's state, and a server answers them from the
+///   server's cache.
 /// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of the timeout and the whole
 ///   timeout, so that watches do not end together. The client's `read_timeout`, 295 s by default, must be longer, because the client treats
 ///   a watch without events as a lost connection. Zero leaves the duration to the server, which ends watches within an hour.
-/// - `initial_list_strategy`: streaming lists or plain lists. Plain lists are also used where a streaming list fails.
+/// - `initial_list_strategy`: streaming lists or plain lists. Plain lists are also used after a streaming list has failed.
 ///
 /// # Examples
 /// ```

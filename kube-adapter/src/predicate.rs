@@ -1,7 +1,7 @@
-//! PURE. Predicates, which decide which changes cause a reconcile: flyball-controller's, and kube-runtime's.
+//! PURE. Predicates that decide which changes cause a reconcile: those of flyball-controller and those of kube-runtime.
 //!
-//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two. Use them with
-//! [`Controller::filter_changes`](crate::Controller::filter_changes). All of them accept deletions.
+//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two. Use predicates with
+//! [`Controller::filter_changes`](crate::Controller::filter_changes). All predicates of this module accept deletions.
 
 #[doc(no_inline)]
 pub use flyball_controller::predicate::{changed, generation_unobserved};

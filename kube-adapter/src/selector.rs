@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use kube::core::{Expression, Selector as KubeSelector};
 use kube::{Resource, ResourceExt};
 
-/// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program needs one type.
+/// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program needs only one type.
 ///
 /// A requirement that the other type cannot express is an error; it is never left out. A converted selector selects the same objects, and a
 /// round trip returns an equal [`Selector`]. For `labels(…)` of a watcher or a list, use the text: `selector.to_string()`.
@@ -71,7 +71,7 @@ pub trait SelectorExt: Sized + private::Sealed {
 
 impl SelectorExt for Selector {
     fn from_kube(selector: &KubeSelector) -> Self {
-        // kube's selector has no other getter.
+        // kube's selector returns its expressions only by `into_iter`.
         selector.clone().into_iter().fold(Self::everything(), |all, expression| match expression {
             Expression::In(key, values) => all.in_set(key, values),
             Expression::NotIn(key, values) => all.not_in(key, values),
@@ -123,7 +123,7 @@ impl SelectorExt for Selector {
                 _ => Err(SelectorError::Operator { key: key.to_owned(), operator: operator.clone() }),
             }
         })?;
-        // The parser accepts only valid labels. A selector with an invalid label does not survive formatting and parsing.
+        // The parser accepts only valid labels. So a selector with an invalid label cannot be formatted and parsed to an equal selector.
         let text = selector.to_string();
         match selector.is_nothing() || text.parse().is_ok_and(|read: Self| read == selector) {
             true => Ok(selector),

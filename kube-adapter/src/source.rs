@@ -1,7 +1,7 @@
-//! EDGE. The objects of an `Api` as the source of an informer: lists in pages, watches, streaming lists.
+//! EDGE. The objects of an `Api` as the source of an informer: paged lists, watches, streaming lists.
 //!
-//! Cancel safety: dropping a request cancels it. A page that is being decoded on a blocking thread is decoded to its end there, and
-//! dropped. A dropped watch closes its connection, and holds no other resource.
+//! Cancel safety: dropping a request cancels it. If a page is being decoded on a blocking thread, that thread still decodes it completely, and then
+//! drops it. A dropped watch closes its connection, and holds no other resource.
 
 pub(crate) mod api_error;
 mod decode;
@@ -38,23 +38,25 @@ pub use self::watch::ApiWatch;
 use crate::keys::object_key;
 use crate::source::api_error::source_error;
 
-/// Pages larger than this, which take about a millisecond to decode, are decoded on a blocking thread.
+/// The maximum size, in bytes, of a page that is decoded in the calling task. Larger pages take about a millisecond or longer, and are decoded on a
+/// blocking thread.
 const INLINE: usize = 64 * 1024;
 
-/// The objects of a [`kube::Api`], to be listed and watched by an informer: typed ones, dynamic ones or, for an
-/// `Api<PartialObjectMeta<K>>`, metadata only; of one namespace or of all; all objects or those a selector selects.
+/// The objects of a [`kube::Api`], as a source that an informer lists and watches. The objects are typed, dynamic or,
+/// for an `Api<PartialObjectMeta<K>>`, metadata only. They come from one namespace or from all, and may be limited by
+/// selectors.
 ///
-/// Requests are those of client-go's reflector, except for the first list: if the configuration requests the [most
-/// recent](watcher::ListSemantic::MostRecent) state, which is kube's default, the first list is read from storage, not from the server's
-/// cache. Later lists are read from the cache.
+/// The requests are the same as those of client-go's reflector, except for the first list: if the configuration requests the
+/// [most recent](watcher::ListSemantic::MostRecent) state, which is kube's default, the first list is read from storage, not from the server's cache.
+/// Later lists are read from the cache.
 ///
-/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state
-/// of the object was decoded, the cache keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is
-/// marked; [`unreadable_reason`](crate::unreadable_reason) returns the mark. A transformation runs again on the marked object. The cache of
-/// a source that wraps this one keeps the object unchanged. The source finds the object in the cache by its name, so none of this works
-/// with a transformation that removes the name. If the object is deleted while it cannot be decoded, its last known state is delivered,
-/// with the kind [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not
-/// compare the `uid`, only its metadata is delivered.
+/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state of the
+/// object was decoded, the cache keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is marked, and
+/// [`unreadable_reason`](crate::unreadable_reason) returns the reason. A transformation runs again on the marked object. If another source wraps this
+/// one, its cache keeps the object unchanged. The source finds the object in the cache by its name, so none of this works with a transformation that
+/// removes the name. If the object is deleted while it cannot be decoded, its last known state is delivered, with the kind
+/// [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not compare the `uid`, only its
+/// metadata is delivered.
 ///
 /// A large page is decoded on a blocking thread of tokio, so it delays neither the informers nor other tasks of the runtime.
 ///
@@ -129,8 +131,8 @@ where
 {
     /// Creates a source of the objects of this `Api` that the configuration selects.
     ///
-    /// The page size, the semantic and the strategy of the initial list, and the timeout of the configuration belong to the
-    /// reflector: [`into_informer`](Self::into_informer) passes them on.
+    /// The page size, the semantic and the strategy of the initial list, and the timeout are options of the reflector.
+    /// [`into_informer`](Self::into_informer) passes them to the reflector; the source ignores them.
     #[must_use]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self {
         let request = Request::new(api.resource_url());
@@ -153,20 +155,20 @@ where
         }
     }
 
-    /// Returns a counter of the objects that could not be decoded; it keeps counting when the source belongs to an
-    /// informer.
+    /// Returns a counter of the objects that could not be decoded. The counter keeps counting after the source has been
+    /// passed to an informer.
     #[must_use]
     pub fn unreadable_counter(&self) -> UnreadableCounter {
         self.counter.clone()
     }
 
-    /// Counts the objects that cannot be decoded in this counter.
+    /// Uses this counter for the objects that cannot be decoded.
     pub(crate) fn counted_by(self, counter: &UnreadableCounter) -> Self {
         Self { counter: counter.clone(), ..self }
     }
 
-    /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded. Use it to
-    /// implement [`Source::is_unreadable`] for a source that converts the objects of this one. Without a `uid` the key decides.
+    /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded. Use it to implement
+    /// [`Source::is_unreadable`] for a source that converts the objects of this one. Without a `uid`, only the key is compared.
     ///
     /// # Examples
     /// ```
@@ -252,8 +254,8 @@ where
             _ if params.continue_token.is_some() => None,
             ListVersion::MostRecent => None,
             ListVersion::Any => Some("resourceVersion=0".to_owned()),
-            // With a limit, a version means "exactly" unless the request specifies otherwise. Without a limit "not older than" is the
-            // default, and servers before 1.19 do not support the parameter.
+            // With a limit, the server requires exactly this version unless `resourceVersionMatch` is set. Without a limit "not older than" is the
+            // default, and servers before 1.19 do not support `resourceVersionMatch`.
             ListVersion::NotOlderThan(version) if request.limit.is_some() => {
                 Some(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan"))
             }
@@ -274,7 +276,7 @@ where
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
             timeout: Some(request.timeout.as_secs().clamp(1, u32::MAX.into()) as u32),
-            // A streaming list ends with a bookmark.
+            // A streaming list needs bookmarks, because it ends with one.
             bookmarks: self.config.bookmarks || request.streaming_list,
             send_initial_events: request.streaming_list,
         };

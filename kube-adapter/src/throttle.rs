@@ -23,15 +23,15 @@ use stats::StatsCounters;
 pub use stats::ThrottleStats;
 pub use throttled::{Throttled, ThrottledFuture};
 
-/// Limits the rate and the burst of a client's requests: a tower layer for
-/// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and the handle to observe and change the limit.
+/// Limits the rate and the burst of a client's requests. It is a tower layer for
+/// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and also the handle by which you read and change the limit.
 ///
-/// kube has no limit of its own. client-go has a limit for every client, [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) unless configured;
-/// controller-runtime has turned it off, because an API server has priority and fairness. A limit still protects a server from a bug in a
-/// controller, and one part of a program from another. So the limit is opt-in here, and its quota must be set explicitly.
+/// kube has no limit of its own. client-go limits every client, to [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) unless configured otherwise.
+/// controller-runtime turns the limit off, because an API server has priority and fairness. But a limit still protects a server from a bug in a
+/// controller, and one part of a program from another. So this layer is opt-in, and its quota must be set explicitly.
 ///
-/// A request costs one token when it is called, however long its answer takes: a watch costs one, as in client-go. A retry by an inner
-/// layer, such as that of kube's client, costs no further token. Add this layer last, so that it is the outermost.
+/// Each call costs one token, however long the response takes: a watch costs one token, as in client-go. A retry by an inner layer, such as that of
+/// kube's client, costs no further token. Add this layer last, so that it is the outermost.
 ///
 /// **FIFO** over all clients that share the layer: clones are handles to the same bucket. **Exact**: no interval of length `d` contains
 /// more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token. A request that does
@@ -90,7 +90,7 @@ impl ThrottleLayer {
     /// Creates a layer with a full bucket, for the clients that it is added to.
     ///
     /// # Panics
-    /// Panics outside a tokio runtime, whose clock it uses. A client panics there, too.
+    /// Panics outside a tokio runtime, because the layer uses the runtime's clock. Building a client outside a runtime panics, too.
     #[must_use]
     #[track_caller]
     pub fn new(quota: Quota) -> Self {
@@ -121,7 +121,8 @@ impl ThrottleLayer {
         self.shared.tally.read()
     }
 
-    /// Takes a token, or joins the wait queue immediately. So tokens are granted in the order of the calls, not of the first polls.
+    /// Takes a token and returns `None`, or joins the wait queue immediately. So tokens are granted in the order of the calls, not in the order of
+    /// the first polls.
     fn join(&self) -> Option<Waiting> {
         let bucket = self.shared.bucket.clone();
         if bucket.try_acquire().is_ok() {

@@ -111,11 +111,10 @@ where
     /// Reconciles the objects that `mapper` returns for related objects. When a related object is created, changed or deleted, the objects
     /// that the mapper returns for its newest state are reconciled, and so are the objects that the mapper returned for the previous state.
     ///
-    /// The mapper is called for each state of an object that is decoded, including the last state in a deletion event, and for each object
-    /// of a relist. The first list is decoded when the [store](Self::store) of this controller has synced, so a mapper may read the store.
-    /// Of each object only its name, its version and its last keys are kept: if a deletion was missed while the watch was down, the objects
-    /// of those keys are reconciled. [`watches_shared`](Self::watches_shared) keeps the objects, and calls the mapper for both states of a
-    /// change.
+    /// The mapper is called for each decoded state of an object, including the last state in a deletion event, and for each object of a relist. The
+    /// first list is decoded when the [store](Self::store) of this controller has synced, so a mapper may read the store. For each object, only its
+    /// name, its version and its last keys are kept. If a deletion was missed while the watch was down, the objects of those keys are reconciled.
+    /// [`watches_shared`](Self::watches_shared) keeps the objects, and calls the mapper for both states of a change.
     ///
     /// The mapper runs in the task of the informer, or on a blocking thread. If the mapper panics, the panic is logged with the name of the
     /// object. The objects of the last keys are then reconciled, and the mapper is called again when the object changes.

@@ -13,8 +13,8 @@ use kube::runtime::watcher;
 
 use crate::config::classify::DEEPEST_CAUSE;
 
-/// The error of a failed request of a source: kube's own error, with the kind of the request. It is the
-/// [cause](SourceError::cause) of every error of the sources of this crate; clones share it.
+/// The error of a failed request of a source: kube's own error, with the kind of the request. Every error of a source
+/// of this crate has an `ApiError` as its [cause](SourceError::cause). Clones share the error.
 ///
 /// # Examples
 /// ```
@@ -75,13 +75,14 @@ impl ApiError {
     pub fn kind(&self) -> SourceErrorKind {
         match (self.status(), self.kube_error()) {
             (Some(status), _) => kind_of_status(status),
-            // There is no answer: the requested version may still be valid, so no relist is needed.
+            // The server did not answer. The requested version may still be valid, so no relist is needed.
             (None, Some(error)) if is_connection_lost(error) => SourceErrorKind::ConnectionRefused,
             _ => SourceErrorKind::Other,
         }
     }
 
-    /// Returns the client's error, if it is the only information. The error that wraps this one displays kube's prefix for service errors.
+    /// Returns the client's error if another error wraps this one, and so only the client's error is displayed. The prefix of a service error is left
+    /// out, because the wrapping error displays it.
     fn within(&self) -> Option<&(dyn StdError + 'static)> {
         match self.kube_error().filter(|_| self.within)? {
             kube::Error::Service(error) => Some(&**error),
@@ -154,7 +155,7 @@ pub(crate) fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
     }
 }
 
-/// The kinds are checked in client-go's order, because a status may match several of them.
+/// Returns the kind of a status. The kinds are checked in client-go's order, because a status may match several of them.
 fn kind_of_status(status: &Status) -> SourceErrorKind {
     if status.code == 429 || status.reason == "TooManyRequests" {
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
@@ -173,7 +174,7 @@ fn kind_of_status(status: &Status) -> SourceErrorKind {
     }
 }
 
-/// Returns whether the status is "Too large resource version", in the forms of servers since 1.19, since 1.17, and before 1.17.
+/// Returns whether the status is "Too large resource version". Servers since 1.19, since 1.17, and before 1.17 report it in different forms.
 fn is_too_large_version(status: &Status) -> bool {
     const WORDS: &str = "Too large resource version";
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
@@ -184,8 +185,8 @@ fn is_too_large_version(status: &Status) -> bool {
 
 /// Returns whether a connection could not be opened or was lost, as opposed to a malformed answer.
 ///
-/// client-go checks only for a refused connection, and relists after any other error. But when a server stops or starts,
-/// connections fail in more ways.
+/// client-go checks only for a refused connection, and relists after any other error. This function checks for more errors, because connections fail
+/// in more ways when a server stops or starts.
 pub(crate) fn is_connection_lost(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST_CAUSE).any(|error| {
         error.downcast_ref().is_some_and(is_io_connection_lost)
@@ -213,7 +214,7 @@ fn is_io_connection_lost(error: &io::Error) -> bool {
 }
 
 fn beneath<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
-    // The `source` of an I/O error skips the error that it wraps.
+    // The `source` of an I/O error is the source of the error that it wraps, not the wrapped error itself.
     match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         Some(held) => Some(held),
         None => error.source(),

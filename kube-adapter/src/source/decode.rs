@@ -49,7 +49,7 @@ pub(super) enum Fallback<K> {
 struct List<T> {
     #[serde(default)]
     metadata: ListMeta,
-    /// May be null, but not missing: an answer without items is not a list, not even an empty one.
+    /// May be null, but not missing: an answer without this field is not a list.
     #[serde(deserialize_with = "or_null", bound(deserialize = "T: Deserialize<'de>"))]
     items: Vec<T>,
 }
@@ -70,8 +70,8 @@ where
         trim(&mut object);
         object
     };
-    // At least one object cannot be decoded, or the bytes are not a list. Only then are the objects decoded one by one, because this parses
-    // each object twice.
+    // An error means that at least one object cannot be decoded, or that the bytes are not a list. Only in this case are the objects decoded one by
+    // one, because that parses each object twice.
     let Ok(list) = serde_json::from_slice::<List<K>>(bytes) else { return page_as(bytes, &trimmed) };
     let (mut unreadable, List { metadata, mut items }) = (Vec::new(), list);
     items.retain_mut(|object| match object_key(object) {
@@ -118,8 +118,8 @@ fn of<V>(metadata: ListMeta, items: Vec<V>) -> Page<V> {
     Page { items, version, continuation: metadata.continue_ }
 }
 
-/// Shrinks the lists of the metadata to their lengths. The JSON decoder allocates a capacity of four, and all objects have
-/// managed fields, mostly one or two: that wastes half a kibibyte per object in the cache.
+/// Shrinks the lists of the metadata to their lengths. The JSON decoder allocates a capacity of four, and all objects have managed fields, mostly one
+/// or two. Without this, the cache would waste half a kibibyte per object.
 pub(super) fn trim(object: &mut impl Resource) {
     let meta = object.meta_mut();
     meta.managed_fields.iter_mut().for_each(Vec::shrink_to_fit);
@@ -137,7 +137,7 @@ where
             trim(&mut object);
             Line::Event(event(object))
         }
-        // An object without a name is never in the cache, whatever the event.
+        // An object without a name is never in the cache, whatever the type of the event.
         Err(error) => {
             let fallback = Fallback::Deliver(WatchEvent::Bookmark(version_of(&object)));
             Line::Unreadable(Unreadable::unnamed(&object, error), fallback)
@@ -169,7 +169,7 @@ struct Other<'a> {
     object: Option<&'a RawValue>,
 }
 
-/// Decodes a line that cannot be decoded as an event with an object of the type.
+/// Decodes a line that cannot be decoded as an event with an object of type `K`.
 fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Line<K> {
     let Other { kind, event, object } = serde_json::from_slice(bytes).unwrap_or_default();
     if kind == "Status"
@@ -181,8 +181,8 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     let at = unread.version;
     let fallback = match object.and_then(bare::<K>) {
         _ if unread.name.is_none() && at == Version::ZERO => Fallback::Nothing,
-        // The deletion has metadata only. The uid is cleared, so that the cache reports the stored state as the last one, and not this object:
-        // filters and mappers need the fields that are missing here to find all related objects.
+        // This deletion event has only metadata. Its `uid` is cleared, so that the cache reports the stored object as the last state, and not this
+        // one: filters and mappers need the fields that are missing here to find all related objects.
         Some(mut object) if event == "DELETED" => {
             object.meta_mut().uid = None;
             Fallback::Deliver(WatchEvent::Deleted(object))
@@ -194,20 +194,20 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     Line::Unreadable(unread, fallback)
 }
 
-/// Returns an object with nothing but its metadata, if its type allows that.
+/// Returns an object with nothing but its metadata, if its type can be decoded from that.
 fn bare<K: DeserializeOwned>(object: &RawValue) -> Option<K> {
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
     fields.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&&**name));
     serde_json::from_str(&serde_json::to_string(&fields).ok()?).ok()
 }
 
-/// The fields of an object that identify it.
+/// The metadata of an object.
 #[derive(Deserialize)]
 struct About {
     metadata: ObjectMeta,
 }
 
-/// The names in an object, however deep or invalid the rest of it is: the decoder skips the rest.
+/// The names in an object. They can be decoded however deep or invalid the rest of the object is, because the decoder skips the rest.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {
@@ -245,7 +245,7 @@ impl Unreadable {
         }
     }
 
-    /// Creates the error for an object that can be decoded, and has no key.
+    /// Creates the error for an object that can be decoded, but has no key.
     fn unnamed(object: &impl Resource, error: impl fmt::Display) -> Self {
         let name = object.meta().name.clone();
         Self { name, uid: None, version: version_of(object), meta: None, error: error.to_string() }

@@ -1,7 +1,6 @@
-//! EDGE. The objects of the current list that could not be decoded: they still exist, so the end of the list must not delete
-//! them.
-//! An informer requests one list at a time, in pages or as a stream. After a list, the informer asks the source about each stored object
-//! that the list lacks. Each list starts empty.
+//! EDGE. The objects of the current list that could not be decoded: they still exist, so the cache must not delete them at the end of the list. An
+//! informer requests one list at a time, in pages or as a stream. After a list, the informer calls `Source::is_unreadable` for each stored object
+//! that the list lacks. A new list clears the recorded objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use flyball_sync::locks::Mutex;
 
 use super::decode::Unreadable;
 
-/// The objects that could not be decoded. Clones share the objects, because a streaming list is delivered by a watch.
+/// The objects that could not be decoded. Clones share the objects, because the source records them in paged lists, and its watch in streaming lists.
 #[derive(Clone, Default)]
 pub(super) struct Listing(Arc<Mutex<HashMap<NamespacedName, Listed>>>);
 
@@ -39,9 +38,8 @@ impl Listing {
         self.0.lock().remove(key);
     }
 
-    /// Returns whether the list has an undecoded object with this key and `uid`. Another `uid` means that the requested
-    /// object was deleted. A transformation may have removed the `uid` of the stored object, which does not make it another
-    /// object.
+    /// Returns whether the list has an undecoded object with this key and `uid`. A different `uid` means that the requested object was deleted. A
+    /// missing `uid` matches, because a transformation may have removed the `uid` of the stored object.
     pub(super) fn has(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
         self.0.lock().get(key).is_some_and(|listed| match (&listed.uid, uid) {
             (Some(listed), Some(uid)) => listed == uid,

@@ -30,7 +30,7 @@ pub(super) async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<B
     Err(kube::Error::Api(Box::new(status(head.status, &head.headers, &words))))
 }
 
-/// Reads the whole body in chunks, and counts each as it arrives; the task yields in between.
+/// Reads the whole body, and adds the length of each chunk to `arrived` when the chunk arrives. The task yields between chunks.
 pub(super) async fn read(mut body: Body, arrived: &AtomicU64) -> Result<Vec<u8>, kube::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {

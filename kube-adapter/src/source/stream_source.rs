@@ -1,7 +1,7 @@
 //! EDGE. A stream of kube's `watcher()` as a source of an informer.
 //!
-//! Cancel safety: the stream and the incomplete list are stored in the source. An item of the stream is stored there or returned without an
-//! await in between. So a dropped future or watch loses nothing; the next one continues at the same item.
+//! Cancel safety: the stream and the incomplete list are stored in the source. Each item that the stream yields is stored there or returned without
+//! an await in between. So a dropped future or watch loses nothing; the next future or watch continues after the last item.
 
 use std::fmt;
 use std::pin::Pin;
@@ -124,8 +124,8 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
             let event = state.events.next().await.ok_or_else(over)?;
             let items = state.collect(event.map_err(source_error)?);
             if let Some(items) = items {
-                // The version of this list alone counts, even if it is lower than before: if the server was restored to an earlier version,
-                // the cache must follow. The version is never zero, because zero requests a watch from any state.
+                // The version is computed from this list alone, even if it is lower than the version of the previous list: if the server was restored
+                // to an earlier version, the cache must follow. The version is never zero, because zero requests a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
                 return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
             }
@@ -139,7 +139,7 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
 }
 
 impl<K: Resource> State<K> {
-    /// Collects events of a list, and returns its objects when it is complete.
+    /// Adds an event to the incomplete list, and returns the objects of the list when it is complete.
     fn collect(&mut self, event: watcher::Event<K>) -> Option<Vec<K>> {
         match event {
             watcher::Event::Init => self.incomplete_list = Some(Vec::new()),
@@ -197,7 +197,8 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     }
 }
 
-/// Handles an error in the middle of a watch. The same watch continues after it, unless the error is an expired version.
+/// Converts an error in the middle of a watch. The same stream continues after the error, so the error has the kind `Expired` only if the watch has
+/// to restart.
 fn failed(error: watcher::Error) -> SourceError {
     let restarts = matches!(error, watcher::Error::WatchError(_));
     let error = ApiError::from(error);

@@ -1,9 +1,9 @@
-//! EDGE. Objects whose newest state cannot be decoded: the last state that was decoded, with the newest metadata and a mark.
+//! EDGE. Objects whose newest state cannot be decoded. The cache stores the last state that was decoded, with the newest metadata and a mark.
 //!
-//! The mark is part of the object, so that it belongs to exactly one state in every copy, and so that a list in which the object can be
-//! decoded replaces it at the same version. It is stored in `metadata.selfLink`: API servers have not set this field since 1.20, and clear
-//! it at every write, so the mark hides no value and is never persisted. Two alternatives were rejected. A client that replaces the object
-//! would write an annotation to the server. A table beside the cache would change earlier or later than the cache.
+//! The mark is part of the object. So each copy of a state has the mark of that state, and a list in which the object can be decoded replaces the
+//! marked object even at the same version. The mark is stored in `metadata.selfLink`: API servers have not set this field since 1.20, and clear it at
+//! every write, so the mark hides no value and is never persisted. Two alternatives were rejected: an annotation, which a client that replaces the
+//! object would write to the server, and a table beside the cache, which would change earlier or later than the cache.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -20,7 +20,7 @@ const MARK: &str = "unreadable: ";
 /// Returns why the newest state of this object cannot be decoded, such as "missing field `spec`"; `None` if it can be decoded. An object
 /// that cannot be decoded has its newest metadata; its other fields are those of the state that was decoded last.
 ///
-/// The cache of an [`ApiSource`](crate::ApiSource) contains such an object after an object that was decoded becomes unreadable.
+/// The cache of an [`ApiSource`](crate::ApiSource) contains such an object if an earlier state of the object was decoded.
 ///
 /// # Examples
 /// ```
@@ -55,10 +55,10 @@ pub fn unreadable_reason<K: Resource>(object: &K) -> Option<&str> {
     object.meta().self_link.as_deref()?.strip_prefix(MARK)
 }
 
-/// The cache that a source feeds, which holds the last decoded state of each object. Clones share it.
+/// The cache that a source feeds. It contains the last decoded state of each object. Clones share the cache.
 pub(super) struct StoredObjects<K>(Arc<OnceLock<Stored<K>>>);
 
-/// Returns a copy of the stored object with this key.
+/// A function that returns a copy of the stored object with this key.
 type Stored<K> = Box<dyn Fn(&NamespacedName) -> Option<K> + Send + Sync>;
 
 impl<K> Clone for StoredObjects<K> {
@@ -79,7 +79,7 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         K: Clone,
     {
         let store = store.clone();
-        // `set` cannot fail: a source feeds one cache.
+        // `set` cannot fail, because it is called once: a source feeds one cache.
         let _ = self.0.set(Box::new(move |key| store.get(key).map(|object| K::clone(&object))));
     }
 

@@ -1,6 +1,6 @@
 //! EDGE. A running watch: the lines of a response body that does not end.
 //!
-//! Cancel safety: see the parent module. The watch is not used again after one of its futures was dropped.
+//! Cancel safety: see the parent module. The informer does not use a watch again after it has dropped one of the watch's futures.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ use super::unreadable_counter::UnreadableCounter;
 use crate::keys::object_key;
 use crate::source::api_error::{is_connection_lost, source_error};
 
-/// The capacity that a line buffer keeps, and the number of bytes per unit of the task's budget.
+/// The capacity, in bytes, that the line buffer keeps between lines, and the number of bytes for which one unit of the task's budget is consumed.
 const PIECE: usize = 4096;
 
 type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::Error>>;
@@ -57,8 +57,8 @@ type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::E
 pub struct ApiWatch<K> {
     lines: Lines,
     line: Vec<u8>,
-    /// Whether the watch starts with all existing objects in no order. Then the version of one object implies nothing about the other
-    /// objects.
+    /// Whether the watch starts with all existing objects in unspecified order. In this case, the version of one object implies nothing about the
+    /// other objects.
     unordered: bool,
     counter: UnreadableCounter,
     /// The list before this watch, or the streaming list at its start.
@@ -66,7 +66,7 @@ pub struct ApiWatch<K> {
     /// Whether the watch starts with a streaming list that is not complete yet.
     lists: bool,
     stored: StoredObjects<K>,
-    /// Objects that the list could not decode; handled once the list is stored.
+    /// Objects of the list that could not be decoded. They are handled once the list is stored.
     unreadable: Vec<(NamespacedName, Unreadable)>,
     url: String,
     objects: PhantomData<fn() -> K>,
@@ -85,7 +85,7 @@ impl<K> ApiWatch<K> {
         let lines = body.into_data_stream().map_err(failed).into_async_read();
         let lists = request.streaming_list;
         let unordered = request.from_version == Version::ZERO && !lists;
-        // A list in pages is stored before the watch that follows it is opened.
+        // A paged list is stored before the watch that follows it is opened.
         let unreadable = if lists { Vec::new() } else { listing.take() };
         let line = Vec::new();
         Self {
@@ -110,7 +110,7 @@ impl<K> ApiWatch<K> {
         match self.lines.read_until(b'\n', &mut self.line).await {
             Ok(_) if self.line.ends_with(b"\n") => Some(Ok(())),
             Ok(_) => None,
-            // The watch has ended; the next one resumes from the last version.
+            // The watch has ended; the next watch resumes from the last version.
             Err(error) if is_connection_lost(&error) => {
                 tracing::debug!(url = self.url, %error, "the connection of a watch was lost");
                 None
@@ -121,7 +121,7 @@ impl<K> ApiWatch<K> {
 }
 
 impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
-    /// Tracks events that are part of a list.
+    /// Returns the event unchanged. If the event is part of a streaming list, the state of the list is updated.
     fn delivered(&mut self, event: WatchEvent<K>) -> WatchEvent<K> {
         if self.lists {
             match &event {
@@ -168,8 +168,8 @@ where
             if let Err(error) = self.line().await? {
                 return failed(watcher::Error::WatchFailed(kube::Error::ReadEvents(error)));
             }
-            // Yields to other tasks, because the connection may always have more data, and the runtime may have one
-            // thread.
+            // Yields to other tasks, because the connection may always have more data, and the runtime may have only
+            // one thread.
             for _ in 0..=self.line.len() / PIECE {
                 consume_budget().await;
             }

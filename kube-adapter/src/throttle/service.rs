@@ -1,4 +1,4 @@
-//! SHELL. One service that is shared by many requests; no request owns it while it waits.
+//! SHELL. One service that many requests share; a waiting request does not own the service.
 //!
 //! | guarded by `idle` | |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! |---|---|
 //! | the wakers of requests that wait for readiness | when the service may be ready, all are taken out, and woken after unlocking |
 //!
-//! A waiting request is a waker in a list, so a request that is kept and never polled again blocks no other. An async mutex was rejected:
-//! it assigns the lock to the first waiter even if that waiter is not polled. The cost of the list is that all requests that wait for an
-//! inner service are polled when it becomes ready.
+//! A waiting request is only a waker in a list, so a request that is kept but never polled again blocks no other request. An async mutex was
+//! rejected, because it assigns the lock to the first waiter even if that waiter is not polled. The list has a cost: when the inner service becomes
+//! ready, all requests that wait for it are polled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -67,8 +67,8 @@ impl<S> SharedService<S> {
                 let mut taken = Taken { shared: self, service: Some(service), called: false };
                 let Some(service) = taken.service.as_mut() else { return Poll::Ready(None) };
                 if let Poll::Ready(ready) = service.poll_ready(&mut Context::from_waker(&self.waker)) {
-                    // A registered waker of this request stays registered until all wakers are woken, because another request of the same
-                    // task may wait with it.
+                    // A registered waker of this request stays registered until all wakers are woken, because another request of the same task may
+                    // wait with the same waker.
                     taken.called = true;
                     return Poll::Ready(match ready {
                         Ok(()) => request.take().map(|request| Ok(service.call(request))),
@@ -79,7 +79,7 @@ impl<S> SharedService<S> {
             if joined {
                 return Poll::Pending;
             }
-            // Checks again: the service may have become ready, or been put back, before this waker was registered.
+            // The loop checks again, because the service may have become ready, or been put back, before this waker was registered.
             self.waiting.join(waker);
             joined = true;
         }
@@ -90,7 +90,7 @@ impl<S> SharedService<S> {
 struct Taken<'a, S> {
     shared: &'a SharedService<S>,
     service: Option<S>,
-    /// Whether the service was called, and may be ready for the next request.
+    /// Whether `poll_ready` returned a result, so that the service may be ready for the next request, too.
     called: bool,
 }
 

@@ -1,5 +1,5 @@
-//! SHELL. Statistics of waits. Every number is a separate atomic. The numbers are read one after another, so they may be from slightly different
-//! times.
+//! SHELL. Statistics of waits. Every number is a separate atomic. A snapshot reads the numbers one after another, so they may be from slightly
+//! different times.
 
 use std::time::Duration;
 

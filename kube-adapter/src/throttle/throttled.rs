@@ -1,15 +1,15 @@
 //! EDGE. The service that a throttle layer returns.
 //!
 //! # Tower's contract
-//! The inner service that was polled ready is the one that is called: both happen in one poll of a request, which has exclusive access to
-//! the service during the poll. The token is not taken in [`poll_ready`](Service::poll_ready) for three reasons. First, if the request were
-//! dropped, its token would remain, and would be spent later on top of a full burst. Second, a request would hold a reservation in the
-//! inner service while it waits for its token. Third, a client is one `Buffer` with one task behind it, so it would be a single waiter,
-//! however many of its requests wait.
+//! The inner service is polled for readiness and called in the same poll of a request, which has exclusive access to the service during that poll. So
+//! the service that is called is always the one that was polled ready. The token is not taken in [`poll_ready`](Service::poll_ready) for three
+//! reasons. First, if the request were dropped, its token would remain, and would be spent later on top of a full burst. Second, a request would hold
+//! a reservation in the inner service while it waits for its token. Third, a client is one `Buffer` with one task behind it, so the client would be a
+//! single waiter, however many of its requests wait.
 //!
 //! # Cancel safety
-//! A request that is dropped while it waits leaves the wait queue, and takes no token; the waiters behind it move up. A request that is
-//! kept and never polled again keeps a token from the other requests, and has no other effect on them.
+//! A request that is dropped while it waits leaves the wait queue, and takes no token; the waiters behind it move up. A request that is kept but
+//! never polled again uses up one token, and has no other effect on the other requests.
 
 use std::fmt;
 use std::future::Future;
@@ -25,13 +25,12 @@ use super::{ThrottleLayer, Waiting};
 
 /// A service whose requests wait for the tokens of a [`ThrottleLayer`].
 ///
-/// The service is always ready. A request waits after the call, first for its token, in the order of the calls, and then until the inner
-/// service is ready. So add a layer that limits the requests in flight outside this one. Clones share the inner service, which need not be
-/// `Clone`.
+/// The service is always ready. A request waits after the call: first for its token, in the order of the calls, and then until the inner service is
+/// ready. So add a layer that limits the requests in flight outside this layer. Clones share the inner service, which need not be `Clone`.
 ///
 /// # Cancel safety
-/// A request that is dropped while it waits for its token takes none. A request that is kept and never polled keeps a token from the other
-/// requests, and has no other effect on them.
+/// A request that is dropped while it waits for its token takes no token. A request that is kept but never polled uses up one token, and has no other
+/// effect on the other requests.
 ///
 /// # Examples
 /// ```
@@ -89,7 +88,7 @@ pin_project! {
     /// Panics if it is polled again after an error, or a panic, of the inner service.
     ///
     /// # Cancel safety
-    /// A request that is dropped while it waits for its token takes none.
+    /// A request that is dropped while it waits for its token takes no token.
     #[must_use = "futures do nothing unless awaited"]
     pub struct ThrottledFuture<S, R>
     where
