@@ -43,12 +43,12 @@ use crate::state::watches::Next;
 /// Clones are handles to the same server. Create a [`client`](Self::client) for the code under test, and change and inspect the server
 /// directly.
 ///
-/// The server is deterministic. Versions count from 1, and uids and the suffixes of generated names come from counters. The clock of the
-/// server starts at 2026-01-01 and follows tokio's clock, so it stops while tokio's time is paused.
+/// The server is deterministic. Versions count from 1, and uids and the suffixes of generated names come from counters. The clock of the server
+/// starts at 2026-01-01 and follows tokio's clock, even if tokio's time is paused.
 ///
-/// The crate's documentation has a table of the behaviour that matches a real server, and of requests that are refused as not implemented.
-/// Scripts of requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same
-/// responses. In addition to that table:
+/// The crate's documentation has a table of the behaviour that matches a real server, and of requests that are refused as not implemented. Scripts of
+/// requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same responses. In
+/// addition to these tables:
 ///
 /// - A read always returns the newest state: there are no stale caches.
 /// - At the end of each write, before the next request, garbage is collected, and the kinds of new custom resource definitions are served.
@@ -173,7 +173,7 @@ impl ApiServer {
     }
 }
 
-/// Direct access to the objects, which faults do not affect.
+/// Direct access to the objects. Faults do not affect these methods.
 impl ApiServer {
     /// Returns all objects of a kind, sorted by namespace and name.
     ///
@@ -349,7 +349,7 @@ impl ApiServer {
         let now = inner.now();
         inner.state.settle(now);
         let wakers = std::mem::take(&mut inner.wakers);
-        // After unlocking: a waker may run code that calls this server.
+        // Wakers are called after unlocking, because a waker may run code that calls this server.
         drop(inner);
         wakers.into_values().for_each(Waker::wake);
         result

@@ -9,7 +9,7 @@ use kube::core::Status;
 use crate::request_matcher::Verb;
 use crate::state::status_error;
 
-/// A request to an [`ApiServer`](crate::ApiServer), as its log keeps it.
+/// A request to an [`ApiServer`](crate::ApiServer), as recorded in the server's log.
 ///
 /// # Examples
 /// ```
@@ -46,11 +46,11 @@ pub struct RecordedRequest {
     pub version: String,
     /// The plural name of the resource, such as `pods`; empty for a discovery request, whose verb is [`Verb::Get`].
     pub plural: String,
-    /// `None` for all namespaces, and for kinds without namespaces.
+    /// The namespace; `None` for all namespaces, and for kinds without namespaces.
     pub namespace: Option<String>,
-    /// `None` for a collection.
+    /// The name of the object; `None` for a collection.
     pub name: Option<String>,
-    /// `status`, for a request to that subresource.
+    /// The subresource, such as `status`; `None` for the object itself.
     pub subresource: Option<String>,
     /// The query parameters, such as `limit` and `resourceVersion`.
     pub query: BTreeMap<String, String>,
@@ -59,7 +59,7 @@ pub struct RecordedRequest {
     pub(crate) representation: Representation,
     pub(crate) path: Vec<String>,
     content_type: String,
-    /// The product name of the client, up to the first slash.
+    /// The client's product name: the user agent up to the first slash.
     user_agent: String,
 }
 
@@ -115,7 +115,7 @@ impl RecordedRequest {
                 "paths with /watch/: the parameter watch=true does the same",
             ));
         }
-        // `/namespaces/a` is an object without a namespace, `/namespaces/a/pods` a collection within one.
+        // `/namespaces/a` is a cluster-scoped object, and `/namespaces/a/pods` is a collection within a namespace.
         let (namespace, rest) = match rest {
             ["namespaces", _] | ["namespaces", _, "status"] => (None, rest),
             ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),
@@ -140,7 +140,7 @@ impl RecordedRequest {
             (&Method::GET, None) if watch => Verb::Watch,
             (&Method::GET, None) => Verb::List,
             (&Method::POST, None) => Verb::Create,
-            // Creates a subresource such as `eviction`.
+            // This request creates a subresource such as `eviction`.
             (&Method::POST, Some(_)) if subresource.is_some() => Verb::Create,
             (&Method::PUT, Some(_)) => Verb::Update,
             (&Method::PATCH, Some(_)) => Verb::Patch,

@@ -4,7 +4,7 @@ use kube::Resource;
 
 use crate::request::RecordedRequest;
 
-/// The verb of a request, with the names of Kubernetes' authorisation.
+/// The verb of a request, named as in Kubernetes' authorisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -95,7 +95,7 @@ impl RequestMatcher {
         Self { namespace: Some(namespace.into()), ..self }
     }
 
-    /// Matches only requests for the object of this name. A create has the name in its body, which is not matched.
+    /// Matches only requests for the object with this name. A create request never matches, because it has the name only in its body.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }

@@ -1,7 +1,7 @@
 //! PURE. The state of the server: kinds, objects, one counter of versions, the history and the watches.
 //!
 //! # Invariants
-//! 1. Every write has a version of its own, and adds a [`Change`].
+//! 1. Every write has a version of its own, and adds a [`Change`] to the history.
 //! 2. An object is stored under its own name and namespace, with the version of its last write.
 //! 3. The index of a kind never changes: a removed kind is retired, and registering it again adds a new kind.
 
@@ -56,7 +56,7 @@ pub(crate) struct State {
     writer: Option<Arc<Writer>>,
     last_writer: Option<Arc<Writer>>,
     pub(crate) owners: Owners,
-    /// Definitions of custom resources whose kinds have to be registered, changed or removed.
+    /// The keys of custom resource definitions whose kinds must be registered, changed or removed.
     definitions: BTreeSet<String>,
     uids: u64,
     names: u64,
@@ -71,7 +71,7 @@ struct Served {
 }
 
 impl State {
-    /// Starts with version 1, because 0 means "any" in requests.
+    /// Creates a state at version 1, because 0 means "any" in requests.
     pub(crate) fn new() -> Self {
         Self { version: 1, ..Self::default() }
     }
@@ -85,7 +85,7 @@ impl State {
         let ApiResource { group, version, plural, .. } = kind.resource.clone();
         let Some(kind_id) = self.kind_in_any_version(&group, &plural) else {
             self.kinds.push(Served { kind, objects: Objects::new(), retired: false });
-            // Owners of this kind could not be looked up so far.
+            // Owners of this kind could not be looked up before, so all owner references are checked again.
             self.owners.reconsider_all();
             return;
         };
@@ -107,7 +107,7 @@ impl State {
                 kind.versions.push(version);
             }
         }
-        // A registration has no schemas, unlike a definition.
+        // A registration, unlike a definition, has no schemas, so the known schemas are kept.
         kind.schemas.append(&mut known.schemas);
         *known = kind;
     }
@@ -151,7 +151,7 @@ impl State {
         &self.kinds[kind_id].objects
     }
 
-    /// Writes an object, or, for `None`, deletes the one with this key, and returns its last state.
+    /// Writes `object` and returns its new state. If `object` is `None`, deletes the object with this key and returns its last state.
     pub(crate) fn commit(&mut self, kind_id: usize, key: String, object: Option<Value>) -> Arc<Value> {
         if self.dry {
             // A dry run keeps the old version.
@@ -179,7 +179,7 @@ impl State {
         now
     }
 
-    /// Runs the controllers of a cluster, which act a moment after a write: collects garbage, and serves the kinds of
+    /// Does what the controllers of a real cluster do shortly after a write: collects garbage, and serves the kinds of
     /// definitions.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         while self.collect(now) || self.define(now) {}
@@ -190,7 +190,7 @@ impl State {
         self.uids += 1;
         let kind = &self.kinds[kind_id].kind;
         kind.store_types(object);
-        // A `uid` in a client's request was removed before.
+        // A `uid` in a client's request was removed earlier, so this `uid` comes from `ApiServer::put`.
         if metadata::text(object, "uid").is_none() {
             metadata::set(object, "uid", format!("00000000-0000-4000-8000-{:012x}", self.uids));
         }
@@ -205,7 +205,7 @@ impl State {
     pub(crate) fn ending(&mut self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         self.names += 1;
-        // The factor is coprime to 27^5, so consecutive names differ and no name is repeated.
+        // The factor is coprime to 27^5, so the first 27^5 suffixes are all different.
         let mut number = self.names.wrapping_mul(7_368_787);
         let letter = |_| {
             let letter = LETTERS[(number % 27) as usize];

@@ -1,6 +1,6 @@
-//! EDGE. The body of a response: whole, or the stream of a watch.
+//! EDGE. The body of a response: a complete body, or the stream of a watch.
 //!
-//! Cancel safety: an event leaves the state in the poll that returns it; dropping the body closes its watch.
+//! Cancel safety: an event is removed from the state in the poll that returns it. Dropping the body closes its watch.
 
 use std::io;
 use std::pin::Pin;

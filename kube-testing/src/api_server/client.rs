@@ -1,6 +1,6 @@
 //! EDGE. The HTTP service of the server: a tower service under `kube`'s client.
 //!
-//! Cancel safety: a request that is dropped before its response was executed either completely or not at all; a real server
+//! Cancel safety: if a request is dropped before its response arrives, the server has executed it either completely or not at all. A real server
 //! guarantees no more.
 
 use std::io;
@@ -45,7 +45,7 @@ impl ApiServer {
             tokio::time::sleep(latency).await;
         }
         let verdict = loop {
-            // Subscribed before the check, so that a `resume` in between is not missed.
+            // The subscription starts before the check, so that a `resume` in between is not missed.
             let resumed = self.resumed();
             match self.verdict(&request) {
                 Verdict::Hang => resumed.await,

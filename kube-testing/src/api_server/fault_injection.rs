@@ -12,14 +12,13 @@ use crate::state::watch::{End, Watch};
 
 /// Fault injection.
 impl ApiServer {
-    /// Answers the next `times` of these requests with this status, and does not execute them. If several faults match a
-    /// request, the one that was injected first applies.
+    /// Answers the next `times` matching requests with this status, and does not execute them. If several faults match a request, the one that was
+    /// injected first applies.
     pub fn fail_next(&self, requests: RequestMatcher, times: u32, status: Status) {
         self.inject(Failure { requests, left: times, status, carried_out: false });
     }
 
-    /// Executes the next `times` of these requests, but answers them with this status: the client receives an error although its request
-    /// succeeded.
+    /// Executes the next `times` matching requests, but answers them with this status: the client receives an error although its request succeeded.
     ///
     /// # Examples
     /// A create that times out only for the client:
@@ -53,7 +52,7 @@ impl ApiServer {
         }
     }
 
-    /// Answers none of these requests before [`resume`](Self::resume). Open watches continue.
+    /// Holds all matching requests without an answer until [`resume`](Self::resume) is called. Open watches continue.
     ///
     /// # Examples
     /// ```
@@ -90,14 +89,13 @@ impl ApiServer {
         self.0.inner.lock().faults.hanging.push(requests);
     }
 
-    /// Ends every [`hang`](Self::hang): waiting requests are answered.
+    /// Ends every [`hang`](Self::hang), so that the waiting requests are answered.
     pub fn resume(&self) {
         self.0.inner.lock().faults.hanging.clear();
         self.0.resumed.notify_waiters();
     }
 
-    /// Delays the responses to these requests by this time from now on; zero removes the latency that was set with an equal
-    /// matcher.
+    /// From now on, delays matching requests, and so their responses, by this time. Zero removes the latency that was set with an equal matcher.
     pub fn set_latency(&self, requests: RequestMatcher, latency: Duration) {
         let latencies = &mut self.0.inner.lock().faults.latencies;
         latencies.retain(|(other, _)| *other != requests);
@@ -106,8 +104,8 @@ impl ApiServer {
         }
     }
 
-    /// Ends all open watches without an error, as a real server does at their timeout. Events that were not sent yet are
-    /// lost for these watches: the next watch has to request them.
+    /// Ends all open watches without an error, as a real server does at their timeout. These watches do not send their pending events: the client
+    /// receives the events only by a new watch from an earlier version.
     ///
     /// # Examples
     /// The ways in which a watch can end or hang:
@@ -236,7 +234,7 @@ impl ApiServer {
         self.change(|inner| inner.state.compact());
     }
 
-    /// Refuses every connection, and breaks open ones, until [`accept_connections`](Self::accept_connections). Objects and history are kept.
+    /// Refuses every connection, and breaks open connections, until [`accept_connections`](Self::accept_connections). Objects and history are kept.
     ///
     /// # Examples
     /// ```

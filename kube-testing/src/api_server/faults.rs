@@ -22,7 +22,7 @@ pub(crate) struct Failure {
     /// How many more requests fail.
     pub(crate) left: u32,
     pub(crate) status: Status,
-    /// Whether the request is executed before the error.
+    /// Whether a request is executed before it is answered with the error.
     pub(crate) carried_out: bool,
 }
 

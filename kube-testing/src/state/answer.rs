@@ -19,9 +19,9 @@ use crate::state::{State, metadata, options, status_error};
 /// A response.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Code and body.
+    /// The status code and the body.
     Whole(u16, Vec<u8>),
-    /// A watch, by its id.
+    /// The id of the watch to stream.
     Stream(u64),
 }
 
@@ -99,7 +99,7 @@ impl State {
         })
     }
 
-    /// Checks the media type of the body and the options of a write. Returns the options in the body of a deletion.
+    /// Checks the media type of the body and the options of a write. Returns the options in the body of a deletion; for other requests, null.
     fn options(&mut self, request: &RecordedRequest, body: &[u8]) -> Result<Value, Box<Status>> {
         let sends = matches!(request.verb, Verb::Create | Verb::Update);
         if sends && !["", "application/json"].contains(&request.media_type()) {

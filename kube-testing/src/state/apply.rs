@@ -74,7 +74,7 @@ impl State {
         self.create(kind_id, request, object, Some(managers), now).map(Updated::Created)
     }
 
-    /// Rejects an invalid configuration.
+    /// Returns an error if the configuration is invalid.
     fn check_config(
         &self,
         kind_id: usize,

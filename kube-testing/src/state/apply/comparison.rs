@@ -68,7 +68,7 @@ impl Changed {
         }
         let before = before.map(|value| of.children(value)).unwrap_or_default();
         let after = after.map(|value| of.children(value)).unwrap_or_default();
-        // By their element; the first of several.
+        // The children of `after`, by their path element. Of several children with the same element, the first counts.
         let others: BTreeMap<_, _> =
             after.iter().rev().map(|(element, _, value)| (element, *value)).collect();
         let known: BTreeSet<_> = before.iter().map(|(element, ..)| element).collect();

@@ -30,7 +30,7 @@ pub(crate) fn status(conflicts: &Conflicts) -> Box<Status> {
     status_error::apply_conflict(&message, causes)
 }
 
-/// Returns a manager as messages show it.
+/// Formats a manager as it appears in messages.
 fn title(manager: &Manager) -> String {
     let Manager { name, operation, api_version, subresource } = manager;
     let subresource =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A step of a path, in the form that `managedFields` gives it: `f:name` is a field, `k:{"name":"a"}` and `v:"a"` are items of lists.
+/// One step of a path, in the format of `managedFields`: `f:name` is a field, `k:{"name":"a"}` and `v:"a"` are items of lists.
 pub(crate) type Element = String;
 
 /// A set of fields: a tree of paths. A field can be a member without its parents and without its children.
@@ -100,7 +100,7 @@ impl FieldSet {
         left
     }
 
-    /// Returns an element as messages show it.
+    /// Formats an element as it appears in messages.
     pub(crate) fn path_of(element: &str) -> String {
         let (form, rest) = element.split_once(':').unwrap_or_default();
         match form {
@@ -115,7 +115,7 @@ impl FieldSet {
         }
     }
 
-    /// Returns the paths of all members, as messages show them.
+    /// Returns the paths of all members, formatted as they appear in messages.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.paths_below("", &mut paths);

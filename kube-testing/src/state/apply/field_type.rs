@@ -16,7 +16,7 @@ pub(crate) enum FieldType<'a> {
         plural: &'a str,
         parent: &'a str,
         field: &'a str,
-        /// An entry of a map that has the name `field`.
+        /// Whether this is an entry of the map with the name `field`, not the field itself.
         is_entry: bool,
     },
     /// A custom resource, with the schema of its definition.
@@ -161,7 +161,7 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the element of an item of a list.
+    /// Returns the path element of a list item.
     pub(crate) fn element(self, item: &Value) -> Result<Element, String> {
         let keys = match self.list() {
             List::Keyed(keys) => keys,
@@ -205,7 +205,7 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the value of a field of a built-in kind before any client has set it: the objects that its type always contains.
+    /// Returns the value of a field before any client has set it. For a built-in kind, it contains the objects that its type always has.
     pub(crate) fn initial(self, value: &Value) -> Value {
         let Self::BuiltIn { .. } = self else { return Value::Object(serde_json::Map::new()) };
         let fields = value.as_object().into_iter().flatten();

@@ -79,8 +79,8 @@ impl Random {
                 json!({"er": {(if self.often() { "x" } else { "y" }): self.text()}}),
             );
         }
-        // The laws do not hold for an empty list, which has no manager, and for an empty object, which is a field of its own, here and on a
-        // real server.
+        // Empty lists and objects are left out, because the laws do not hold for them, here and on a real server: an empty list has no manager, and
+        // an empty object is a field of its own.
         spec.retain(|_, value| value != &json!([]) && value != &json!({}));
         let mut configuration = json!({"metadata": {"name": "a"}});
         if !spec.is_empty() {
@@ -223,7 +223,7 @@ fn an_update_takes_the_fields_that_it_changes() {
         let object =
             managers.apply(&writer(0, Operation::Apply), &json!({}), &first, of, &none, false).unwrap();
         managers.update(&writer(1, Operation::Update), &object, &second, of, &none);
-        // The first manager gets back exactly what was changed.
+        // A new apply by the first manager conflicts exactly if the update has modified its fields; a forced apply restores them.
         let changed = Comparison::of(&second, &merge(&second, &first, of), of);
         let mut tried = managers.clone();
         let retried = tried.apply(&writer(0, Operation::Apply), &second, &first, of, &none, false);
@@ -235,7 +235,7 @@ fn an_update_takes_the_fields_that_it_changes() {
     }
 }
 
-/// All writes have the same time, and the names come before that of the merged entry.
+/// All writes have the same time, and the names of their managers sort before the name of the merged entry.
 #[test]
 fn merged_entries_of_updates_lose_no_field() {
     let of = FieldType::Custom(None);

@@ -54,7 +54,7 @@ struct Owned {
     fields: FieldSet,
 }
 
-/// A write: its manager, its version and its time.
+/// The manager, the API version and the time of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) manager: Manager,
@@ -62,7 +62,7 @@ pub(crate) struct Writer {
     pub(crate) time: String,
 }
 
-/// Fields to which other managers have given other values.
+/// Fields of other managers that an apply would change, by manager.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Conflicts(pub(crate) Vec<(Manager, FieldSet)>);
 
@@ -94,7 +94,7 @@ impl Managers {
         entries.into_iter().map(|(manager, owned)| entry(manager, owned)).collect()
     }
 
-    /// Returns whether the managers have the same fields, regardless of when they got them.
+    /// Returns whether the managers have the same fields, regardless of the times of their writes.
     pub(crate) fn have_same_fields(&self, other: &Self) -> bool {
         let fields = |managers: &Self| -> Vec<_> {
             let all = managers.0.iter();
@@ -104,7 +104,7 @@ impl Managers {
         fields(self) == fields(other)
     }
 
-    /// Records a write that is not an apply: the writer gets the fields that it changes, and all other managers lose them.
+    /// Records a write that is not an apply: the writer becomes the manager of the fields that it changes, and all other managers lose these fields.
     pub(crate) fn update(
         &mut self,
         writer: &Writer,
@@ -129,7 +129,7 @@ impl Managers {
     /// Applies a configuration, and returns the new object.
     ///
     /// # Errors
-    /// Returns the conflicts with other managers, unless `force` takes the fields from them.
+    /// Returns the conflicts with other managers, unless `force` is set: in that case the other managers lose these fields.
     pub(crate) fn apply(
         &mut self,
         writer: &Writer,
@@ -147,7 +147,7 @@ impl Managers {
             Some(last) => self.prune(&merged, &last.fields, of),
             None => merged,
         };
-        // Before nulls are removed: a field that becomes null is modified, so it conflicts.
+        // The comparison comes before the removal of nulls: a field that becomes null is modified, so it conflicts.
         let changed = Comparison::of(object, &after, of).without(ignored);
         if of.is_built_in() {
             remove_nulls(&mut after);
