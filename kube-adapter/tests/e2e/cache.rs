@@ -1,4 +1,4 @@
-//! Caches of a real API server: after all faults, each cache holds the objects of a direct list.
+//! Caches on a real API server. After all faults, each cache must contain the same objects as a direct list.
 
 mod own_cluster;
 mod proxy;
@@ -42,7 +42,7 @@ async fn truth(api: &Api<ConfigMap>) -> BTreeMap<String, String> {
     list.items.iter().map(text).collect()
 }
 
-/// Waits until the cache holds the objects of a direct list. Nothing changes the objects at that time.
+/// Waits until the cache contains the same objects as a direct list. The objects must not change in the meantime.
 async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Cache<K>, api: &Api<ConfigMap>) {
     let truth = truth(api).await;
     let mut changes = cache.subscribe();
@@ -75,7 +75,7 @@ async fn synced(client: &Client, namespace: &Namespace, config: Config) -> Cache
     cache
 }
 
-/// An API server on an etcd before 3.4.31 or 3.5.13 refuses streaming lists. With such a server, this tests that the cache falls back to a
+/// An API server on an etcd before 3.4.31 or 3.5.13 refuses streaming lists. With such a server, this test checks that the cache falls back to a
 /// plain list.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]

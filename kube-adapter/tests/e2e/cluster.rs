@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 
-/// A client of the cluster that the tests share.
+/// Returns a client of the cluster that the tests share.
 pub(crate) async fn client() -> Client {
     client_of(e2e::shared_kubeconfig(), None).await
 }
@@ -22,7 +22,7 @@ pub(crate) async fn client_of(kubeconfig: &Path, context: Option<&str>) -> Clien
     Client::try_from(config_of(kubeconfig, context).await).expect("a client")
 }
 
-/// Returns a client that returns every answer, including those after which kube's client would retry.
+/// Returns a client without retries: it returns every answer, including answers after which kube's client would retry.
 pub(crate) async fn client_without_retries(kubeconfig: &Path) -> Client {
     let mut config = config_of(kubeconfig, None).await;
     config.default_retry = false;
@@ -35,8 +35,8 @@ async fn config_of(kubeconfig: &Path, context: Option<&str>) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig")
 }
 
-/// A separate namespace for one test, on the shared cluster. On a cluster of the user, dropping it deletes the namespace, and a failure is
-/// only logged. A cluster that the tests started is removed as a whole.
+/// A separate namespace for one test, on the shared cluster. On a cluster of the user, dropping this value deletes the namespace; if the deletion
+/// fails, this is only logged. A cluster that the tests started is removed as a whole.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) name: String,
@@ -58,7 +58,7 @@ impl Drop for Namespace {
             return;
         }
         let name = std::mem::take(&mut self.name);
-        // Uses its own thread, runtime and client, because those of the test may be shutting down.
+        // The deletion uses its own thread, runtime and client, because those of the test may be shutting down.
         let delete = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {

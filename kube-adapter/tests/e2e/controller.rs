@@ -99,7 +99,7 @@ async fn values(maps: &Api<ConfigMap>) -> [BTreeMap<String, String>; 2] {
         match name.strip_suffix("-copy") {
             Some(of) => values[1].insert(of.to_owned(), value),
             None if map.metadata.labels.is_some() => values[0].insert(name, value),
-            // Config maps of the cluster itself.
+            // The cluster itself has created this config map.
             None => None,
         };
     }

@@ -46,7 +46,7 @@ mod own_cluster {
         );
     }
 
-    /// One namespace, the operations of the test in it, and the settled states that were recorded.
+    /// One namespace in which the test operates, and the settled states that were recorded there.
     struct Scenario<'a> {
         client: &'a Client,
         namespace: &'a str,
@@ -92,7 +92,7 @@ mod own_cluster {
             self.change(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
         }
 
-        /// Waits until this many pods exist, this many of them are available, and nothing changes any more. Then records the state.
+        /// Waits until `all` pods exist, `available` of them are available, and nothing changes any longer. Then records the state.
         async fn settle(&mut self, step: &'static str, available: i32, all: i32) {
             let end = Instant::now() + LIMIT;
             let mut last = (Value::Null, Instant::now());
@@ -229,7 +229,7 @@ mod own_cluster {
         play.change(json!({"spec": {"replicas": 6}})).await;
         play.settle("more pods", 6, 6).await;
         play.set_image(BROKEN).await;
-        // A quarter of six pods: two more, rounded up, and one less, rounded down.
+        // A quarter of six pods is 1.5. So there may be two more pods (rounded up), and one pod less may be available (rounded down).
         play.settle("a template that never works", 5, 8).await;
         play.change(json!({"spec": {"replicas": 9}})).await;
         play.settle("more pods on the way", 7, 12).await;

@@ -110,7 +110,7 @@ async fn missing_objects_and_dropped_writers_have_the_same_results() {
         drop(writer);
         let item = timeout(10 * SECOND, reconciles.next()).await.unwrap();
         assert!(matches!(item, Some(Err(Outcome::RunnerError(RunnerError::Readiness(_))))), "{item:?}");
-        // kube-runtime's stream continues as long as its queue does, but reconciles nothing any more.
+        // kube-runtime's stream continues until its queue ends, but reconciles nothing.
         let after = timeout(10 * SECOND, reconciles.next()).await;
         assert_eq!(after.is_ok_and(|item| item.is_none()), flyball);
     }
@@ -127,7 +127,7 @@ async fn requested_objects_are_reconciled_after_the_queue_has_ended() {
     let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("the stream must end");
     assert_eq!(outcomes(&items), ["good", "often"]);
     assert_eq!(runs.of("good"), [1_000], "the debounce of kube's configuration must apply");
-    // A stream of requests that is empty, and one that fails and then ends.
+    // The stream of requests is empty, or fails and then ends.
     let empty = both(true, &runs, store.clone(), stream::empty(), controller::Config::default());
     assert_eq!(timeout(SECOND, empty.collect::<Vec<_>>()).await.expect("the stream must end").len(), 0);
     let failing = stream::iter([Err(std::io::Error::other("no"))]);

@@ -87,7 +87,7 @@ async fn owners_of_before_and_after() {
     assert_eq!(concerned, ["a", "b", "c"]);
     pods.server.delete(&"default/p".parse().unwrap());
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b", "c"]);
-    // A missed deletion: the watch is broken while the object is deleted, and the history is dropped.
+    // The deletion is missed: the watch is broken while the object is deleted, and the history is dropped.
     pods.server.put(pod("default/q", &["a"]));
     during(&mut reconciles, SECOND).await;
     pods.server.break_watches(flyball_informer_cache::SourceErrorKind::Other);
@@ -117,7 +117,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
             |_, _, _| unreachable!(),
             Runs::new(),
         );
-    // The pod changes during the reconcile of the node, which must run once more, and not concurrently under a second key.
+    // The pod changes while the node is being reconciled. The node must be reconciled once more, but not concurrently under a second key.
     during(&mut reconciles, SECOND / 2).await;
     pods.server.put(owned);
     let items = during(&mut reconciles, SECOND * 5).await;
@@ -327,7 +327,7 @@ async fn concurrency_is_a_bound_and_zero_is_none() {
     }
 }
 
-/// Counts the keys that are handed out, and the reconciles that start.
+/// Counts the keys that are dequeued, and the reconciles that start.
 #[derive(Clone, Default)]
 struct Counted(Arc<AtomicU32>);
 

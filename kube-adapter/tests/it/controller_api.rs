@@ -219,7 +219,8 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
     for n in 0..10 {
         server.put(&map(&format!("default/{n}")));
     }
-    // Each reconcile counts up to three, and writes with the version that it read. Before the first step another writer changes the object.
+    // The reconciles of each object count to three, and write with the version that they have read. Before the first step, another writer changes the
+    // object.
     async fn count(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let api = maps(&client);
         let read = map.data.as_ref().and_then(|data| data.get("n")).map_or(0, |n| n.parse().unwrap());
@@ -264,7 +265,7 @@ async fn unreadable_objects_are_counted_and_block_no_other() {
         {"metadata": meta("a")},
         {"metadata": meta("b"), "data": 3},
     ]});
-    // Both caches get the same answers: the first cache has synced when the second one requests its list.
+    // Both caches get the same answers: the first cache has synced when the second cache requests its list.
     let (watch, _open) = Answer::watch();
     let client = Script::of([Answer::json(&list), watch, Answer::json(&list)]).client();
     let api = || Api::<ConfigMap>::all(client.clone());
@@ -287,7 +288,7 @@ async fn deletion_of_an_unreadable_object_adds_related_keys() {
     let script = Script::of([Answer::json(&list), answer]);
     let others = flyball_kube::informer(Api::<ConfigMap>::all(script.client()), watcher::Config::default());
     let (others, world, runs) = (others.start().unwrap(), World::of([map("x/a")]), Runs::new());
-    // Maps to names that are not in the metadata.
+    // The mapper reads names from the data, so it needs more than the metadata.
     let concerned = |other: &Arc<ConfigMap>| {
         let names = other.data.iter().flatten().map(|(name, _)| ObjectRef::new(name).within("x"));
         names.collect::<Vec<_>>()

@@ -21,7 +21,7 @@ use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outc
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Each reconcile takes a second.
+/// Runs a controller whose reconciles each take a second.
 fn slow(
     controller: Controller<ConfigMap>,
     runs: &Arc<Runs>,
@@ -68,7 +68,7 @@ async fn a_graceful_shutdown_loses_no_waiting_key() {
 #[tokio::test(start_paused = true)]
 async fn the_grace_is_a_bound() {
     let config = || fifo_config().concurrency(1).shutdown_grace(SECOND * 2);
-    // A drain, reconciles in flight, and reconciles that do not end in time.
+    // The cases are: a drain, reconciles in flight, and reconciles that do not end in time.
     let short = || config().shutdown_grace(SECOND / 4);
     for (config, ended, results) in [
         (config().drain_on_shutdown(), 5_000, 5),
@@ -146,7 +146,7 @@ async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
         begun_and_may_end.0.notified().await;
         send("TERM");
         terminate.recv().await;
-        // The controller has received the signal, too, and must be polled before the next one.
+        // The controller has received the signal, too, and must be polled before the next signal.
         for _ in 0..100 {
             yield_now().await;
         }

@@ -18,7 +18,7 @@ use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outc
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns when an object is reconciled within a minute if every reconcile fails with this error and the policy returns this action.
+/// Returns the times at which an object is reconciled within a minute. Each reconcile fails with this error, and the policy returns this action.
 async fn tries(config: Config, error: fn() -> Refused, policy: Action) -> Vec<u64> {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();

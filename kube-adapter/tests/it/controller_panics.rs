@@ -1,4 +1,4 @@
-//! A panic in an informer of the controller, caused by the type that it decodes.
+//! A panic in an informer of the controller, caused by the type that the informer decodes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::world::{Refused, during, map, outcomes};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A ConfigMap that must not have a `bomb`.
+/// A ConfigMap whose decoding panics if its data contains a `bomb`.
 #[derive(Clone, Debug, Deserialize)]
 struct Fragile {
     metadata: ObjectMeta,
@@ -74,8 +74,7 @@ fn bomb() -> ConfigMap {
 /// As in kube-runtime, the stream panics, too: a controller must not continue with a cache that is no longer updated.
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_the_panic_of_its_informer() {
-    // The case of a panic at the start is repeated, because it is random whether the controller notices the panic or the missing cache
-    // first.
+    // The case of a panic at the start is repeated, because it is random whether the controller detects the panic or the missing cache first.
     for at_the_start in [[true; 20].as_slice(), &[false]].concat() {
         let server = ApiServer::new();
         server.register::<ConfigMap>();

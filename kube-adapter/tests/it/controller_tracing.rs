@@ -148,7 +148,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     assert!(logged.iter().any(|line| line.contains("filled=\"Secret\"")));
 }
 
-/// The span has kube-runtime's reasons. If several reasons coalesced into one reconcile, it has the first reason and their number.
+/// The span has kube-runtime's reasons. If several reasons coalesced into one reconcile, the span has the first reason and the number of reasons.
 #[tokio::test(start_paused = true)]
 async fn the_span_of_a_reconcile_says_why() {
     let lines = Lines::of(|metadata| {

@@ -162,7 +162,7 @@ async fn reconciles_before_and_after(
     };
     unseen(&|| drop(server.put(&concerning(&["a"]))));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b", "c"]);
-    // Another object of the same name.
+    // Another object with the same name replaces the pod.
     unseen(&|| {
         server.delete::<Pod>("default", "p");
         server.put(&concerning(&["b"]));
@@ -229,7 +229,7 @@ async fn a_panicking_mapper_loses_no_related_key() {
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
     server.put(&about_maps("default/q", "b"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
-    // `a` is reconciled, too, because the row of the state that panicked kept the keys of the previous state.
+    // `a` is reconciled, too, because the row kept the keys of the previous state when the mapper panicked.
     server.put(&about_maps("default/p", "c"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "c"]);
 }

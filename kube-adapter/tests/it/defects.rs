@@ -60,7 +60,7 @@ impl Log {
         std::mem::take(&mut self.runs.lock())
     }
 
-    /// Returns the names and values of the reconciled objects, and clears them.
+    /// Returns the names and values of the reconciled objects, and clears the log of reconciles.
     fn seen(&self) -> Vec<(String, String)> {
         self.runs().into_iter().map(|(name, value, _)| (name, value)).collect()
     }
@@ -69,13 +69,13 @@ impl Log {
         self.runs().into_iter().map(|(name, ..)| name).collect()
     }
 
-    /// Returns the items of the stream, and clears them.
+    /// Returns the items of the stream, and clears the log of items.
     fn results(&self) -> Vec<String> {
         std::mem::take(&mut self.results.lock())
     }
 }
 
-/// Runs a controller whose reconciles are logged, and then run `work`.
+/// Runs a controller. Each reconcile is logged, and then runs `work`.
 fn run<F>(
     controller: Controller<ConfigMap>,
     work: impl Fn(Arc<ConfigMap>) -> F + Send + Sync + 'static,

@@ -25,7 +25,7 @@ use crate::world::Refused;
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Asserts that both lists have the same number of attempts, at times that differ by a few milliseconds per preceding attempt.
+/// Asserts that both lists have the same number of attempts. The times of an attempt may differ by 3 ms for each attempt up to and including it.
 fn assert_same_times(kube: &[u64], ours: &[u64]) {
     assert_eq!(kube.len(), ours.len(), "kube-runtime: {kube:?}, ours: {ours:?}");
     for (number, (kube, ours)) in kube.iter().zip(ours).enumerate() {
@@ -212,7 +212,7 @@ async fn an_owned_kind_that_is_allowed_later_catches_up() {
     }
 }
 
-/// The log filter that a program on kube-runtime may have: `kube=warn`.
+/// Uses the log filter that a program on kube-runtime may have: `kube=warn`.
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_kind_is_a_warning_under_the_same_filter() {
     let mut program = Program::new(async |_| Ok(Action::await_change()), |_| unreachable!());

@@ -53,7 +53,7 @@ fn labelled(owner: &str, label: &str, annotation: &str) -> Pod {
 
 const NONE: [&str; 0] = [];
 
-/// The same sequence of changes of an owned and of a watched pod. The predicate depends on labels only.
+/// Makes the same sequence of changes to a pod, which the controller owns or watches. The predicate depends on labels only.
 async fn changes_of_a_pod(controller: Controller<ConfigMap>, server: &ApiServer) {
     let mut reconciles = run(controller);
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
@@ -72,7 +72,7 @@ async fn changes_of_a_pod(controller: Controller<ConfigMap>, server: &ApiServer)
     put("3", "3");
     put("2", "3");
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // A change that only a relist reports.
+    // These changes are reported only by a relist.
     server.close_watches_of::<Pod>();
     put("2", "4");
     server.compact();

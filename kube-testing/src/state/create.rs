@@ -12,7 +12,7 @@ use crate::state::update::SERVER_FIELDS;
 use crate::state::{State, metadata, status_error, validation};
 
 impl State {
-    /// Creates an object. For an apply, `managers` are the managers of its fields.
+    /// Creates an object. For an apply, `managers` are the managers of the object's fields.
     pub(crate) fn create(
         &mut self,
         kind_id: usize,
@@ -56,7 +56,7 @@ impl State {
         Ok(self.commit(kind_id, key, Some(object)))
     }
 
-    /// Sets the namespace of the request; the object must not name another.
+    /// Sets the object's namespace to that of the request. Returns an error if the object has a different namespace.
     pub(crate) fn set_namespace(
         &self,
         kind_id: usize,

@@ -1,4 +1,4 @@
-//! PURE. Definitions of custom resources, whose kinds are served as long as they exist.
+//! PURE. Custom resource definitions. The kind of a definition is served as long as the definition exists.
 
 use std::mem;
 
@@ -15,7 +15,7 @@ use crate::state::{State, metadata, seconds, status_error};
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl State {
-    /// Rejects a definition that cannot be served.
+    /// Returns an error for a definition that cannot be served, and for an object whose definition is being deleted.
     pub(crate) fn check_definition(
         &self,
         kind_id: usize,
@@ -56,7 +56,7 @@ impl State {
         self.objects(definitions).get(&kind.title()).map(|definition| &**definition)
     }
 
-    /// Registers and removes the kinds of definitions that were written, and returns whether anything was written.
+    /// Registers or removes the kinds of definitions that have changed, and returns whether this wrote any object.
     pub(crate) fn define(&mut self, now: Timestamp) -> bool {
         let Some(definitions) = self.find_kind(Kind::is_definition) else { return false };
         let version = self.version;
@@ -118,7 +118,7 @@ impl State {
                 }
             }
             if !self.objects(kind_id).is_empty() {
-                // Checked again after the next write.
+                // The definition is checked again after the next write.
                 self.definitions.insert(key);
                 return;
             }
@@ -133,7 +133,7 @@ impl State {
     }
 }
 
-/// Returns the kind that a definition describes; `None` if it serves no version.
+/// Returns the kind that a definition describes; `None` if a field is missing, or if no version is stored.
 fn read(definition: &Value) -> Option<Kind> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().map(str::to_owned);

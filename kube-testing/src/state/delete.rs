@@ -17,7 +17,7 @@ use crate::state::{State, metadata, seconds, status_error};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deletion {
     pub(crate) dependents: Dependents,
-    /// Only pods have a grace period.
+    /// The requested grace period in seconds. It applies only to pods.
     pub(crate) grace: Option<i64>,
 }
 
@@ -51,7 +51,7 @@ impl Deletion {
 }
 
 impl State {
-    /// Deletes an object, or marks it as being deleted while it has finalizers.
+    /// Deletes an object, or marks it as being deleted if it has finalizers or a grace period.
     pub(crate) fn delete(
         &mut self,
         kind_id: usize,
@@ -119,7 +119,7 @@ impl State {
         Deleted::Terminating(self.commit(kind_id, key, Some(after)))
     }
 
-    /// Shortens a running grace period; it is never extended, and zero ends it.
+    /// Shortens a running grace period. The period is never extended, and zero ends it.
     fn shorten_grace(
         &mut self,
         kind_id: usize,
@@ -167,7 +167,7 @@ fn check_preconditions(kind: &Kind, object: &Value, options: &Value) -> Result<(
                 "the {title} in the precondition ({asked}) does not match the {title} in record ({is}). \
                  The object might have been {change}"
             );
-            // This message names the kind.
+            // This message names the kind, not the resource.
             return Err(status_error::conflict(&kind.qualified_kind(), kind, name, &why));
         }
     }

@@ -1,11 +1,11 @@
-//! PURE. Garbage collection, as kube-controller-manager does it, a moment after the write that causes it.
+//! PURE. Garbage collection, as kube-controller-manager does it shortly after the write that causes it.
 //!
 //! | owners of the object | effect on the object |
 //! |---|---|
-//! | all are deleted | it is deleted in the background, or as its own finalizers require |
-//! | some exist | the references to the others are removed |
-//! | all that exist wait for their dependents | it is deleted; in the foreground if it has dependents of its own |
-//! | an owner's kind is not registered, or has namespaces while the object has none | it stays, because the owner cannot be looked up |
+//! | all are deleted | the object is deleted in the background, or as its own finalizers require |
+//! | some exist | the references to the other owners are removed |
+//! | all owners that exist wait for their dependents | the object is deleted; in the foreground if it has dependents of its own |
+//! | an owner's kind is not registered, or it is namespaced and the object is not | the object stays, because the owner cannot be looked up |
 //!
 //! An owner is looked up in the namespace of its dependent, so an owner in another namespace counts as deleted.
 
@@ -30,7 +30,7 @@ type Place = (usize, String);
 /// The `propagationPolicy` of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// No policy: the finalizers of the object decide, then its kind.
+    /// No policy is requested: the finalizers of the object determine the policy, or else its kind does.
     Default,
     /// The object does not wait for its dependents.
     Background,
@@ -53,7 +53,7 @@ impl Dependents {
         }
     }
 
-    /// Adds the finalizer that this policy needs.
+    /// Replaces the finalizers of garbage collection with the one that this policy needs, if any.
     pub(crate) fn hold(self, kind: &Kind, object: &mut Value) {
         let held = metadata::finalizers(object).into_iter().any(|held| [FOREGROUND, ORPHAN].contains(&held));
         let finalizer = match self {
@@ -191,7 +191,7 @@ impl State {
             () => Dependents::Background,
         };
         if waits && own.iter().any(|(kind_id, key)| self.owners.waiting.contains(&(*kind_id, key.clone()))) {
-            // A cycle: a dependent of the object waits for the object. The object no longer blocks its owners.
+            // This may be a cycle: a dependent of the object waits for dependents of its own. So the object must no longer block its owners.
             let mut unblocked = Value::clone(object);
             let references = unblocked["metadata"]["ownerReferences"].as_array_mut();
             references.into_iter().flatten().for_each(|owner| owner["blockOwnerDeletion"] = false.into());
@@ -201,7 +201,7 @@ impl State {
         self.begin_delete(kind_id, key, &object, Deletion { dependents, grace: None }, now);
     }
 
-    /// Returns `None` if the owner cannot be looked up.
+    /// Returns the state of the owner that a reference names; `None` if the owner cannot be looked up.
     fn owner(&self, object: &Value, reference: &Value) -> Option<Owner> {
         let api_version = reference["apiVersion"].as_str()?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -228,7 +228,7 @@ impl State {
         })
     }
 
-    /// Ends the wait of an owner once no dependent blocks it any more.
+    /// Ends the wait of an owner when no dependent blocks its deletion any longer, or after it has orphaned its dependents.
     fn release_owner(&mut self, kind_id: usize, key: String, owner: &Value) {
         let uid = metadata::text(owner, "uid").unwrap_or_default();
         let orphan = metadata::finalizers(owner).contains(&ORPHAN);
@@ -254,7 +254,7 @@ impl State {
         self.commit(kind_id, key, left);
     }
 
-    /// Returns all objects that name this one as an owner.
+    /// Returns all objects that name the object with this `uid` as an owner.
     fn dependents(&self, uid: &str) -> Vec<Place> {
         self.owners.dependents.get(uid).into_iter().flatten().cloned().collect()
     }

@@ -3,8 +3,7 @@
 //! # Invariants
 //! 1. Versions of changes increase.
 //!
-//! No change is dropped that a watch can still request or send: all changes after `floor`, and those that an open watch has not sent, are
-//! kept.
+//! A change is kept as long as a watch can request or send it: this includes all changes after `floor`, and those that an open watch has not sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -68,8 +68,8 @@ impl Kind {
         if self.is_built_in() { self.is(BuiltIn::Status) } else { self.custom_status }
     }
 
-    /// Returns the metadata fields that a write to `status` does not change; `None` means all, for custom resources and
-    /// newer built-in kinds.
+    /// Returns the metadata fields that a write to `status` does not change; `None` if it changes no metadata, as for
+    /// custom resources and newer built-in kinds.
     pub(crate) fn metadata_kept_by_status(&self) -> Option<&'static [&'static str]> {
         if !self.is_built_in() || self.is(BuiltIn::StatusAlone) {
             return None;
@@ -81,7 +81,7 @@ impl Kind {
         })
     }
 
-    /// Returns the fields that a write neither changes nor gives to a manager.
+    /// Returns the fields that a write does not change, and for which it does not become the manager.
     pub(crate) fn reset_fields(&self, to_status: bool) -> FieldSet {
         if !to_status {
             return if self.has_status() { FieldSet::of_fields(&[&["status"]]) } else { FieldSet::default() };
@@ -186,19 +186,19 @@ impl Kind {
         })
     }
 
-    /// Returns whether the kind defines selectable fields of its own; other kinds have name and namespace, whatever their
+    /// Returns whether the kind defines selectable fields of its own. Objects of other kinds can be selected by name and namespace, whatever their
     /// scope.
     fn has_own_fields(&self) -> bool {
         !self.is_built_in() || built_in::has_selectable(&self.resource.group, &self.resource.plural)
     }
 
-    /// Sets `kind` and `apiVersion` to the stored ones.
+    /// Sets `kind` and `apiVersion` to the values with which objects are stored.
     pub(crate) fn store_types(&self, object: &mut Value) {
         object["apiVersion"] = self.resource.api_version.clone().into();
         object["kind"] = self.resource.kind.clone().into();
     }
 
-    /// Rejects an object whose `kind` or `apiVersion` differs from the request's.
+    /// Returns an error for an object whose `kind` or `apiVersion` differs from that of the request.
     pub(crate) fn check_types(&self, request: &RecordedRequest, object: &Value) -> Result<(), Box<Status>> {
         let expected = request.api_version();
         let given = object["apiVersion"].as_str().filter(|given| *given != expected);
@@ -217,7 +217,7 @@ impl Kind {
         }
     }
 
-    /// Returns the key of an object. It has the form of a key in etcd, so that lists have the order of a real server.
+    /// Returns the key of an object. The key has the format of a key in etcd, so that lists have the same order as on a real server.
     pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
             Some(namespace) if self.namespaced => format!("{namespace}/{name}"),
@@ -236,7 +236,7 @@ impl Kind {
         self.key(metadata::text(object, "namespace"), metadata::name(object))
     }
 
-    /// Rejects requests that are not implemented for this kind.
+    /// Returns an error for a subresource that this kind does not have, or that is not implemented.
     pub(crate) fn check_subresource(&self, request: &RecordedRequest) -> Result<(), Box<Status>> {
         if matches!(&*self.resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
             return Err(status_error::not_implemented("reviews of tokens and access"));

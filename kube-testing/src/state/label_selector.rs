@@ -69,7 +69,7 @@ impl FromStr for LabelSelector {
     }
 }
 
-/// The words and symbols of a selector; an empty one marks the end.
+/// The words and symbols of a selector; an empty token marks the end.
 struct Tokens<'a>(std::vec::IntoIter<&'a str>);
 
 impl<'a> Tokens<'a> {
@@ -127,7 +127,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// A missing value is the empty string.
+    /// Reads a label value; a missing value is the empty string.
     fn value(&mut self) -> Result<String, String> {
         match self.peek() {
             "" | "," | ")" => Ok(String::new()),
@@ -166,7 +166,7 @@ fn is_symbol(byte: u8) -> bool {
     b"=!(),<>".contains(&byte)
 }
 
-/// Accepts `name`, or `prefix/name`, where the prefix is a DNS subdomain.
+/// Returns whether the text is `name` or `prefix/name`, where the prefix is a DNS subdomain.
 pub(crate) fn is_key(text: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| framed(part, lower) && part.bytes().all(|byte| lower(byte) || byte == b'-');

@@ -1,4 +1,4 @@
-//! PURE. Reads: single objects, and lists in pages, at the current version or an earlier one.
+//! PURE. Reads: single objects, and paged lists at the current version or an earlier one.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Page {
     pub(crate) remaining: Option<usize>,
 }
 
-/// The start of a page. Its token is `version/key of the last object`.
+/// The start of a page. Its continue token is the version, a slash, and the key of the last object of the previous page.
 struct Place {
     version: u64,
     after: String,
@@ -44,7 +44,7 @@ impl State {
         let selection = Selection::of(self.kind(kind_id), request)?;
         let asked = number(request, "resourceVersion")?;
         let begin = self.begin(request, asked)?;
-        // A list from the cache of a real server ignores the limit.
+        // A real server ignores the limit if it answers the list from its cache.
         let limit = if asked == Some(0) { None } else { number(request, "limit")? };
         let limit = limit.filter(|limit| *limit > 0).map_or(usize::MAX, |limit| limit as usize);
 
@@ -66,7 +66,7 @@ impl State {
         Ok(Page { items, version: begin.version, more, remaining })
     }
 
-    /// Returns the version of a list, and where it starts.
+    /// Returns the version of a list, and the key after which its page starts.
     fn begin(&self, request: &RecordedRequest, asked: Option<u64>) -> Result<Place, Box<Status>> {
         check_match(request)?;
         if let Some(token) = request.query_param("continue") {
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// Checks which parameters of a list can be combined.
+/// Returns an error if the parameters of a list cannot be combined.
 fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
     let mut wrong = Vec::new();
     if let Some(matching) = request.query_param("resourceVersionMatch") {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::state::apply::Managers;
 
-/// Returns the string at `/metadata/…`; an empty one counts as missing.
+/// Returns the string in this field of the metadata; an empty string counts as missing.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str().filter(|text| !text.is_empty())
 }
@@ -35,7 +35,7 @@ pub(crate) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     of(object).insert(field.to_owned(), value.into());
 }
 
-/// Copies a field from another object, or removes it if that object has none.
+/// Copies a field of the metadata from `from`, or removes it if `from` does not have the field.
 pub(crate) fn take_over(object: &mut Value, field: &str, from: &Value) {
     match from.get("metadata").and_then(|meta| meta.get(field)) {
         Some(value) => set(object, field, value.clone()),
@@ -75,7 +75,7 @@ pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
     of(object).remove("managedFields")
 }
 
-/// Sets the managers of fields. An object without managers has no such field.
+/// Sets the managers of fields. An object without managers has no `managedFields`.
 pub(crate) fn set_managers(object: &mut Value, managers: &Managers) {
     take_managers(object);
     if !managers.is_empty() {
@@ -97,7 +97,7 @@ pub(crate) fn normalize(object: &mut Value) {
     });
 }
 
-/// Returns the object for a request for metadata only.
+/// Returns the object as the response to a request for metadata only.
 pub(crate) fn partial(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",

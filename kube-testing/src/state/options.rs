@@ -1,4 +1,4 @@
-//! PURE. The options of writes: rejected where a real server rejects them, and where this server does not implement them.
+//! PURE. The options of writes: they are rejected if a real server rejects them, or if this server does not implement them.
 
 use kube::core::Status;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::request_matcher::Verb;
 use crate::state::patch::APPLY;
 use crate::state::status_error;
 
-/// Checks the options of a request, which are in its query and, for a deletion, in its body. Returns whether it is a dry run.
+/// Checks the options of a request, which are in its query and, for a deletion, in its body. Returns whether the request is a dry run.
 pub(crate) fn check(request: &RecordedRequest, deletion: &Value) -> Result<bool, Box<Status>> {
     let kind = match request.verb {
         Verb::Create => "CreateOptions",

@@ -52,7 +52,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, Box<Status>> {
         .map_err(|error| status_error::bad_request(&format!("unable to decode: {error}")))
 }
 
-/// A `test` for null also passes if the field is missing, as on a real server.
+/// Applies a JSON patch. As on a real server, a `test` for null also passes if the field is missing.
 fn edit(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Box<Status>> {
     for operation in patch.iter() {
         if let json_patch::PatchOperation::Test(test) = operation

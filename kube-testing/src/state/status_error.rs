@@ -56,7 +56,7 @@ pub(crate) fn not_acceptable() -> Box<Status> {
     failure(406, reason::NOT_ACCEPTABLE, message).boxed()
 }
 
-/// A feature of a real server that is not implemented here.
+/// The error for a feature of a real server that is not implemented here.
 pub(crate) fn not_implemented(what: &str) -> Box<Status> {
     failure(501, "NotImplemented", &format!("flyball-kube-testing does not implement {what}")).boxed()
 }
@@ -84,13 +84,13 @@ pub(crate) fn conflict(title: &str, kind: &Kind, name: &str, why: &str) -> Box<S
     failure(409, reason::CONFLICT, &message).with_details(details).boxed()
 }
 
-/// An apply that would change fields of other managers.
+/// The error for an apply that would change fields of other managers.
 pub(crate) fn apply_conflict(message: &str, causes: Vec<StatusCause>) -> Box<Status> {
     let details = StatusDetails { causes, ..nothing() };
     failure(409, reason::CONFLICT, message).with_details(details).boxed()
 }
 
-/// An error without a reason, for which a real server has no other code.
+/// An error 500 without a reason, which is also how a real server reports it.
 pub(crate) fn internal(message: &str) -> Box<Status> {
     failure(500, "", message).boxed()
 }
@@ -104,13 +104,13 @@ pub(crate) fn modified(kind: &Kind, name: &str) -> Box<Status> {
     )
 }
 
-/// An object with invalid fields. Each text starts with the kind of the error.
+/// The error for an object with invalid fields. Each text in `wrong` starts with the kind of the error.
 pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
     let details = StatusDetails { kind: kind.resource.kind.clone(), ..of(kind, name) };
     refused(&kind.qualified_kind(), details, wrong)
 }
 
-/// Invalid options of a request.
+/// The error for invalid options of a request.
 pub(crate) fn invalid_options(kind: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
     let group = "meta.k8s.io";
     let details = StatusDetails { group: group.to_owned(), kind: kind.to_owned(), ..nothing() };
@@ -137,20 +137,20 @@ fn refused(title: &str, details: StatusDetails, wrong: &[(impl AsRef<str>, Strin
     failure(422, reason::INVALID, &message).with_details(details).boxed()
 }
 
-/// An object without a name; `given` is the name in the path, which only some messages contain.
+/// The error for an object without a name; `given` is the name in the path, which only some messages contain.
 pub(crate) fn nameless(given: &str) -> Box<Status> {
     bad_request(&format!(
         "the name of the object ({given}based on URL) was undeterminable: name must be provided"
     ))
 }
 
-/// An update without a version, for a kind that requires one. This message names the plural.
+/// The error for an update without a version, for a kind that requires a version. This message names the plural.
 pub(crate) fn version_required(kind: &Kind, name: &str) -> Box<Status> {
     let why = "Invalid value: 0: must be specified for an update".to_owned();
     refused(&kind.title(), of(kind, name), &[("metadata.resourceVersion", why)])
 }
 
-/// New finalizers for an object that is being deleted.
+/// The error for new finalizers of an object that is being deleted.
 pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<Status> {
     let added: Vec<_> = added.iter().map(|added| format!("{added:?}")).collect();
     let why = format!(
@@ -169,12 +169,12 @@ pub(crate) fn patch_failed() -> Box<Status> {
     failure(422, reason::INVALID, "the server rejected our request due to an error in our request").boxed()
 }
 
-/// The history that a list needs was dropped.
+/// The error if the history that a list needs was dropped.
 pub(crate) fn expired(message: &str) -> Box<Status> {
     failure(410, reason::EXPIRED, message).boxed()
 }
 
-/// The history that a continued list needs was dropped; the token continues without it.
+/// The error if the history that a continued list needs was dropped. With `token`, the list can continue at the current version.
 pub(crate) fn continue_expired(token: String) -> Box<Status> {
     let mut status = expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -187,12 +187,12 @@ pub(crate) fn continue_expired(token: String) -> Box<Status> {
     status
 }
 
-/// The history that a watch needs was dropped.
+/// The error if the history that a watch needs was dropped.
 pub(crate) fn too_old(asked: u64, oldest: u64) -> Box<Status> {
     expired(&format!("too old resource version: {asked} ({oldest})"))
 }
 
-/// The server has not reached this version yet.
+/// The error if the server has not reached the requested version yet.
 pub(crate) fn too_large(asked: u64, current: u64) -> Box<Status> {
     let message = format!("Too large resource version: {asked}, current: {current}");
     let cause = StatusCause {

@@ -40,7 +40,7 @@ impl State {
         self.update(kind_id, request, object, None).map(Updated::Changed)
     }
 
-    /// Updates an object. For an apply, `managers` are the managers of its fields.
+    /// Updates an object. For an apply, `managers` are the managers of the object's fields.
     pub(crate) fn update(
         &mut self,
         kind_id: usize,
@@ -173,7 +173,7 @@ fn check_version(
     let name = metadata::name(before);
     let uid = metadata::text(before, "uid").unwrap_or_default();
     let other_uid = metadata::text(object, "uid").filter(|given| *given != uid);
-    // In an update the `uid` is a precondition, in a patch it is a change.
+    // In an update, the `uid` is a precondition; in a patch, it is a change.
     if let Some(given) = other_uid.filter(|_| request.verb == Verb::Update) {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
@@ -202,7 +202,7 @@ fn check_version(
     }
 }
 
-/// Copies a field from another object, or removes it if that object has none.
+/// Copies a field from `from`, or removes it if `from` does not have the field.
 fn copy(object: &mut Value, field: &str, from: &Value) {
     let Some(fields) = object.as_object_mut() else { return };
     match from.get(field) {

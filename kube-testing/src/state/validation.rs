@@ -10,7 +10,7 @@ use crate::state::{metadata, status_error};
 /// Invalid fields, and the error of each.
 type Wrong = Vec<(String, String)>;
 
-/// Checks a new object, whose name may be generated from a prefix.
+/// Checks a new object. `stem` is the prefix of a generated name.
 pub(crate) fn check_create(kind: &Kind, object: &Value, stem: Option<&str>) -> Result<(), Box<Status>> {
     let name = metadata::name(object);
     let rule = kind.name_rule();
@@ -40,7 +40,7 @@ pub(crate) fn check_create(kind: &Kind, object: &Value, stem: Option<&str>) -> R
     end(kind, name, &wrong)
 }
 
-/// Checks an object that replaces another.
+/// Checks an object that replaces a stored object.
 pub(crate) fn check_update(kind: &Kind, object: &Value) -> Result<(), Box<Status>> {
     let mut wrong = Wrong::new();
     labels(object, &mut wrong);

@@ -16,7 +16,7 @@ pub(crate) enum Event {
     Added(Arc<Value>),
     Modified(Arc<Value>),
     Deleted(Arc<Value>),
-    /// All events up to this version are sent; `initial_end` marks the end of the initial objects.
+    /// All events up to this version have been sent; `initial_end` marks the end of the initial objects.
     Bookmark {
         version: u64,
         initial_end: bool,
@@ -37,20 +37,20 @@ pub(crate) enum End {
 pub(crate) struct Watch {
     pub(crate) kind_id: usize,
     pub(crate) selection: Selection,
-    /// The version of the objects, if it differs from the one in which they are stored.
+    /// The `apiVersion` that the client has requested. The objects are sent in this version.
     pub(crate) api_version: String,
     pub(crate) metadata_only: bool,
     pub(crate) bookmarks: bool,
-    /// All selected events up to this version are sent.
+    /// All selected events up to this version have been sent.
     pub(crate) sent: u64,
-    /// Events that are sent before those of the history.
+    /// Events that are sent before the events of the history.
     pub(crate) first: VecDeque<Event>,
     pub(crate) bookmark_due: bool,
     /// Whether the watch ends when all events are sent.
     pub(crate) closing: bool,
     /// How the watch has ended; events that were not sent are lost.
     pub(crate) ended: Option<End>,
-    /// Whether the watch is stalled: it sends nothing any more, not even its end.
+    /// Whether the watch is stalled. A stalled watch sends nothing, not even its end.
     pub(crate) stalled: bool,
 }
 

@@ -33,7 +33,7 @@ impl Watches {
         self.open.values_mut().filter(|watch| watch.ended.is_none())
     }
 
-    /// Returns the number of open watches of a kind, or of all.
+    /// Returns the number of open watches of a kind, or of all kinds for `None`. Stalled watches do not count.
     pub(crate) fn count(&self, kind_id: Option<usize>) -> usize {
         let counted = |watch: &&Watch| {
             watch.ended.is_none() && !watch.stalled && kind_id.is_none_or(|kind_id| watch.kind_id == kind_id)
@@ -41,7 +41,7 @@ impl Watches {
         self.open.values().filter(counted).count()
     }
 
-    /// Returns the version from which the history must be kept.
+    /// Returns the version after which open watches need the history; `None` if there is no such watch.
     pub(crate) fn slowest(&self) -> Option<u64> {
         let living = self.open.values().filter(|watch| watch.ended.is_none() && !watch.stalled);
         living.map(|watch| watch.sent).min()
@@ -70,7 +70,7 @@ impl State {
         let mut first = VecDeque::new();
         let mut sent = from;
         if all_first && from > self.version {
-            // Sent as the first event, as below.
+            // The error is sent as the first event, as in the last branch.
             first.push_back(Event::Error(status_error::too_large(from, self.version)));
         } else if all_first || from == 0 {
             let objects = self.objects(kind_id).values().filter(|object| selection.matches(object));
@@ -80,7 +80,7 @@ impl State {
                 first.push_back(Event::Bookmark { version: sent, initial_end: true });
             }
         } else if from < self.history.floor() {
-            // Sent as the first event, as on a real server, which has already sent the status 200.
+            // The error is sent as the first event, as on a real server, which has already sent the status 200.
             first.push_back(Event::Error(status_error::too_old(from, self.history.floor())));
         }
         self.watches.opened += 1;
@@ -173,7 +173,7 @@ impl State {
     }
 }
 
-/// Checks which parameters of a watch can be combined.
+/// Returns an error if the parameters of a watch cannot be combined.
 fn check_match(request: &RecordedRequest) -> Result<(), Box<Status>> {
     let mut wrong = Vec::new();
     let matching = request.query_param("resourceVersionMatch");

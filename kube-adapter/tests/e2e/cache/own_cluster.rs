@@ -19,7 +19,7 @@ use crate::cluster::{Cluster, client_of, within_limit};
 /// The failures that an informer reported: whether the server answered, and the cause.
 type Failures = UnboundedReceiver<(bool, BackoffCause)>;
 
-/// One cache for each way to list, and the failures that they reported.
+/// Returns one cache for each way to list, and the failures that the caches report.
 fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Failures) {
     let (sender, failures) = unbounded_channel();
     let start = |config: Config| {
@@ -63,7 +63,7 @@ async fn a_server_that_is_killed_and_comes_back() {
     for round in 0..2 {
         change(&api, round).await;
         block_in_place(|| cluster.kill_api_server()).unwrap();
-        // Waits until a cache has noticed that the server refuses connections.
+        // Waits until a cache has reported that the server refuses connections.
         while let (answered, cause) = within_limit(failures.recv()).await.unwrap()
             && cause != BackoffCause::Failed(SourceErrorKind::ConnectionRefused)
         {
@@ -78,8 +78,7 @@ async fn a_server_that_is_killed_and_comes_back() {
     while let Ok((answered, _)) = failures.try_recv() {
         answers += u64::from(answered);
     }
-    // Refused connections alone must not cause a relist; only an error that the server answered may. A server that is starting may answer some
-    // requests.
+    // A refused connection must not cause a relist; only an error response may. A server that is starting may send some error responses.
     let relists: u64 = caches.iter().map(|cache| cache.status().relists).sum();
     assert!(relists <= answers, "{relists} lists after {answers} failures");
 }

@@ -5,7 +5,7 @@ use std::io;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Forwards connections of a local port. Dropping it cuts them.
+/// Forwards the connections of a local port. Dropping the proxy cuts the connections.
 pub(super) struct Proxy {
     pub(super) port: u16,
     /// The number of cuts. A connection that began before the last cut is closed.

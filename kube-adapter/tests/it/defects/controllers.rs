@@ -101,7 +101,7 @@ async fn d3_a_missed_deletion_adds_the_owner() {
     assert_eq!(log.names(), ["a"]);
 }
 
-/// D7: with kube-runtime, while one watch of a controller fails and backs off, the controller polls none of the others.
+/// D7: with kube-runtime, while one watch of a controller fails and backs off, the controller polls none of its other watches.
 #[tokio::test(start_paused = true)]
 async fn d7_a_watch_that_fails_delays_no_other_one() {
     let server = server();

@@ -44,7 +44,7 @@ pub(super) struct Program {
 pub(super) struct Ran {
     /// The names of the reconciled objects, and the times in milliseconds since the start.
     pub(super) runs: Vec<(String, u64)>,
-    /// The stream's items, as [`outcomes`] writes them.
+    /// The stream's items, as formatted by [`outcomes`].
     pub(super) results: Vec<String>,
     /// When the stream ended, in milliseconds since the start.
     pub(super) ended: Option<u64>,
@@ -82,7 +82,7 @@ impl Program {
         self.run_with(engine, server, time, flyball_kube::Config::default()).await
     }
 
-    /// Runs the program for this time; flyball gets this configuration.
+    /// Runs the program for this time. `config` is the configuration of flyball's controller.
     pub(super) async fn run_with(
         &self,
         engine: Engine,
@@ -161,7 +161,7 @@ impl Program {
     }
 }
 
-/// Returns a server with these ConfigMaps, and Secrets as a kind to own.
+/// Returns a server with these ConfigMaps. The owned kind, Secret, is registered, too.
 pub(super) fn server(names: impl IntoIterator<Item = String>) -> ApiServer {
     let server = ApiServer::new();
     server.register::<ConfigMap>().register::<Secret>();

@@ -19,7 +19,7 @@ use crate::world::{Refused, Runs, during, outcomes};
 
 type Item = Result<(ObjectRef<ConfigMap>, Action), Outcome<Refused, watcher::Error>>;
 
-/// The usual setup of published programs: a filtered reflector for the own objects, a stream for the owned objects, and handles of one
+/// The usual setup of published programs: a filtered reflector for the controller's own objects, a stream for the owned objects, and handles of one
 /// reflector for the related objects.
 macro_rules! program {
     ($controller:ty, $server:expr, $runs:expr) => {{
@@ -76,14 +76,14 @@ async fn a_program_over_streams_does_the_same_on_both() {
         let runs = Runs::new();
         let (mut results, driver) = start(engine, &server, &runs);
         let mut all = outcomes(&during(&mut results, SECOND).await);
-        // One change that is filtered out, and one change that passes the filter.
+        // The first change is filtered out, and the second change passes the filter.
         server.put(&map("a"));
         all.extend(outcomes(&during(&mut results, SECOND).await));
         let mut labelled = map("a");
         labelled.labels_mut().insert("new".to_owned(), String::new());
         let owner = server.put(&labelled);
         all.extend(outcomes(&during(&mut results, 10 * SECOND).await));
-        // The object is owned, then it gets a related object, then it is deleted.
+        // An owned Secret is created, then gets an annotation that relates it to an object, and is then deleted.
         let mut owned = secret("s", &owner);
         server.put(&owned);
         all.extend(outcomes(&during(&mut results, SECOND).await));

@@ -170,7 +170,7 @@ impl Managers {
         Ok(after)
     }
 
-    /// Returns the object without the fields that only the last configuration of this manager has set.
+    /// Returns the object without the fields that the last configuration of this manager has set and that now have no manager.
     fn prune(&self, merged: &Value, last: &FieldSet, of: FieldType<'_>) -> Value {
         let without = |fields: &FieldSet| remove(merged, fields, of);
         let managed = self.0.values().fold(FieldSet::default(), |all, owned| all.union(&owned.fields));
@@ -179,7 +179,7 @@ impl Managers {
         let all = fields(merged);
         let kept = fields(&without(&last)).union(&managed.with_parents(of));
         let pruned = fields(&without(&all.difference(&kept)));
-        // Fields that this manager has never set stay, even if no manager owns them.
+        // Only fields of the last configuration are removed. All other fields stay, even if no manager owns them.
         without(&all.difference(&pruned).intersection(&last))
     }
 
@@ -195,7 +195,7 @@ impl Managers {
         self.0.retain(|manager, owned| Some(manager) == except || !owned.fields.is_empty());
     }
 
-    /// Limits the number of entries: merges the oldest entries of updates of each version.
+    /// Limits the number of entries with the operation `Update`: merges the oldest entries that have the same API version.
     fn cap(&mut self) {
         let updaters = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
         let mut updaters: Vec<_> =
@@ -215,7 +215,7 @@ impl Managers {
                 continue;
             };
             let Some(owned) = self.0.remove(&manager) else { continue };
-            // The first entry becomes the bucket, unless an earlier write has made one.
+            // The first entry goes into the bucket, too, unless an earlier write has created the bucket.
             let made = self.0.remove(&bucket);
             let earlier = made.or_else(|| first.take().and_then(|first| self.0.remove(&first)));
             let fields =

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::state::apply::field_set::{Element, FieldSet};
 use crate::state::apply::field_type::FieldType;
 
-/// Returns the object with the values of the configuration.
+/// Returns the object with the configuration merged into it.
 pub(crate) fn merge(object: &Value, config: &Value, of: FieldType<'_>) -> Value {
     match (object, config) {
         (Value::Object(fields), Value::Object(applied)) if of.is_granular(config) => {
@@ -24,19 +24,19 @@ pub(crate) fn merge(object: &Value, config: &Value, of: FieldType<'_>) -> Value 
         (Value::Array(items), Value::Array(applied)) if of.is_granular(config) => {
             merge_list(items, applied, of)
         }
-        // Null sets a scalar, and changes nothing in an object or a list.
+        // Null replaces a scalar, but does not change an object or a list with children.
         (_, Value::Null) if !of.children(object).is_empty() => object.clone(),
         _ => config.clone(),
     }
 }
 
-/// Merges lists whose items have keys. Applied items have the order of the configuration; the others stay before the next item that both
-/// lists have.
+/// Merges lists whose items have keys. Applied items have the order of the configuration. Each other item stays before the next item that is in both
+/// lists.
 fn merge_list(items: &[Value], applied: &[Value], of: FieldType<'_>) -> Value {
     let element = |item: &Value| of.element(item).ok();
     let elements: Vec<Option<Element>> = items.iter().map(element).collect();
     let applied: Vec<_> = applied.iter().map(|item| (element(item), item)).collect();
-    // The item of each key; `None` for the key of several items.
+    // The item with each key; `None` if several items have the key.
     let mut known = BTreeMap::<&Element, Option<&Value>>::new();
     for (element, item) in
         elements.iter().zip(items).filter_map(|(element, item)| Some((element.as_ref()?, item)))
@@ -60,7 +60,7 @@ fn merge_list(items: &[Value], applied: &[Value], of: FieldType<'_>) -> Value {
             at += 1;
         }
         next_shared.next_if(|shared| Some(*shared) == element.as_ref());
-        // Several items with this key are replaced by the applied one.
+        // Several items with this key are replaced by the applied item.
         merged.push(match element.as_ref().and_then(|element| *known.get(element)?) {
             Some(before) => merge(before, item, of.at("k:")),
             None => (*item).clone(),
@@ -114,7 +114,7 @@ pub(crate) fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// Returns what is wrong with a configuration: items without keys, two items with the same key, fields that the schema does not have.
+/// Returns the problems of a configuration: items without keys, items with the same key, and fields that the schema does not have.
 pub(crate) fn problems(config: &Value, of: FieldType<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     find_problems("", config, of, &mut problems);

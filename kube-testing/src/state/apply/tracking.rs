@@ -101,7 +101,7 @@ impl State {
         for change in &changes[created.unwrap_or_default()..] {
             let Some(after) = &change.after else { continue };
             if metadata::has_managers(after) {
-                // The managers were cleared since then.
+                // The object had managers after this change, so they were cleared later.
                 return all_unknown(live);
             }
             let Some(writer) = &change.writer else { continue };
@@ -114,7 +114,7 @@ impl State {
         managers
     }
 
-    /// Returns the managers of an object after a write other than apply; none for an object that was never applied.
+    /// Returns the managers of an object after a write other than apply. They are empty for an object that was never applied.
     ///
     /// `sent` is the value of `managedFields` in the request. A request can set and clear the managers, except in a write to a subresource.
     pub(crate) fn managers_after(
@@ -154,7 +154,7 @@ impl Kind {
     }
 }
 
-/// Clients clear the managers with a list that contains one empty entry. An empty list counts as an absent field.
+/// Returns whether a client clears the managers: it sends a list that contains one empty entry. An empty list counts as an absent field.
 fn is_cleared(sent: &Value) -> bool {
     matches!(sent.as_array().map(Vec::as_slice), Some([Value::Object(entry)]) if entry.is_empty())
 }

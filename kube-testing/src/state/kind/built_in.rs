@@ -155,7 +155,7 @@ pub(super) fn is(group: &str, plural: &str, rule: BuiltIn) -> bool {
 }
 
 pub(super) fn is_group(group: &str) -> bool {
-    // Custom resources may be in groups of `k8s.io`, too: those of the Gateway API are.
+    // A group with the suffix `k8s.io` is not sufficient, because custom resources may have such a group, too, as those of the Gateway API do.
     const GROUPS: [&str; 18] = [
         "admissionregistration.k8s.io",
         "apiextensions.k8s.io",
@@ -199,7 +199,7 @@ pub(super) fn has_subresource(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Returns the paths that a field selector may use besides name and namespace; `None` if the kind has no others.
+/// Returns the fields that a field selector may use besides name and namespace, each with its path in the object; `None` if there are none.
 fn fields(group: &str, plural: &str) -> Option<&'static [(&'static str, &'static str)]> {
     Some(match (group, plural) {
         ("", "pods") => &[

@@ -22,7 +22,7 @@ pub(crate) fn strategic_list(parent: &str, field: &str) -> ListRule {
     match (parent, field) {
         ("metadata", "finalizers") | ("spec", "podCIDRs") => Set,
         (_, "ports") if in_container => Keyed(&["containerPort", "protocol"]),
-        // The ports of a service. Those of endpoints and network policies have another rule.
+        // The ports of a service. The ports of endpoints and network policies have a different rule.
         ("spec", "ports") => Keyed(&["port", "protocol"]),
         ("status", "addresses" | "conditions") => Keyed(&["type"]),
         (_, "ownerReferences" | "reservedFor") => Keyed(&["uid"]),
@@ -159,7 +159,7 @@ pub(crate) fn is_map(field: &str) -> bool {
     )
 }
 
-/// Returns whether a new object has this field before any client sets it: its type is a value, not a reference.
+/// Returns whether a new object has this field before any client sets it, because its Go type is a struct, not a pointer.
 pub(crate) fn is_always_present(field: &str) -> bool {
     matches!(
         field,
