@@ -204,7 +204,7 @@ async fn a_list_goes_on_as_long_as_its_body_arrives() {
     let script = Script::of([list, watch]);
     let api = Api::<ConfigMap>::all(script.client());
     let (cache, run) = informer(api, Config::default()).timer(TokioTimer::current()).build().unwrap();
-    // The time before the informer starts does not count.
+    // The time before the informer starts does not count towards the timeout.
     tokio::time::sleep(Duration::from_secs(300)).await;
     let running = tokio::spawn(run);
     for piece in two_maps().as_bytes().chunks(16) {
@@ -366,7 +366,7 @@ async fn flow_control_is_obeyed_and_does_not_cost_a_list() {
     assert_eq!((cache.status().relists, requests(&server, Verb::List).len()), (0, 1));
 }
 
-/// Random faults, in any number. In the end the cache has the objects of the server.
+/// Injects random faults, in any number. In the end the cache contains the objects of the server.
 #[tokio::test(start_paused = true)]
 async fn converges_under_any_mixture_of_faults() {
     for seed in 0..60 {

@@ -61,7 +61,7 @@ impl Work {
         log.iter().filter(|begun| begun.replica == replica).map(|begun| begun.object.clone()).collect()
     }
 
-    /// Checks that one replica works at a time, and that no reconcile starts after the renew deadline of its lease.
+    /// Checks that only one replica works at a time, and that no reconcile starts after the renew deadline of the lease.
     fn check(&self) {
         for Begun { replica, object, at, renewed, others } in &*self.log.lock() {
             assert_eq!(*others, 0, "{replica} began {object} at {at:?}, while another replica worked");
@@ -163,7 +163,7 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
     for n in 1..4 {
         let name = format!("replica-{n}");
         let new = Replica::start(&cluster, &name, &work, SECOND / 10);
-        // The rollout waits for the new replica to be ready, while the old one continues to work.
+        // The rollout waits for the new replica to be ready, while the old replica continues to work.
         assert!(new.is_ready_within(60 * SECOND).await, "{name}: {:?}", new.monitor.ready());
         sleep(60 * SECOND).await;
         assert!(old.status.is_leader() && !new.status.is_leader());

@@ -10,7 +10,7 @@ use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_core::span::Current;
 
-/// Records each event as a line, with its spans. For one thread.
+/// Records each event as a line, with its spans. It can be used for one thread only.
 #[derive(Clone)]
 pub(crate) struct Lines {
     state: Arc<Mutex<State>>,

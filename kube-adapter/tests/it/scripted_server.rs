@@ -35,7 +35,7 @@ impl Answer {
         Self::Text(code.try_into().unwrap(), HeaderMap::new(), value.to_string())
     }
 
-    /// Returns a watch, and the end that sends its lines.
+    /// Returns the answer to a watch request, and the server's end, which sends the lines of the watch.
     pub(crate) fn watch() -> (Self, Lines) {
         let (sender, receiver) = unbounded_channel();
         (Self::Lines(receiver), Lines(sender))
@@ -59,7 +59,7 @@ impl Lines {
     }
 }
 
-/// The requests so far, and the answers to come. Once all answers are used, requests hang.
+/// The requests so far, and the remaining answers. Once all answers are used, requests hang.
 #[derive(Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<State>>);
 

@@ -150,7 +150,7 @@ fn an_unsupported_selector_is_an_error_with_the_label() {
     assert!(Selector::from_label_selector(&LabelSelector::default()).unwrap().is_everything());
 }
 
-/// The API server in memory has its own parser of selectors: it accepts the same text as the cache's, and selects the same objects.
+/// The API server in memory has its own parser of selectors. It must accept the same text as the cache's parser, and select the same objects.
 #[tokio::test(start_paused = true)]
 async fn the_server_in_memory_selects_what_the_cache_selects() {
     let server = ApiServer::new();

@@ -133,7 +133,8 @@ async fn an_event_that_cannot_be_read_is_skipped_and_its_version_is_not() {
     let at = |version| Ok(WatchEvent::Bookmark(Version::new(version)));
     let added = || Ok(WatchEvent::Added("c".to_owned()));
     assert_eq!(received::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
-    // A watch without a version starts with all objects in no order. If it took the version of a bookmark, older objects would be missed.
+    // A watch without a version starts with all objects in unspecified order. If it returned a bookmark for an unreadable object, older objects could
+    // be missed.
     assert_eq!(received::<ConfigMap>(0, &lines).await, (vec![added()], 6));
 }
 
@@ -197,7 +198,7 @@ async fn a_deletion_delivers_the_metadata_of_an_unreadable_object() {
     assert_eq!(watch.next().await.unwrap().unwrap_err().kind(), SourceErrorKind::Other);
 }
 
-/// Records the thread on which it is decoded, and waits there until the gate opens.
+/// An object that records the thread on which it is decoded. Its decoding waits until the gate opens.
 struct Watched(ConfigMap);
 
 static THREADS: parking_lot::Mutex<Vec<ThreadId>> = parking_lot::Mutex::new(Vec::new());
@@ -246,7 +247,7 @@ async fn a_large_page_is_decoded_on_a_blocking_thread() {
     let source = source::<Watched>(answers);
     let (open, gate) = mpsc::channel();
     *GATE.lock() = Some(gate);
-    // This task runs only if the only thread of the runtime is not blocked.
+    // This task runs only while the only thread of the runtime is not blocked.
     let other = tokio::spawn(async move {
         while GATE.lock().is_some() {
             tokio::task::yield_now().await;
@@ -294,7 +295,7 @@ fn stored(name: &str, uid: &str) -> ConfigMap {
     serde_json::from_value(with_uid(object(name, 1), uid)).unwrap()
 }
 
-/// Returns which of these stored objects the source reports as unreadable. The stored objects include `b` with two uids.
+/// Returns which stored objects the source reports as unreadable. The stored objects include `b` with two uids.
 fn unread(source: &ApiSource<ConfigMap>) -> Vec<String> {
     let stored_objects = [("a", "u"), ("b", "u"), ("b", "v"), ("c", "u"), ("d", "u")];
     let there = stored_objects.iter().filter(|(name, uid)| source.is_unreadable(&stored(name, uid)));
@@ -327,13 +328,13 @@ async fn unreadable_objects_of_a_streaming_list_stay_unless_they_are_deleted() {
     for name in ["b", "c", "d"] {
         lines.send("ADDED", &with_uid(bad(name, 2), "u"));
     }
-    // The object of one deletion is unreadable, that of the other one is readable.
+    // The object of the first deletion is unreadable; the object of the second deletion is readable.
     lines.send("DELETED", &with_uid(bad("c", 3), "u"));
     lines.send("DELETED", &with_uid(object("d", 4), "u"));
     let ends = json!({"k8s.io/initial-events-end": "true"});
     let meta = json!({"resourceVersion": "5", "annotations": ends});
     lines.send("BOOKMARK", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}));
-    // Three unreadable objects, two deletions, and the end of the list.
+    // The events are: three unreadable objects, two deletions, and the end of the list.
     for at in 0..6 {
         let event = watch.next().await.unwrap().unwrap();
         assert_eq!(matches!(event, WatchEvent::Deleted(_)), (3..5).contains(&at), "{at}");
@@ -399,7 +400,7 @@ async fn a_listed_unreadable_object_stays_until_it_is_deleted() {
     assert_eq!(versions(), ["a@8"]);
 }
 
-/// Returns an object as JSON text that is nested deeper than the decoder accepts, in its metadata or beside it.
+/// Returns an object as JSON text. Its metadata and its spec are nested deeper than the decoder accepts.
 fn deep(name: &str) -> String {
     let deep = format!("{}1{}", r#"{"f:a":"#.repeat(200), "}".repeat(200));
     let meta = r#""namespace":"x","uid":"u","resourceVersion":"6","managedFields":"#;
@@ -483,7 +484,7 @@ async fn streaming_lists_keep_what_the_last_of_them_could_not_read() {
         "ERROR",
         &json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"}),
     );
-    // The stream breaks off before the list is complete, so its objects do not count any more.
+    // The stream breaks off before the list is complete, so its objects no longer count.
     two.send("ADDED", &with_uid(bad("a", 6), "u"));
     drop(two);
     three.send("ADDED", &with_uid(bad("b", 7), "u"));

@@ -75,7 +75,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
         assert_eq!(error.kind(), kind, "a watch: {status}");
         assert!(matches!(api_error(&error).watcher_error(), watcher::Error::WatchStartFailed(_)));
 
-        // The status as an event, and the status without the event, which some proxies send.
+        // The watch receives the status as an event, and without an event, as some proxies send it.
         for line in [json!({"type": "ERROR", "object": status}), status.clone()] {
             let (answer, lines) = Answer::watch();
             let mut watch = source(answer).watch(WATCH).await.unwrap();

@@ -122,7 +122,7 @@ async fn a_mirror_has_what_the_informer_has_and_is_made_once() {
     assert!(server.delete::<ConfigMap>("default", "a"));
     during(&mut reconciles, SECOND).await;
     assert_eq!(names(&first), ["b"]);
-    // A missed deletion, and another object of the same name.
+    // The deletion is missed, and another object with the same name is created.
     server.close_watches();
     assert!(server.delete::<ConfigMap>("default", "b"));
     server.put(&map("default/b"));
@@ -200,7 +200,7 @@ async fn a_store_that_is_ready_has_a_complete_mirror() {
     assert_eq!(names(&kube), ["a"]);
 }
 
-/// The function that feeds the mirror holds objects. They are dropped with the informer's store.
+/// The function that feeds the mirror holds objects, which are dropped with the informer's store.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     let world = World::of([map("default/a")]);
@@ -219,7 +219,7 @@ async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     assert!(object.upgrade().is_none());
 }
 
-/// A mirror that is created while other threads write.
+/// Creates mirrors while other threads write.
 #[test]
 fn a_mirror_never_goes_back() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

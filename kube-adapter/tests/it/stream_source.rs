@@ -49,7 +49,7 @@ fn fail(events: &Events, code: u16) {
     events.send(Err(watcher::Error::WatchError(status))).unwrap();
 }
 
-/// Polls the future once: only work that is ready runs.
+/// Polls the future once, and returns `None` if it is pending.
 fn now<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -118,7 +118,7 @@ fn a_watch_yields_changes_until_the_stream_lists_again() {
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Modified(object("a", 7)));
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Deleted(object("a", 8)));
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap_err().kind(), SourceErrorKind::Expired);
-    // The watch has consumed the `Init`, so the list need not wait for one.
+    // The watch has consumed the `Init`, so the list need not wait for another.
     assert_eq!(now(source.list(LIST)).unwrap().unwrap().items, [object("b", 5)]);
 }
 
@@ -152,7 +152,7 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
     fail(&events, 403);
     send_all(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::InitDone]);
     cache.synced().await.unwrap();
-    // None of these errors leads to a list, which would wait forever.
+    // None of these errors leads to a list. A list would wait forever.
     for version in 8..20 {
         fail(&events, 500);
         send_all(&events, [Event::Apply(object("a", version))]);
@@ -164,7 +164,7 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
         [Event::Init, Event::InitApply(object("b", 5)), Event::InitDone, Event::Apply(object("b", 6))],
     );
     settled(&cache, &["b@6"]).await;
-    // The events of a list without a preceding error.
+    // The stream lists again without a preceding error.
     send_all(&events, [Event::Init, Event::InitDone, Event::Apply(object("c", 3))]);
     settled(&cache, &["c@3"]).await;
     assert_eq!(cache.status().relists, 2);

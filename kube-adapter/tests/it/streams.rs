@@ -45,7 +45,7 @@ where
     Api::all(server.client())
 }
 
-/// A stream with the items that the test sends.
+/// Returns a sender, and a stream of the items that the test sends.
 fn fed<T: Send + 'static>() -> (UnboundedSender<T>, BoxStream<'static, T>) {
     let (sender, receiver) = unbounded_channel();
     (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed())
@@ -114,7 +114,7 @@ async fn one_reflector_feeds_several_controllers_by_handles() {
     }
 }
 
-/// All kinds of streams of related objects, beside a store and beside an informer.
+/// Tests all kinds of streams of related objects, with a controller over a store and with a controller over an informer.
 #[tokio::test(start_paused = true)]
 async fn owned_and_watched_streams_add_related_keys() {
     let world = World::of(["default/a", "default/b", "default/c"].map(map));
@@ -144,7 +144,7 @@ async fn owned_and_watched_streams_add_related_keys() {
         assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
         both.send(Arc::new(pod("default/a", &[]))).unwrap();
         assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
-        // As in kube-runtime, an object that is not in the store is an error result.
+        // As in kube-runtime, an object that is not in the store yields an error.
         owned.send(Ok(pod("default/p", &["unknown"]))).unwrap();
         assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["?unknown"]);
     }
@@ -171,7 +171,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     own.send(Ok(cluster)).unwrap();
     owned.send(Ok(pod("default/p", &["a", "b"]))).unwrap();
     during(&mut reconciles, 10 * SECOND).await;
-    // Each owner runs once, not under two keys.
+    // Each owner is reconciled once, not under two keys.
     assert_eq!([runs.of("a").len(), runs.of("b").len()], [1, 1]);
 }
 
@@ -197,12 +197,12 @@ async fn reconciles_queued_keys_and_ends_once_all_streams_have_ended() {
         assert!(until_the_end(reconciles).await.len() >= 3);
         assert!(begun.elapsed() < SECOND);
     }
-    // The controller continues while one of its streams does.
+    // The controller continues while one of its streams is open.
     let (_open, related) = fed::<Item<Pod>>();
     let mut reconciles = nothing(controller().owns_stream(related));
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
     assert!(timeout(3600 * SECOND, reconciles.next()).await.is_err());
-    // It also continues while it has an informer.
+    // The controller also continues while it has an informer.
     let server = server();
     let mut reconciles = nothing(controller().owns(all::<Pod>(&server), watcher::Config::default()));
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a", "b", "c"]);
@@ -352,7 +352,7 @@ async fn a_stream_that_panics_ends_the_controller_and_is_not_hidden() {
     during(&mut reconciles, SECOND).await;
 }
 
-/// A stream that always has another item, and a stream that blocks its thread for a while in each poll.
+/// Tests a stream that always has another item, and a stream that blocks its thread for a while in each poll.
 #[tokio::test(start_paused = true)]
 async fn a_busy_stream_delays_no_other() {
     let (store, _writer) = stored(&["default/a"]);
@@ -365,7 +365,7 @@ async fn a_busy_stream_delays_no_other() {
     let reconciles = nothing(controller);
     own.send(Ok(map("default/a"))).unwrap();
     let first = tokio::spawn(async move { reconciles.take(1).collect::<Vec<_>>().await });
-    // Without a timer, because a paused clock does not advance while tasks are ready.
+    // The test uses no timer, because a paused clock does not advance while tasks are ready.
     let mut turns = 0;
     while !first.is_finished() {
         tokio::task::yield_now().await;
@@ -440,7 +440,7 @@ async fn with_all_caches_it_waits_for_the_store_and_for_informers() {
     assert_eq!(outcomes(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
 }
 
-/// Items that arrive before the standby is elected, at its election, and later.
+/// The items arrive before the standby is elected, at its election, and later.
 #[tokio::test(start_paused = true)]
 async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
     for ends_before in [false, true] {

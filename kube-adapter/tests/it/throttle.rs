@@ -186,12 +186,12 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
     let service = throttle.layer(StrictService { ready: false, free, calls: calls.clone() });
     let start = Instant::now();
     let clients: Vec<_> = (0..3).map(|_| tokio::spawn(service.clone().oneshot(()))).collect();
-    // A request that is dropped while it waits for the inner service blocks no other.
+    // A request that is dropped while it waits for the inner service blocks no other request.
     let mut impatient = service.clone();
     let gives_up = impatient.call(());
     drop(gives_up);
     for client in clients {
-        // The paused clock does not advance while a task polls, so the test moves it.
+        // The paused clock does not advance while a task polls, so the test advances it.
         while !client.is_finished() {
             advance(Duration::from_millis(10)).await;
         }

@@ -120,7 +120,7 @@ async fn streams_wait_as_it_says() {
     let (backoff, _) = Waits::of(&[10, 20, 40]);
     let mut reconciles = logging(Controller::for_stream(own, store).trigger_backoff(backoff), &Runs::new());
     let times = errors(&mut reconciles, 200 * SECOND).await;
-    // The third error is that of the reconciled object, which is in no store.
+    // The third error belongs to the reconcile of the object, which is not in the store.
     assert_eq!(times, [0, 10, 30, 30]);
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn map(key: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": metadata})).unwrap()
 }
 
-/// Returns a pod that ConfigMaps of these names own.
+/// Returns a pod that is owned by ConfigMaps with these names.
 pub(crate) fn pod(key: &str, owners: &[&str]) -> Pod {
     let key: NamespacedName = key.parse().unwrap();
     let owner = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name});
@@ -129,7 +129,7 @@ pub(crate) fn logging(
     )
 }
 
-/// FIFO order, so that tests can assert the order of the reconciles.
+/// Returns a configuration with FIFO order, so that tests can assert the order of the reconciles.
 pub(crate) fn fifo_config() -> Config {
     Config::default().queue_order(flyball_kube::QueueOrder::Fifo)
 }
@@ -147,7 +147,7 @@ pub(crate) async fn during<S: Stream + Unpin>(stream: &mut S, time: Duration) ->
 /// A result of a reconcile, as the streams yield it.
 type ReconcileItem<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
-/// Returns the names of the reconciled objects, with a prefix: `!` if the reconcile failed, `?` if the object was not found.
+/// Returns the names of the reconciled objects, with a prefix: `!` if the reconcile failed, `?` if the object was not found. Any other error is `!!`.
 pub(crate) fn outcomes<K: Resource, E, Q>(items: &[ReconcileItem<K, E, Q>]) -> Vec<String> {
     let name = |item: &ReconcileItem<K, E, Q>| match item {
         Ok((object, _)) => object.name.clone(),

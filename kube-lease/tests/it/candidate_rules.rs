@@ -21,7 +21,7 @@ struct Scripted {
 impl Scripted {
     fn new(identity: &str) -> Self {
         let candidate = Candidate::new(identity, ElectionTiming::default(), 7);
-        // Its monotonic clock does not start at zero.
+        // The candidate's monotonic clock does not start at zero.
         let wall = "2026-01-01T00:00:00Z".parse().unwrap();
         Self { candidate, now: Nanos::ZERO + 1_000 * SECOND, wall, versions: 0 }
     }
@@ -187,7 +187,7 @@ fn a_leader_renews_each_retry_period_after_the_last_was_sent_and_each_after_a_fa
         assert_eq!(scripted.waits(), 2 * SECOND);
         scripted.pass(2 * SECOND);
         record = scripted.expect_write();
-        // A slow response.
+        // The response is slow.
         scripted.pass(SECOND / 2);
         scripted.respond_record(&record);
         assert_eq!(

@@ -27,7 +27,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn local<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    // No test takes an hour: a test that does not end fails.
+    // No test takes an hour of virtual time, so a test that does not end fails after an hour.
     let test = async { tokio::time::timeout(3600 * SECOND, test).await.expect("the test must end") };
     LocalSet::new().block_on(&runtime, test)
 }
@@ -303,7 +303,7 @@ fn lost_completes_in_time_in_another_task() {
         sleep(3 * SECOND).await;
         assert_eq!(status.live(SECOND), Err(LeaseOverrun(2 * SECOND)));
         assert_eq!(status.live(2 * SECOND), Ok(()));
-        // After the block the work must not be polled any more.
+        // After the block, the work must not be polled.
         let before = polls.get();
         assert_eq!(run.as_mut().await, ElectionOutcome::Lost(LossReason::NotRenewed, None));
         assert_eq!(polls.get(), before);
@@ -436,7 +436,7 @@ fn a_failed_release_ends_and_is_no_overrun() {
             server.connection(Connection::RequestsLost);
         });
         assert_eq!(ended.await, ElectionOutcome::Done(()));
-        // A write, and then three reads, each of which hangs for half of the renew deadline.
+        // There is one write, followed by three reads. Each of these requests hangs for half of the renew deadline.
         assert_eq!(start.elapsed(), (9 + 20) * SECOND);
         probe.await.unwrap();
         assert_eq!(server.holder(), "a");
@@ -526,7 +526,7 @@ fn a_candidate_that_is_stopped_while_it_acquires_releases_the_lease() {
                     let place = format!(
                         "{connection:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
                     );
-                    // The open write, a write that releases the lease, and a read that checks the release.
+                    // The time covers the open write, a write that releases the lease, and a read that checks the release.
                     assert!(took <= 10 * SECOND, "{place}");
                     for _ in 0..10 {
                         assert_ne!(server.holder_if_any().as_deref(), Some("a"), "{place}");

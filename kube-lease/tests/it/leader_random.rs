@@ -63,7 +63,7 @@ struct Simulated {
     disconnected_until: Time,
     /// The responses that arrived while it was suspended, with the numbers of their requests.
     pending_responses: Vec<(u64, LeaseResponse)>,
-    /// The time at which the last renewal was sent that it knows to have succeeded.
+    /// The time at which the candidate sent the last renewal that it knows to have succeeded.
     renewed: Option<Time>,
     worked: bool,
     /// Whether it has led since it began to campaign, and does not lead any more.
@@ -255,7 +255,8 @@ impl World {
                 self.step_at(until, n);
             }
             2 => {
-                // The candidate is killed, and a new one starts, with the same name or another one. Messages that were sent are still delivered.
+                // The candidate is killed, and a new candidate starts, with the same name or a different one. Messages that were sent are still
+                // delivered.
                 self.seen.died += 1;
                 let name = match self.random.below(2) {
                     0 => self.candidates[n].name.clone(),
@@ -441,8 +442,8 @@ fn leaders_never_overlap_and_one_leads_after_the_faults() {
         if world.timing.renew_deadline < world.timing.retry_period * 6 / 5 + Duration::from_millis(400) {
             continue;
         }
-        // The sum of: the timeout of an open request, a candidate's wait, the lease duration of the last record, and two messages each way for a read
-        // and a write, twice.
+        // The bound is the sum of the timeout of an open request, a candidate's wait, the lease duration of the last record, the stop grace, and the
+        // latency of eight messages: a read and a write, twice.
         let rest = world.timing.retry_period.mul_f64(2.2);
         let request_deadline = world.timing.renew_deadline / 2;
         let lease = Duration::from_secs(world.timing.lease_duration.as_secs_f64().ceil() as u64);

@@ -108,7 +108,7 @@ async fn the_user_agent_is_the_manager_of_a_write_without_one() {
     assert_eq!(conflict.message, message);
 }
 
-/// Without a definition there is no schema: lists are replaced.
+/// Without a definition there is no schema, so lists are replaced.
 #[tokio::test(start_paused = true)]
 async fn a_registered_custom_kind_merges_objects_and_replaces_lists() {
     let server = server();

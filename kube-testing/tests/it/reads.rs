@@ -73,7 +73,7 @@ async fn a_list_does_not_go_on_over_a_compacted_history() {
     }
     let first = api.list(&ListParams::default().limit(2)).await.unwrap();
     server.compact();
-    // Nothing was written since, so the version of the list is still available.
+    // Nothing was written since the first page, so the version of the list is still available.
     let token = first.metadata.continue_.unwrap();
     let more = ListParams::default().limit(2).continue_token(&token);
     assert_eq!(names(&api.list(&more).await.unwrap().items), ["c"]);

@@ -62,7 +62,7 @@ async fn a_write_on_an_old_version_is_a_conflict() {
     // Without a version, the last write wins.
     api.replace("a", &PostParams::default(), &config_map("a", "4")).await.unwrap();
     assert!(refused(api.replace("b", &PostParams::default(), &config_map("b", "4")).await).is_not_found());
-    // Another `uid`, or another name in the body, is refused.
+    // A different `uid`, or a different name in the body, is refused.
     let mut other = config_map("a", "5");
     other.metadata.uid = Some("another".into());
     assert!(refused(api.replace("a", &PostParams::default(), &other).await).is_conflict());
