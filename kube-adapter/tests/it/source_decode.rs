@@ -93,7 +93,7 @@ async fn an_object_keeps_no_room_in_its_metadata() {
     }
 }
 
-/// Returns the events that a watch from this version returns for these lines.
+/// Returns the events that a watch from this version returns for these lines, and the number of unreadable objects.
 async fn received<K>(from: u64, lines: &[Value]) -> (Vec<Result<WatchEvent<String>, SourceErrorKind>>, u64)
 where
     K: Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,

@@ -66,7 +66,7 @@ struct Simulated {
     /// The time at which the candidate sent the last renewal that it knows to have succeeded.
     renewed: Option<Time>,
     worked: bool,
-    /// Whether it has led since it began to campaign, and does not lead any more.
+    /// `led`: whether the candidate has led since it began to campaign. `over`: whether it has led, and no longer leads.
     led: bool,
     over: bool,
     /// The time of its next step. Steps that were scheduled before are void.
