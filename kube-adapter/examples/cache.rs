@@ -1,6 +1,6 @@
 //! A cache of the pods of an API server, with an index by node: `cargo run -p flyball-kube --example cache`.
 //!
-//! The API server runs in memory, so no cluster is needed. For a real one, replace `server.client()` by `Client::try_default().await?`.
+//! The API server runs in memory, so no cluster is needed. For a real cluster, replace `server.client()` with `Client::try_default().await?`.
 
 use flyball_informer_cache::{ChangeKind, Index, Version};
 use flyball_kube_testing::ApiServer;

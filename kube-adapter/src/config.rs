@@ -105,8 +105,8 @@ pub enum QueueOrder {
         /// object for one reconcile.
         initial_priority: i8,
     },
-    /// Round robin over namespaces, FIFO within each: ten thousand objects of one namespace do not delay those of
-    /// others.
+    /// Round robin over namespaces, FIFO within each: ten thousand objects of one namespace do not delay the objects of
+    /// other namespaces.
     FairByNamespace {
         /// The maximum number of objects of one namespace that are reconciled at once; 0 counts as 1. Objects without a
         /// namespace are one group.
@@ -125,7 +125,7 @@ impl Config {
     /// Sets the options that are better than kube-runtime's defaults for most programs; each can also be set by itself:
     ///
     /// - at most 64 reconciles at once ([`concurrency`](Self::concurrency));
-    /// - a backoff for each object, 5 ms to 5 minutes, beside the delay of the error policy ([`backoff`](Self::backoff));
+    /// - a backoff for each object, 5 ms to 5 minutes, in addition to the delay of the error policy ([`backoff`](Self::backoff));
     /// - a backoff for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
     /// - at least the delay that the API server requests ([`respect_retry_after`](Self::respect_retry_after));
     /// - reconciles start when all caches have synced ([`wait_for_all_caches`](Self::wait_for_all_caches));

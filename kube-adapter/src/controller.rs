@@ -326,7 +326,7 @@ where
         self
     }
 
-    /// Returns a monitor that reports the state of the controller, also while it runs: for probes and debug views.
+    /// Returns a monitor that reports the state of the controller while it runs, for probes and debug views.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()

@@ -52,9 +52,9 @@ const INLINE: usize = 64 * 1024;
 ///
 /// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state of the
 /// object was decoded, the cache keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is marked, and
-/// [`unreadable_reason`](crate::unreadable_reason) returns the reason. A transformation runs again on the marked object. If another source wraps this
-/// one, its cache keeps the object unchanged. The source finds the object in the cache by its name, so none of this works with a transformation that
-/// removes the name. If the object is deleted while it cannot be decoded, its last known state is delivered, with the kind
+/// [`unreadable_reason`](crate::unreadable_reason) returns the reason. A transformation runs again on the marked object. If another source wraps an
+/// `ApiSource`, the cache of the other source keeps the object unchanged. The source finds the object in the cache by its name, so none of this works
+/// with a transformation that removes the name. If the object is deleted while it cannot be decoded, its last known state is delivered, with the kind
 /// [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not compare the `uid`, only its
 /// metadata is delivered.
 ///

@@ -130,7 +130,7 @@ impl ElectionBuilder {
         self
     }
 
-    /// Builds the election. It sends no request before it [runs](Election::run).
+    /// Builds the election. The election sends no request before it [runs](Election::run).
     ///
     /// # Errors
     /// Returns [`InvalidElectionConfig`] if the periods break a rule above, or if the identity is empty.

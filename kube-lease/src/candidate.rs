@@ -103,7 +103,7 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A write over the version that was seen last, without reading the Lease first.
+    /// A write over the last known version, without reading the Lease first.
     Fast,
     Read,
     Write,
@@ -252,7 +252,7 @@ impl Candidate {
         matches!(self.phase, Phase::Requested { .. })
     }
 
-    /// Returns the leader according to the record seen last.
+    /// Returns the leader according to the record that was read or written last.
     #[must_use]
     pub fn leader(&self) -> Option<&str> {
         self.seen.as_ref().map(|seen| &*seen.record.holder_identity).filter(|holder| !holder.is_empty())
@@ -308,7 +308,7 @@ impl Candidate {
         let own = old.filter(|old| old.holder_identity == self.identity);
         let wall = microseconds(wall);
         // Invariant 5: the time increases even if the clock does not advance or goes back. It is not enough that each time differs from the previous
-        // one: a reader that misses every second renewal must see a change, too.
+        // one: a reader that misses every second renewal must read a different time, too.
         let next = own
             .and_then(|own| own.renew_time)
             .map_or(wall, |last| last.checked_add(MICROSECOND).unwrap_or(last));
@@ -359,7 +359,7 @@ impl Candidate {
             }
             Role::Releases(_) => self.role = Role::Ended,
             // Invariant 1: the term counts from the time of sending. The write may have been executed at that time, and other candidates may have
-            // seen it since.
+            // read it since.
             _ if own && now < sent + self.timing.renew_deadline => {
                 self.role = Role::Leads(sent);
                 self.phase = Phase::Rest(sent + self.timing.retry_period);

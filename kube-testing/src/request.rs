@@ -166,7 +166,7 @@ impl RecordedRequest {
         })
     }
 
-    /// Returns a query parameter; an empty one counts as missing, as on a real server.
+    /// Returns a query parameter; an empty parameter counts as missing, as on a real server.
     #[must_use]
     pub fn query_param(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())

@@ -95,7 +95,8 @@ impl RequestMatcher {
         Self { namespace: Some(namespace.into()), ..self }
     }
 
-    /// Matches only requests for the object with this name. A create request never matches, because it has the name only in its body.
+    /// Matches only requests for the object with this name. A request that creates an object does not match, because it has the name only in its
+    /// body.
     #[must_use]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }

@@ -76,7 +76,7 @@ impl State {
         Self { version: 1, ..Self::default() }
     }
 
-    /// Registers a kind, or another version of a registered one.
+    /// Registers a kind, or another version of a registered kind.
     ///
     /// # Panics
     /// Panics for a second version of a built-in kind, because its versions have different fields.

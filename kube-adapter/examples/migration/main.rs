@@ -1,6 +1,6 @@
 //! One controller, run by kube-runtime and by flyball: the functions `before` and `after` show the difference.
 //!
-//! Both run against an API server in memory, with the same sequence of changes, and must leave the same objects.
+//! Both functions run against an API server in memory, with the same sequence of changes, and must leave the same objects.
 //!
 //! `cargo run -p flyball-kube --example migration`
 
@@ -50,7 +50,7 @@ fn describe<O: std::fmt::Debug, E: std::fmt::Display>(result: &Result<O, E>) -> 
     }
 }
 
-/// Creates, changes and deletes notes, and deletes a ConfigMap that the controller has to restore.
+/// Creates, changes and deletes notes, and deletes a ConfigMap that the controller must restore.
 async fn live(server: &ApiServer) -> BTreeMap<String, (String, usize)> {
     let client = server.client();
     let notes = Api::<Note>::namespaced(client.clone(), "default");

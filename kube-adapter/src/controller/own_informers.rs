@@ -1,4 +1,4 @@
-//! EDGE. The informers that a controller owns: they start with the controller, and run as long as it runs.
+//! EDGE. The informers that a controller owns: they start and end with the controller.
 //!
 //! Cancel safety: dropping the run future of an informer ends the informer.
 

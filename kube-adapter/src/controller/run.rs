@@ -79,8 +79,8 @@ where
     ///
     /// # Panics
     /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
-    /// [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. It also panics if one of the controller's own informers
-    /// panics, for example when it decodes an object. Otherwise, changes in this informer would silently add no keys.
+    /// [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. The stream also panics if one of the controller's own
+    /// informers panics, for example when it decodes an object. Otherwise, changes in this informer would silently add no keys.
     ///
     /// # Cancel safety
     /// Dropping the stream stops the controller immediately.

@@ -145,7 +145,7 @@ where
     }
 }
 
-/// Waits for the next signal that asks the process to end.
+/// Waits for the next Ctrl+C or SIGTERM.
 async fn signal() {
     #[cfg(unix)]
     {

@@ -124,7 +124,7 @@ where
     /// Like [`for_stream`](Self::for_stream), but for a stream of shared objects, such as kube-runtime's `ReflectHandle`.
     ///
     /// # Examples
-    /// Objects of one watch for several controllers. The stream that writes the store has to be polled, too:
+    /// Objects of one watch for several controllers. The stream that writes the store must be polled, too:
     /// ```
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};

@@ -127,9 +127,9 @@ impl Iterator for BackoffHandle {
 }
 
 impl Backoff for BackoffHandle {
-    /// Resets the backoff even if another list or watch still fails: in kube-runtime, an item of any stream resets the backoff of all streams. With a
-    /// reset only after all have succeeded, a kind that the controller may not list would raise the wait of all others to the maximum, and end the
-    /// controller if the number of waits is limited.
+    /// Resets the backoff even if another list or watch still fails: in kube-runtime, an item of any stream resets the backoff of all streams. If the
+    /// backoff were reset only after all streams have succeeded, a kind that the controller may not list would raise the wait of all others to the
+    /// maximum, and would end the controller if the number of waits is limited.
     fn reset(&mut self) {
         self.0.backoff.lock().reset();
     }

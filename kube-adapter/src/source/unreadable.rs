@@ -87,8 +87,8 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         self.0.get().is_some()
     }
 
-    /// Returns the stored object with its new metadata and the mark. Returns `None` if no object with this `uid` is stored, or if the
-    /// stored object has this version or a newer one. All delivered events must be stored before the call.
+    /// Returns the stored object with its new metadata and the mark. Returns `None` if no object with this `uid` is stored, or if the stored object
+    /// already has this version or a newer version. All delivered events must be stored before the call.
     pub(super) fn with_new_metadata(
         &self,
         key: &NamespacedName,

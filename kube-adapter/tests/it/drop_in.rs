@@ -25,7 +25,7 @@ use crate::world::Refused;
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Asserts that both lists have the same number of attempts. The times of an attempt may differ by 3 ms for each attempt up to and including it.
+/// Asserts that both lists have the same number of attempts. The times of the n-th attempt may differ by at most n × 3 ms.
 fn assert_same_times(kube: &[u64], ours: &[u64]) {
     assert_eq!(kube.len(), ours.len(), "kube-runtime: {kube:?}, ours: {ours:?}");
     for (number, (kube, ours)) in kube.iter().zip(ours).enumerate() {

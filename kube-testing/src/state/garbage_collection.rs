@@ -85,7 +85,7 @@ fn waits(object: &Value) -> bool {
 pub(crate) struct Owners {
     /// The dependents by the owner's uid.
     dependents: BTreeMap<String, BTreeSet<Place>>,
-    /// Objects with owners that have to be checked, because an owner or the object itself has changed.
+    /// Objects whose owners must be checked, because an owner or the object itself has changed.
     due: BTreeSet<Place>,
     /// Deleted objects that wait for their dependents.
     waiting: BTreeSet<Place>,

@@ -1,4 +1,4 @@
-//! PURE. Reads: single objects, and paged lists at the current version or an earlier one.
+//! PURE. Reads: single objects, and paged lists at the current version or at an earlier version.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -51,7 +51,7 @@ impl Watches {
         self.open.remove(&id);
     }
 
-    /// Handles the timeout of a watch: it sends the remaining events, then a bookmark, and ends.
+    /// Handles the timeout of a watch: the watch sends the remaining events, then a bookmark, and ends.
     pub(crate) fn run_out(&mut self, id: u64) {
         if let Some(watch) = self.open.get_mut(&id) {
             watch.bookmark_due = watch.bookmarks;

@@ -205,7 +205,8 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the value of a field before any client has set it. For a built-in kind, it contains the objects that its type always has.
+    /// Returns the value of a field before any client has set it: the objects that the type of the field always contains if the kind is built in, and
+    /// otherwise none.
     pub(crate) fn initial(self, value: &Value) -> Value {
         let Self::BuiltIn { .. } = self else { return Value::Object(serde_json::Map::new()) };
         let fields = value.as_object().into_iter().flatten();
