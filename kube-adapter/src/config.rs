@@ -25,7 +25,7 @@ const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), BACKOFF[1]];
 const CONCURRENCY: u16 = 64;
 /// The recommended grace for reconciles in flight at a shutdown.
 const GRACE: Duration = Duration::from_secs(20);
-/// The default time between the end of the grace and the abort of reconciles that still run.
+/// The default time between the end of the grace and the drop of reconciles that still run.
 const ABORT_AFTER: Duration = Duration::from_secs(5);
 /// The default maximum wait of a debounce, in units of its quiet period.
 const DEBOUNCES: u32 = 10;
@@ -155,10 +155,9 @@ impl Config {
     /// Delays the reconcile after a change until the object has not changed for `quiet`, so that several changes cause
     /// one reconcile. Off by default, and if `quiet` is zero.
     ///
-    /// A change waits for at most ten times `quiet`, however often the object changes; see
-    /// [`debounce_with_max_wait`](Self::debounce_with_max_wait). Requests from other sources, such as
-    /// [`reconcile_on`](crate::Controller::reconcile_on), are delayed like changes. Requeues that a reconcile returns and
-    /// retries are not delayed.
+    /// A change waits for at most ten times `quiet`, however often the object changes; see [`debounce_with_max_wait`](Self::debounce_with_max_wait).
+    /// Requests from other sources, such as [`reconcile_on`](crate::Controller::reconcile_on), are delayed like changes. Retries, and requeues that a
+    /// reconcile returns, are not delayed.
     pub fn debounce(self, quiet: Duration) -> Self {
         self.debounce_with_max_wait(quiet, quiet.saturating_mul(DEBOUNCES))
     }

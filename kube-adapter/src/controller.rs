@@ -36,7 +36,7 @@ use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
+/// The target of spans and events of controllers. It is the same as in kube-runtime, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
 
 pub(crate) use self::action::read_duration;
@@ -56,8 +56,8 @@ use self::trigger_backoff::TriggerBackoff;
 use crate::{ApiSource, Config};
 use flyball_kube_lease::Leadership;
 
-/// Runs a function for objects of a kind when they, or objects related to them, change: kube-runtime's `Controller`, with the
-/// same user functions and the same results, over caches that lose no change and a queue that starves no object.
+/// Runs a function for each object of a kind when the object, or an object related to it, changes. This is kube-runtime's `Controller`, with the same
+/// user functions and the same results, but over caches that lose no change and a queue that starves no object.
 ///
 /// To migrate from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are. The delay of the error policy, the
 /// number of concurrent reconciles, and the reconciles that a shutdown waits for are the same as in kube-runtime. [`Config::recommended`]
@@ -213,8 +213,8 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Creates a controller of the objects of an informer that is shared with other code, has indexes, or is fed by a
-    /// [`StreamSource`](crate::StreamSource). The informer runs and ends independently of the controller.
+    /// Creates a controller of the objects of an existing informer: one that is shared with other code, has indexes, or
+    /// is fed by a [`StreamSource`](crate::StreamSource). The informer runs and ends independently of the controller.
     ///
     /// # Examples
     /// Informers that the program reads from, too:

@@ -1,6 +1,6 @@
 //! PURE. Predicates that decide which changes cause a reconcile: those of flyball-controller and those of kube-runtime.
 //!
-//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two. Use predicates with
+//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two predicates. Use predicates with
 //! [`Controller::filter_changes`](crate::Controller::filter_changes). All predicates of this module accept deletions.
 
 #[doc(no_inline)]
@@ -12,7 +12,7 @@ use kube::runtime::Predicate;
 /// Converts a predicate of kube-runtime to a filter of changes. The filter accepts an update if the hashes that the predicate returns for
 /// the two states differ, or if the predicate returns `None`.
 ///
-/// The filter also accepts additions, deletions, and changes in which another object replaces the one with the same name.
+/// The filter also accepts additions, deletions, and changes that replace an object with another object of the same name.
 ///
 /// # Examples
 /// ```

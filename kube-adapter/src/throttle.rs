@@ -87,7 +87,7 @@ impl ThrottleLayer {
     /// The shortest wait that is logged as a warning, as in client-go.
     const TOO_LONG: Duration = Duration::from_secs(1);
 
-    /// Creates a layer with a full bucket, for the clients that it is added to.
+    /// Creates a layer with a full bucket, for the clients to which you add it.
     ///
     /// # Panics
     /// Panics outside a tokio runtime, because the layer uses the runtime's clock. Building a client outside a runtime panics, too.
@@ -131,8 +131,8 @@ impl ThrottleLayer {
         }
         let since = bucket.now();
         let mut token: Token = Box::pin(async move { bucket.acquire().await });
-        // The first poll joins the wait queue. If it yields to other tasks instead, the second poll joins. The no-op
-        // waker is replaced by the next poll, which passes the task's waker.
+        // The first poll joins the wait queue. If the first poll yields to other tasks instead, the second poll joins.
+        // The no-op waker is replaced by the next poll, which passes the task's waker.
         let mut poll = || token.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         let come = poll() || poll();
         Some(Waiting { throttle: self.clone(), since, token: (!come).then_some(token) })

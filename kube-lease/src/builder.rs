@@ -116,8 +116,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Calls a function with the identity of every new leader, including this candidate's. The function runs in the task of the election
-    /// and must not block. If it panics, the panic is caught and logged.
+    /// Calls a function with the identity of every new leader, including this candidate's. The function runs in the task of the election and must not
+    /// block. If the function panics, the panic is caught and logged.
     pub fn on_new_leader(mut self, call: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_new_leader = Some(Arc::new(call));
         self

@@ -240,7 +240,7 @@ impl Candidate {
         }
     }
 
-    /// Returns whether the candidate has released the lease, or has tried to.
+    /// Returns whether the candidate has ended: it has released the lease, has tried to, or had no lease to release.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.role, Role::Ended)

@@ -98,16 +98,16 @@ impl Election {
     /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later, before
     /// others can lead, or immediately if another candidate already leads. After that the work is not polled, even if the process was suspended in
     /// the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned continue: end them when
-    /// [`Leadership::lost`] completes. A request that was sent cannot be recalled: guard it by `resourceVersion`, or by an owner in the object.
+    /// [`Leadership::lost`] completes. A request that was sent cannot be recalled: guard it with `resourceVersion`, or with an owner in the object.
     ///
-    /// Work that blocks its thread also blocks the renewal of the lease, and so loses the leadership.
+    /// Work that blocks its thread also blocks the renewal of the lease, so the leadership is lost if the block lasts too long.
     ///
     /// # Panics
     /// Panics if the work panics; the lease is released first.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work. The lease is not released in this case, because that takes a request: other
-    /// candidates wait until it has expired. To release it, let the work end.
+    /// Dropping the future drops the work. The lease is not released in this case, because a release takes a request.
+    /// Other candidates wait until the lease has expired. To release it, let the work end.
     pub async fn run<T, F>(&mut self, work: impl FnOnce(Leadership) -> F) -> ElectionOutcome<T>
     where
         F: Future<Output = T>,
@@ -218,7 +218,7 @@ impl Election {
             if stopped && !term.has_begun() {
                 return Poll::Ready(None);
             }
-            // The driver is polled before the work, because it determines whether the work may continue.
+            // The driver is polled before the work, because the driver determines whether the work may continue.
             driver.poll(context);
             let now = driver.now();
             if term.has_begun() && !driver.candidate().may_work(now) {

@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     sleep(Duration::from_secs(1)).await;
     assert!(is_seen("a"));
 
-    // Connections are broken and refused. Until they are accepted again, the client does not receive changes that the test makes on the
+    // Connections are broken and refused. Until connections are accepted again, the client does not receive changes that the test makes on the
     // server.
     server.refuse_connections();
     server.put(&map("b"));

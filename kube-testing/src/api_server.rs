@@ -125,7 +125,7 @@ impl ApiServer {
         self.register_as(Registration::of::<K>())
     }
 
-    /// Like [`register`](Self::register), for a kind without a type, or whose scope is known only at run time.
+    /// Like [`register`](Self::register), for a kind that has no Rust type, or whose scope is known only at run time.
     ///
     /// # Panics
     /// Like [`register`](Self::register).

@@ -75,7 +75,7 @@ pub(crate) enum Representation {
 }
 
 impl Representation {
-    /// Returns the first representation accepted by the client that the server supports.
+    /// Returns the first of the client's accepted representations that the server supports.
     fn read(accept: &str) -> Self {
         if accept.trim().is_empty() {
             return Self::Object;

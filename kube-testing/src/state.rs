@@ -51,8 +51,8 @@ pub(crate) struct State {
     pub(crate) version: u64,
     /// Whether the request is a dry run, which is answered, but not stored.
     pub(crate) dry: bool,
-    /// The manager of the fields that the current request writes; `None` for an apply, which sets the managers itself, for deletions and
-    /// for the controllers of the server.
+    /// The manager of the fields that the current request writes; `None` for deletions, for the controllers of the server, and for an apply, which
+    /// sets the managers itself.
     writer: Option<Arc<Writer>>,
     last_writer: Option<Arc<Writer>>,
     pub(crate) owners: Owners,

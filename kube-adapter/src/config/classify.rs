@@ -47,7 +47,7 @@ impl Classifier {
         }
     }
 
-    /// Returns the delay that the server requests, if it applies.
+    /// Returns the delay that the server requests, if the configuration respects it.
     pub(crate) fn retry_after(&self, error: &(dyn Error + 'static)) -> Option<Duration> {
         if self.respects_retry_after { retry_after(error) } else { None }
     }
@@ -64,7 +64,7 @@ fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// Returns the API server's status in the error, or in the first of its causes that has one.
+/// Returns the API server's status from the error, or from the first of its causes that has a status.
 fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     for error in causes.take(DEEPEST_CAUSE) {

@@ -28,7 +28,7 @@ impl Config {
         self.backoff_policy(move || Exponential::new(first..=longest))
     }
 
-    /// Like [`backoff`](Self::backoff), with any policy: `make` creates it when the controller runs.
+    /// Like [`backoff`](Self::backoff), with any policy: `make` creates the policy when the controller runs.
     ///
     /// # Examples
     /// client-go's defaults: a backoff for each object, and at most ten retries per second for all objects together:
@@ -79,8 +79,8 @@ impl Config {
         self
     }
 
-    /// Sets the class of errors for requests that the API server answered with this status, such as 403, 404 or 422. By default all of them
-    /// are [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
+    /// Sets the class of errors for requests that the API server answered with this status, such as 403, 404 or 422. By default all errors are
+    /// [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
     ///
     /// | class | retried |
     /// |---|---|
@@ -118,9 +118,9 @@ impl Config {
     /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and doubles up to the upper
     /// bound, whatever the error policy returns. There is none by default: a conflict is handled like any other error.
     ///
-    /// A conflict between versions ends when the cache has received the newer version. A conflict between field managers, or over a name,
-    /// remains. An object that changes during the wait is reconciled immediately; if that reconcile ends in a conflict, too, the count and
-    /// the end of the wait stay the same.
+    /// A conflict between versions ends when the cache has received the newer version. A conflict between field managers, or over a name, does not
+    /// end by itself. An object that changes during the wait is reconciled immediately; if that reconcile ends in a conflict, too, the count and the
+    /// end of the wait stay the same.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
         self.classifier.conflicts = true;
         let first = (*waits.start()).max(Duration::from_nanos(1));

@@ -25,8 +25,8 @@ use super::{Monitor, ReconcileStream, TARGET};
 use crate::Config;
 use crate::keys::reference_key;
 
-/// Reconciles the objects that a queue requests, read from a store of kube-runtime: kube-runtime's `applier`, over the queue
-/// and the loop of a [`Controller`](crate::Controller).
+/// Reconciles the objects that a queue requests, and reads them from a store of kube-runtime. This is kube-runtime's `applier`, over the queue and
+/// the loop of a [`Controller`](crate::Controller).
 ///
 /// Use this function in a program that merges its triggers itself. It behaves like [`Controller::run`](crate::Controller::run) of a
 /// [controller over a stream](crate::Controller::for_stream). Reconciles start when the store is ready. An error of the queue is yielded as a
@@ -38,10 +38,10 @@ use crate::keys::reference_key;
 /// All requests must be for the same kind as the first request, because a store holds only one kind. A request for another kind is logged and
 /// dropped.
 ///
-/// `config` is a [`Config`], or kube-runtime's own.
+/// `config` is a [`Config`], or kube-runtime's own configuration.
 ///
 /// # Panics
-/// The stream panics if it is polled for the first time outside a tokio runtime, and if the queue panics.
+/// The stream panics if it is polled for the first time outside a tokio runtime, or if the queue panics.
 ///
 /// # Cancel safety
 /// Dropping the stream stops the controller immediately.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use flyball_sync::locks::Mutex;
 
-/// The log target of watches: kube-runtime's, so that filters such as `kube=warn` match.
+/// The log target of watches. It is the same as in kube-runtime, so that filters such as `kube=warn` match.
 const TARGET: &str = "kube_runtime::watcher";
 /// The minimum time between two warnings of a cache.
 const WARNS_EVERY: Duration = Duration::from_secs(60);
@@ -99,7 +99,7 @@ struct Current {
     request: &'static str,
     message: String,
     at: Nanos,
-    /// The time of the first check for a recovery. It is after the retry of the failed request.
+    /// The time of the first check for a recovery. This time is after the retry of the failed request.
     next: Instant,
     warned: bool,
 }

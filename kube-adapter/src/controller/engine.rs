@@ -294,7 +294,7 @@ fn configured<O: OrderedLoop>(
     }
 }
 
-/// Logs failures that the stream of results has no variant for.
+/// Logs failures for which the stream of results has no variant.
 fn report(kind: &str, key: &NamespacedName, failure: Option<&ReconcileError>) {
     match failure {
         Some(ReconcileError::Panic(message)) => {

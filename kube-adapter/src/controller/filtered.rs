@@ -25,15 +25,15 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile. The predicate is one of kube-runtime's,
-    /// as for its `predicate_filter`.
+    /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile. The predicate is a kube-runtime
+    /// predicate, as for `predicate_filter`.
     ///
     /// A change is accepted if the object is new, was deleted, or was replaced by another object with the same name; if the predicate's hash differs
     /// from the hash of the previous state; or if the predicate returns `None`. Unlike kube-runtime's filter, this filter accepts every deletion,
     /// keeps the hash of an object for longer than an hour, and stores nothing for deleted objects.
     ///
-    /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. The predicate is called when the object is decoded. If it panics,
-    /// the panic is handled like one in a [mapper](Self::watches), and the change is accepted.
+    /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. The predicate is called when the object is decoded. If the
+    /// predicate panics, the panic is handled like a panic in a [mapper](Self::watches), and the change is accepted.
     ///
     /// # Panics
     /// Panics outside a tokio runtime.

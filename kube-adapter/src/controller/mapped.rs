@@ -39,14 +39,14 @@ impl MappedObject {
         Schema::new(|row: &Self| row.key.clone(), |row| row.version).with_identity(|a, b| a.uid == b.uid)
     }
 
-    /// Returns whether a change causes a reconcile. It causes none if the predicate returned the same hash for both states.
+    /// Returns whether a change causes a reconcile. A change causes no reconcile if the predicate returned the same hash for both states.
     pub(crate) fn passes(change: &Change<NamespacedName, Self>) -> bool {
         let old = change.old().filter(|_| change.kind() == ChangeKind::Updated);
         old.is_none_or(|old| change.object().property.is_none_or(|now| old.property != Some(now)))
     }
 }
 
-/// A source of rows over a source of objects; each object is dropped as soon as it is mapped.
+/// A source of rows. It maps each object of the wrapped source to a row, and then drops the object.
 pub(crate) struct MappedSource<K, F> {
     source: ApiSource<K>,
     map: Arc<F>,

@@ -71,7 +71,7 @@ use crate::controller::trigger::{Keys, OrderedLoop};
 /// ```
 #[derive(Clone, Default)]
 pub struct Monitor {
-    /// The running controller, set once it runs.
+    /// The running controller; set when the run starts.
     watched: Arc<OnceLock<Watched>>,
     unreadable: UnreadableCounter,
     caches: Caches,
@@ -87,7 +87,7 @@ impl Monitor {
     pub(crate) fn watch<O: OrderedLoop>(&self, queue: &Keys<O>, health: Health) {
         let queue = queue.clone();
         let watched = Watched { health, stats: Box::new(move || queue.stats()) };
-        // `set` cannot fail: a controller runs once.
+        // `set` cannot fail, because a controller runs once.
         let _ = self.watched.set(watched);
     }
 

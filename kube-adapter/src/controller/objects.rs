@@ -20,8 +20,8 @@ use crate::keys::{object_key, object_ref};
 /// The interval at which the readiness of a store of kube is polled, because such a store wakes only its last waiter.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The objects of a controller. An enum, because a [`ControllerStore`](super::ControllerStore) returns the informer or the
-/// store that it was created from.
+/// The objects of a controller. This is an enum, because a [`ControllerStore`](super::ControllerStore) returns the informer or the store from which
+/// it was created.
 pub(crate) enum Objects<K>
 where
     K: Resource + 'static,

@@ -60,7 +60,7 @@ impl fmt::Display for Reason {
 pub struct ReconcileInFlight {
     /// The key of the object.
     pub object: NamespacedName,
-    /// The text of the reason, as in kube-runtime; if several reasons coalesced into one reconcile, the first.
+    /// The text of the reason, as in kube-runtime. If several reasons coalesced into one reconcile, this is the first reason.
     pub reason: String,
     /// How many reasons coalesced into this reconcile.
     pub reasons: u32,

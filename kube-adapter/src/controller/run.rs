@@ -67,15 +67,15 @@ where
     /// returns why an object is unreadable. Once the object can be decoded again, it is reconciled, whatever [`filter_changes`](Self::filter_changes)
     /// returns.
     ///
-    /// Each reconcile has a `tracing` span, within the span in which the stream is polled first: `reconciling object`,
-    /// under kube-runtime's own target `kube_runtime::controller`, with `object.ref`, `object.reason` (if several reasons
-    /// coalesced into one reconcile, the first) and `object.reasons` (their number).
+    /// Each reconcile has a `tracing` span `reconciling object`, with kube-runtime's target `kube_runtime::controller`, within the span in which the
+    /// stream is first polled. Its fields are `object.ref`, `object.reason` and `object.reasons`. If several reasons coalesced into one reconcile,
+    /// the last two fields are the first reason and the number of reasons.
     ///
     /// # Where kube-runtime accepts more
-    /// Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be `Sync`.
-    /// Replace a reference to a local variable by an `Arc` in the context or in the closure; an `Rc` or a `RefCell` by an
-    /// `Arc` or a lock. `reconcile` may be `FnMut`: it is called under a lock, which is released before its future runs, so
-    /// it should do little before it returns the future. An `error_policy` that changes state, such as a counter, needs an atomic.
+    /// Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be `Sync`. Replace a reference to a
+    /// local variable with an `Arc` in the context or in the closure, an `Rc` with an `Arc`, and a `RefCell` with a lock. `reconcile` may be `FnMut`:
+    /// it is called under a lock, which is released before its future runs, so it should do little before it returns the future. An `error_policy`
+    /// that changes state, such as a counter, needs an atomic.
     ///
     /// # Panics
     /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),

@@ -1,4 +1,4 @@
-//! EDGE. Controllers over streams of objects, such as those of kube-runtime's `reflector`, `reflect_shared` and
+//! EDGE. Controllers over streams of objects, such as the streams of kube-runtime's `reflector`, `reflect_shared` and
 //! `predicate_filter`.
 //!
 //! Cancel safety: nothing runs before the controller does.

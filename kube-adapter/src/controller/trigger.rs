@@ -188,7 +188,7 @@ fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>
 
 /// The queue of every controller of this crate, with one of three orders.
 pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
-/// The loop over the queue. Its types do not depend on the user's types, so it is compiled here, once for each order.
+/// The loop over the queue. The types of the loop do not depend on the user's types, so the loop is compiled in this crate, once for each order.
 pub(crate) type Loop<O> =
     flyball_controller::Controller<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
 /// The fair order, with namespaces as groups; objects without a namespace are one group.

@@ -27,7 +27,7 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 
 /// A stream of [`watcher()`](watcher::watcher), with any adapters, as the source of an informer.
 ///
-/// The stream determines when a relist begins; an informer cannot request one. So the informer needs a reflector that never requests a list:
+/// The stream determines when a relist begins; an informer cannot request a relist. So the informer needs a reflector that never requests a list:
 /// [`informer_from_stream`] configures it. A list has the version of its newest object, because a watcher does not return the list's own version.
 ///
 /// An error of the stream is a failure of the source: the informer backs off and continues with the same stream. So the
@@ -53,7 +53,7 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 pub struct StreamSource<K>(Arc<AsyncMutex<State<K>>>);
 
 struct State<K> {
-    /// Fused, because it is polled again after its end.
+    /// The stream is fused, because it is polled again after its end.
     events: Events<K>,
     /// Objects listed since the last `Init`; `None` if the list is complete.
     incomplete_list: Option<Vec<K>>,

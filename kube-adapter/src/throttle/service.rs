@@ -25,7 +25,7 @@ use flyball_sync::panics::{keep_first, raise};
 pub(super) struct SharedService<S> {
     idle: Mutex<Idle<S>>,
     waiting: Arc<Waiting>,
-    /// The waker that the service is polled with; it wakes all waiters.
+    /// The waker with which the service is polled. It wakes all waiters.
     waker: Waker,
 }
 

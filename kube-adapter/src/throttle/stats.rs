@@ -65,7 +65,7 @@ impl StatsCounters {
 
     fn may_log(&self, now: Nanos) -> bool {
         let (now, until) = (now.get(), (now + LOG_INTERVAL).get());
-        // Ordering: as above. If several threads get here at once, only one thread's `compare_exchange` succeeds.
+        // Ordering: as above. If several threads reach this line at once, only one thread's `compare_exchange` succeeds.
         let quiet_until = self.quiet_until.load(Ordering::Relaxed);
         if now < quiet_until {
             return false;

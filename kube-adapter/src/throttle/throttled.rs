@@ -82,7 +82,7 @@ where
 }
 
 pin_project! {
-    /// A request to a [`Throttled`] service. It allocates only while it has to wait for its token.
+    /// A request to a [`Throttled`] service. The future allocates only if it must wait for its token.
     ///
     /// # Panics
     /// Panics if it is polled again after an error, or a panic, of the inner service.

@@ -1,4 +1,4 @@
-//! Tests on a real API server: `cargo xtask e2e` (tools/e2e/README.md). One binary for all tests, so that they share one cluster.
+//! Tests on a real API server: `cargo xtask e2e` (tools/e2e/README.md). All tests are in one binary, so that they share one cluster.
 //!
 //! Each test has its own namespace on the shared cluster ([`cluster::Namespace`]), which may be a cluster of the user. A test that kills
 //! servers, or that needs a feature of its own cluster, is in a module `own_cluster` and starts a [`cluster::Cluster`]. The methods of

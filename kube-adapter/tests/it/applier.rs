@@ -39,7 +39,7 @@ fn queue() -> (UnboundedSender<Request>, BoxStream<'static, Request>) {
     (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed())
 }
 
-/// Fails once for "bad", and requeues "often"; each reconcile takes 10 ms.
+/// Fails once for the object "bad", and requeues the object "often". Each reconcile takes 10 ms.
 async fn reconcile(map: Arc<ConfigMap>, runs: Arc<Runs>) -> Result<Action, Refused> {
     let calls = runs.record(&*map);
     sleep(Duration::from_millis(10)).await;

@@ -74,7 +74,7 @@ async fn a_conflict_is_tried_again_soon() {
     );
 }
 
-/// The longest possible delay, and the longest delay that a server can request.
+/// Tests the longest possible delay, and the longest delay that a server can request.
 #[tokio::test(start_paused = true)]
 async fn accepts_a_requeue_delay_without_end() {
     let never = [Duration::MAX, SECOND * u32::MAX];

@@ -137,7 +137,7 @@ type Context = (String, Arc<Work>, LeaderStatus, Duration);
 
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Refused> {
     let (replica, work, status, takes) = &*context;
-    // A panic here would only fail the object, so the test records the violation instead.
+    // A panic here would only fail the object, so the violation is recorded, and checked at the end of the test.
     let others = work.at_work.fetch_add(1, Ordering::SeqCst);
     let (object, renewed) = (map.name_any(), status.since_last_renewal().unwrap());
     work.log.lock().push(Begun { replica: replica.clone(), object, at: Instant::now(), renewed, others });

@@ -42,8 +42,8 @@ impl Lines {
     }
 }
 
-/// The default subscriber of all threads. It records nothing. It keeps `tracing` from caching the result that no subscriber enables a call
-/// site.
+/// The default subscriber of all threads. It records nothing. With this subscriber, `tracing` does not cache that a call site is disabled for all
+/// subscribers.
 ///
 /// Tests run concurrently. A thread without a subscriber may reach a call site first, while another thread sets its subscriber. Without
 /// this default subscriber, the call site would then be disabled for both threads.

@@ -105,7 +105,7 @@ fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
         let last = tokio::task::spawn_local(last);
         settle().await;
         drop(answers.drain(1..));
-        drop(answers.pop()); // it had been granted its token, which is spent
+        drop(answers.pop()); // the dropped request had been granted its token, which is spent
         last.await.unwrap().unwrap();
         settle().await;
         assert_eq!(*calls.borrow(), [(100, 3)]);

@@ -19,6 +19,6 @@
 pub enum LossReason {
     /// The lease was not renewed in time.
     NotRenewed,
-    /// The Lease names another holder, or none (an empty string), although no candidate may have acquired it.
+    /// The Lease was overwritten before it could expire: it names another holder, or none (an empty string).
     Taken(String),
 }

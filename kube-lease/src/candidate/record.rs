@@ -11,9 +11,9 @@ pub struct LeaderElectionRecord {
     pub holder_identity: String,
     /// How long other candidates wait after they first read this record before they overwrite it.
     pub lease_duration_seconds: i32,
-    /// When the holder became the leader, by its wall clock. Never compared with a clock.
+    /// When the holder became the leader, by its wall clock. This time is never used to decide whether the lease has expired.
     pub acquire_time: Option<Timestamp>,
-    /// When the holder wrote this record, by its wall clock. Never compared with a clock.
+    /// When the holder wrote this record, by its wall clock. This time is never used to decide whether the lease has expired.
     pub renew_time: Option<Timestamp>,
     /// How many times the holder has changed.
     pub leader_transitions: i32,

@@ -58,7 +58,7 @@ impl ElectionTiming {
         }
     }
 
-    /// Returns the timeout of a request. It leaves time for a second request before the deadline if the first one hangs.
+    /// Returns the timeout of a request. The timeout leaves time for a second request before the deadline if the first request hangs.
     pub(crate) fn request_deadline(&self) -> Duration {
         self.renew_deadline / 2
     }
@@ -73,7 +73,7 @@ impl ElectionTiming {
 }
 
 impl Default for ElectionTiming {
-    /// 15 s, 10 s and 2 s.
+    /// Lease duration 15 s, renew deadline 10 s, retry period 2 s, stop grace 2.5 s.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

@@ -1,4 +1,4 @@
-//! Elections on tokio's paused clock, and single candidates without a clock and requests.
+//! Elections on tokio's paused clock, and single candidates without a clock or requests.
 
 mod candidate_rules;
 mod election;

@@ -22,7 +22,7 @@ pub(crate) struct Change {
     pub(crate) before: Option<Arc<Value>>,
     /// The new state; `None` for a deletion.
     pub(crate) after: Option<Arc<Value>>,
-    /// `None` for a write that gives no fields to a manager.
+    /// `None` for a write without a field manager.
     pub(crate) writer: Option<Arc<Writer>>,
 }
 

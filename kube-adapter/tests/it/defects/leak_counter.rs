@@ -45,7 +45,7 @@ pub(crate) fn most() -> usize {
     MOST.get()
 }
 
-/// Runs `work` on the thread that drops the next object with this value.
+/// Registers `work`, which runs once, on the thread that drops the next object with this value.
 pub(crate) fn on_drop(value: &str, work: impl FnOnce() + 'static) {
     AT_END.set(Some((value.to_owned(), Box::new(work))));
 }
