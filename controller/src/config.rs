@@ -29,7 +29,7 @@ use crate::InvalidControllerConfig;
 pub struct ControllerConfig {
     /// How many keys are reconciled at once: [`workers`](crate::Controller::workers).
     pub workers: usize,
-    /// The maximum number of workers, up to which the pool grows while all workers are busy:
+    /// The maximum number of workers. The pool grows up to this number while all workers are busy:
     /// [`workers_between`](crate::Controller::workers_between). If this is `None`, the maximum is `workers`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_workers: Option<usize>,

@@ -57,7 +57,7 @@ pub fn ttl_ops(bytes: &[u8]) {
     ttl::run(bytes, &mut ttl::tally());
 }
 
-/// Runs a reflector with any configuration and any sequence of inputs, and checks independent rules.
+/// Runs a reflector with any configuration and any sequence of inputs, and checks rules that are stated independently of the implementation.
 pub fn reflector_inputs(bytes: &[u8]) {
     reflector::run(bytes, &mut reflector::Cells::new());
 }

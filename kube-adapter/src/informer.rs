@@ -1,4 +1,4 @@
-//! EDGE. An informer of an `Api`. Nothing runs here, so this module has no cancel safety to document.
+//! EDGE. An informer of an `Api`. This module has no async code, so cancel safety does not apply.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

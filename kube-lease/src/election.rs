@@ -142,7 +142,7 @@ impl Election {
     /// no new list.
     ///
     /// **The work itself has to wait for the leadership.** A controller of flyball-kube does so with
-    /// `Controller::with_leadership`. Other work awaits [`Leadership::elected`], or uses `run_until` instead.
+    /// `Controller::with_leadership`. In other work, await [`Leadership::elected`] first, or call `run_until` instead of this method.
     ///
     /// The work is dropped if `stop` completes before this candidate has led. Once the candidate leads, this method behaves like
     /// `run_until`.

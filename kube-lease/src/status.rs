@@ -105,7 +105,7 @@ impl LeaderStatus {
     /// a restart of the process helps.
     ///
     /// # Errors
-    /// Returns [`LeaseOverrun`] with the time for which others may have led.
+    /// Returns [`LeaseOverrun`], which contains how long another candidate may already have been leading.
     pub fn live(&self, tolerated: Duration) -> Result<(), LeaseOverrun> {
         match self.state.borrow().lease_expiry.map(|at| at.elapsed()) {
             Some(since) if since > tolerated => Err(LeaseOverrun(since)),

@@ -53,8 +53,8 @@ fn capped_lease_end_vs_task_and_thread() {
     });
 }
 
-/// A key becomes Ready by its deadline while its group is capped. The deadline and the lease end happen in either
-/// order.
+/// The deadline of a key passes while its group is at its lease limit, and a lease of the group ends. The two happen
+/// in either order.
 #[test]
 fn capped_deadline_vs_lease_end() {
     let claim = Model {

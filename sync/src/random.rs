@@ -1,7 +1,7 @@
 //! PURE. A small seedable random number generator.
 
 /// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): one addition and a
-/// mixer, every seed is good, the period is 2^64. For jitter and seeds, not for secrets.
+/// mixer per number. Any seed is suitable, and the period is 2^64. For jitter and seeds, not for secrets.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 

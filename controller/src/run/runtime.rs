@@ -29,7 +29,7 @@ pub(crate) trait Runtime: Clone + Send + Sync + 'static {
     /// Returns the time that has passed since a fixed moment.
     fn now(&self) -> Duration;
 
-    /// May yield to other tasks. Called in loops that may always have work.
+    /// May yield to other tasks. Called in loops that might otherwise never yield.
     fn yield_now(&self) -> impl Future<Output = ()> + Send;
 }
 

@@ -399,7 +399,7 @@ async fn a_job_waits_for_what_its_reconciles_add() {
     assert_eq!(running.await.unwrap().unwrap().reconciles, 2);
 }
 
-/// A controller with `stop_when_idle` also waits while a thread is still mapping the objects of a watch that the thread adds.
+/// A controller with `stop_when_idle` also waits for an `add_watch` on another thread that is still mapping the initial objects of its watch.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
     let (first, second) = (HistorySource::new(), HistorySource::new());

@@ -1,7 +1,6 @@
 //! SHELL. The work of a write that runs after the store's locks are released, and the delivery of changes to subscribers and observers.
-//!
-//! The step numbers are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). [`fan_out`] takes the locks of the subscriptions one
-//! after the other.
+//! Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner) lists. [`fan_out`] takes the locks of the
+//! subscriptions one after the other.
 
 use std::sync::Arc;
 

@@ -398,8 +398,8 @@ fn a_question_to_an_index_looks_at_its_hits_only() {
     assert!(COMPARED.get() <= 8, "{}", COMPARED.get());
 }
 
-/// In kube-runtime, a key copies the names of the object, and keeps the version that the object had when it was first stored (D16). Here the schema
-/// defines the key, and version and object are replaced together.
+/// A key of kube-runtime owns copies of the object's name and namespace, and of the version at which the object was first stored (D16). Here the
+/// schema defines the key, and version and object are replaced together.
 #[test]
 fn key_version_and_object_go_together() {
     let store = filled();

@@ -27,7 +27,7 @@ fn the_corpus_matches_the_oracle_subscription() {
     replay("subscription", |bytes| run_subscription(bytes, &mut MergeCells::default()));
 }
 
-/// The number of operation sequences, and the least number of times that a case that concerns only some subscriptions must occur.
+/// Returns the number of operation sequences, and the minimum number of hits for the cells that only subscriptions with a filter reach.
 fn floors() -> (u64, u64) {
     if thorough() { (100_000, 1_000) } else { (15_000, 200) }
 }

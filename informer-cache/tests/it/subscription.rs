@@ -1,4 +1,4 @@
-//! Several subscriptions of one store, their ends, and real threads.
+//! Several subscriptions of one store: how they end, and their use from real threads.
 
 use std::sync::{Arc, Weak};
 use std::thread;

@@ -260,7 +260,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
         before(&store);
         replace(&store, [object(1, 9)], 9);
         let sorted = |words: Vec<String>| {
-            // The deletions of a list have no order.
+            // The deletions that a relist publishes come in no particular order.
             let mut words = words;
             words.sort_by_key(|word| if word.ends_with('?') { word.clone() } else { String::new() });
             words

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::kube_mirror::KubeMirror;
 use crate::keys::{object_key, object_ref};
 
-/// The interval at which the readiness of a store of kube is polled, because such a store wakes only its last waiter.
+/// The interval at which the readiness of a kube store is polled. It is polled because such a store wakes only its last waiter.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The objects of a controller. This is an enum, because a [`ControllerStore`](super::ControllerStore) returns the informer or the store from which

@@ -89,7 +89,7 @@ where
     ///
     /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another
     /// `run` method of the election. Requests of [`reconcile_on`](Self::reconcile_on) that arrive before this process leads are dropped,
-    /// because all objects are reconciled later. A later call replaces the leadership.
+    /// because all objects are reconciled later. If this method is called again, the new `leadership` replaces the earlier one.
     ///
     /// # Examples
     /// ```

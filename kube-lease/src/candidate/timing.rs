@@ -13,7 +13,7 @@ pub struct ElectionTiming {
     pub renew_deadline: Duration,
     /// The time between two attempts.
     pub retry_period: Duration,
-    /// How long the work may continue after the leadership is over.
+    /// How long the work may continue after leadership ends.
     pub stop_grace: Duration,
 }
 

@@ -128,7 +128,8 @@ impl Case {
                 task.poll();
                 continue;
             }
-            // Shuts down a queue with blocking threads. An operation without further steps keeps waiting.
+            // `who` is the extra step of a case with blocking threads, which shuts the queue down. Operations without
+            // further steps are polled first, so that they keep waiting.
             for (side, task) in tasks.iter_mut().enumerate() {
                 if !later.contains(&side) {
                     task.poll();

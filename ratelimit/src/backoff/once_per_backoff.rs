@@ -1,4 +1,4 @@
-//! PURE. A policy that counts failures once per wait.
+//! PURE. A policy that counts at most one failure per backoff.
 //!
 //! # Invariants
 //! 1. `open[key]` is the end of the last wait that was counted for `key`; it is removed when the key is forgotten.
@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::backoff::per_key::PerKey;
 use crate::{Nanos, Policy};
 
-/// Counts a failure once per wait: a key has at most one open backoff.
+/// Counts at most one failure per backoff: further failures of the key during its backoff are not counted.
 ///
 /// The n-th counted failure of a key opens a backoff, which ends at a deadline D. If the key is added, runs before D and
 /// fails again, it waits for the rest of that backoff: neither n nor D changes. Only a failure at or after D is passed
@@ -43,7 +43,7 @@ pub struct OncePerBackoff<K, P> {
 }
 
 impl<K, P> OncePerBackoff<K, P> {
-    /// Creates a policy that counts failures with `policy`, once per wait.
+    /// Creates a policy that counts failures with `policy`, at most one per backoff.
     #[must_use]
     pub fn new(policy: P) -> Self {
         // Idle entries do not expire: an open wait may have any length, and finished waits are evicted by `evict_oldest`.

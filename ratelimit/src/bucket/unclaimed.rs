@@ -26,7 +26,7 @@ impl UnclaimedGrants {
         Self { round: 0, open: 0, slack: u128::MAX }
     }
 
-    /// Returns whether a grant might still be given back; in that case every change must be observed.
+    /// Returns whether a grant might still be given back. While this is the case, the caller must pass every change of the bucket to this type.
     pub(crate) const fn is_open(&self) -> bool {
         self.open > 0
     }

@@ -168,8 +168,8 @@ fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
     }
 }
 
-/// Reservations can no longer be cancelled after the eviction of a bucket that is not full. A full bucket has no
-/// reservation that is due later, so its eviction has no such effect.
+/// Reservations can no longer be cancelled after the eviction of a bucket that is not full. A full bucket has no reservation that is due in the
+/// future, so its eviction affects no reservation.
 #[test]
 fn keys_that_come_and_go_do_not_close_reservations() {
     let clock = ManualClock::new();

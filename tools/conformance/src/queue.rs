@@ -21,7 +21,7 @@ pub(crate) struct FlyballQueue {
 }
 
 impl FlyballQueue {
-    /// Starts with the backoff of controllers; the first line can change it.
+    /// Starts with the default backoff of controllers, which the first line of the script can change.
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));

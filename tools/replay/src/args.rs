@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) usage: bool,
 
-    /// Run on the live cluster of the current context instead, and only list and watch, in all namespaces. Needs a
+    /// Run on the live cluster of the current context instead of the recording. Only lists and watches, in all namespaces. Needs a
     /// program built with `--features kube`
     #[arg(long, conflicts_with_all = ["trace", "speed", "fail", "faults", "repeat", "scale", "usage"])]
     pub(crate) kube: bool,

@@ -27,7 +27,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseOutcome {
-    /// [`done`](crate::Lease::done): reports no success, and failures stay counted.
+    /// [`done`](crate::Lease::done): does not report success; the failure count is kept.
     Done,
     /// [`done_and_requeue_after`](crate::Lease::done_and_requeue_after).
     DoneAndRequeueAfter(Duration),

@@ -3,7 +3,7 @@
 //! # State table
 //!
 //! The table shows the effect of each operation on a key in each state. `=` means no effect; a blank cell cannot occur.
-//! A key whose deadline has passed counts as being in the state in the last column, even before the queue has processed
+//! Once the deadline of a key has passed, the key is treated as if it were in the state in the last column, even before the queue has processed
 //! the deadline.
 //!
 //! | state | `add` | delayed add (t) | `postpone` (t) | `get` | lease ends | `cancel` | deadline |

@@ -118,7 +118,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.first_wait().is_some_and(|(at, _)| by.is_some_and(|by| at <= by))
     }
 
-    /// Returns whether a getter may find a key, without observing the time. Due keys count even if the order cannot
+    /// Returns whether a getter may find a key. Does not advance the observed time of the queue. Due keys count even if the order cannot
     /// hand them out.
     #[cold]
     pub(crate) fn may_hand_out(&self, now: Option<Nanos>) -> bool {

@@ -449,7 +449,7 @@ fn a_group_resumes_with_the_next_add() {
     }
 }
 
-/// An add computes the limits before they change, and is applied after `refresh_groups`. The add must not restore the old limits.
+/// An add reads the limits, then `refresh_groups` changes them, and only then is the add applied. The add must not restore the old limits.
 #[test]
 fn an_add_brings_nothing_older_than_the_last_refresh() {
     for known in [true, false] {

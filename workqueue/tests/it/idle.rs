@@ -197,7 +197,7 @@ fn serving_ends_early() {
     assert!(getter.was_woken() && getter.finish().is_none());
 }
 
-/// A leased key may be retried or requeued. It is served if its deadline is within the limit.
+/// If a leased key is retried or requeued during a drain, it is served if its deadline is within the limit.
 #[test]
 fn retries_within_the_drain_are_served() {
     let (queue, clock) = backoff();
@@ -281,7 +281,7 @@ fn without_a_limit_all_is_served() {
     assert_eq!(lists(drain.finish()), (vec![], vec!["never"], vec![]));
 }
 
-/// The first call determines how long delayed keys are served; each call waits for at most its own limit.
+/// With several calls of `drain_all_timeout`, the first one determines how long delayed keys are served; each call waits for at most its own limit.
 #[test]
 fn several_limits() {
     let (queue, clock) = timed();

@@ -164,7 +164,7 @@ impl World {
             queue.add_after(switch.key(key), ns(after)).unwrap();
             model.add_after(key, ns(after), 0).unwrap();
         }
-        // One failure, so that forgetting has something to do.
+        // One failure, so that there is a failure to forget.
         queue.add_rate_limited(switch.key(1)).unwrap();
         model.add_rate_limited(1, 0).unwrap();
         manual.advance(ns(2));

@@ -429,7 +429,7 @@ fn every_key_is_handed_out_within_the_documented_bound() {
             }
         }
     });
-    // The sequences reach the bound; otherwise they would not test it.
+    // Some sequence reaches the bound exactly; otherwise the bound would be untested.
     assert_eq!(closest.into_inner(), 0);
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     /// Total number of adds, failures or checks.
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) adds: usize,
-    /// Number of producers, and of consumers.
+    /// Number of producers, and the same number of consumers.
     #[arg(long, default_value_t = 1)]
     pub(crate) sides: usize,
     /// Share of adds of keys that are queued already, or of objects that are newer in a list.

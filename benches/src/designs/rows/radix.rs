@@ -18,7 +18,7 @@ impl<L: Clone + Default> Radix<L> {
         self.root.get(leaf / WIDTH)?[leaf % WIDTH].as_deref()
     }
 
-    /// Returns a leaf for a change in place. Nodes on the path that a clone shares are copied first.
+    /// Returns a mutable reference to a leaf. Nodes on the path that a clone shares are copied first.
     #[inline]
     pub(super) fn get_mut(&mut self, leaf: usize) -> &mut L {
         let root = Arc::make_mut(&mut self.root);

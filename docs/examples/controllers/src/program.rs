@@ -1,6 +1,6 @@
 //! EDGE. The code that all programs share.
 //!
-//! Cancel safety: there is no state to lose; an informer ends with its last handle.
+//! Cancel safety: a dropped future loses no state. An informer stops when its last handle is dropped.
 
 mod election;
 mod options;

@@ -1,4 +1,4 @@
-//! Reimplementations of published programs for kube-runtime. Each program compiles for both engines. If one source suffices, the two
+//! Published kube-runtime programs, reimplemented. Each program compiles for both engines. If one source suffices, the two
 //! modules of a program differ only in their imports. `tests/e2e` runs both modules and compares the remaining objects; the README
 //! has a table.
 

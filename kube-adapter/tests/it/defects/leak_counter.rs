@@ -9,7 +9,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-/// A function that is called once, when an object with this value is dropped.
+/// A value, and a function that is called once, when an object with this value is dropped.
 type DropHook = (String, Box<dyn FnOnce()>);
 
 thread_local! {

@@ -43,7 +43,7 @@ pub(crate) struct AcquireRequest<T> {
     pub(crate) place: Option<Place>,
 }
 
-/// How far the waiters were served.
+/// Why the granting stopped.
 enum Granted {
     /// There are no more waiters.
     All,
@@ -84,9 +84,8 @@ impl<T> State<T> {
 
     /// Grants the tokens that are due, in FIFO order, and sets the next alarm.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        // All tokens due at one time are granted as of that time, even if this takes several batches with calls in between.
-        // Otherwise, a call with a later time between two batches would compute a bucket that is too full, and spend tokens that
-        // may still be given back.
+        // All tokens due at one time are granted as of that time, even if this takes several batches with calls in between. Otherwise, a call between
+        // two batches would refill the bucket up to its own, later time, and could spend tokens that a dropped request still gives back.
         if let Some(at) = self.granting.take() {
             if let Granted::Full = self.serve(at, effects) {
                 return;

@@ -89,7 +89,7 @@ pub fn by_group(bytes: &[u8]) -> Cells {
     limited_in(groups.order(), groups.kind(), turned, *choice, ops, keys)
 }
 
-/// The fuzz target `order_ops`: the length of the case selects the order.
+/// The fuzz target `order_ops`: the parity of the input's length selects the order of the queue, by priority or by group.
 pub fn order_ops(bytes: &[u8]) -> Cells {
     if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
 }

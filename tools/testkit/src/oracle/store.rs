@@ -295,8 +295,8 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         self.listed.len()
     }
 
-    /// Lists an object. If a key is listed twice, the later object takes the place of the earlier one. An unchanged object is replaced by the stored
-    /// one.
+    /// Adds an object to the list. If a key is listed twice, the later object takes the place of the earlier one. An unchanged object is replaced by
+    /// the stored one.
     pub fn put(&mut self, object: V) {
         let (key, version, mut new) = self.base.arrived(object);
         if self.base.clone().list((key.clone(), version, new.clone())).is_none() {
@@ -318,7 +318,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         stored.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
-    /// Lists the stored object of a key, unchanged.
+    /// Adds the stored object of a key to the list, unchanged.
     pub fn keep(&mut self, key: &K) {
         self.listed.push((key.clone(), self.base.versions[key], self.base.objects[key].clone()));
         self.kept.insert(key.clone(), self.base.written[key]);

@@ -225,8 +225,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects: &mut Effects,
     ) {
         let Self { state, others, .. } = self;
-        // Uses the last time that was read from the clock, not the time of the alarm: the alarm may fire early, and an order that collects
-        // due keys would then make keys Ready too early.
+        // `None` stands for the last time that was read from the clock. The time of the alarm would be wrong: the alarm may fire early, and an order
+        // that collects due keys would then make keys Ready too early.
         let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle(None);
         let drained = state.is_drained();
         // A queue that accepts no more keys has no waiting adders.

@@ -251,7 +251,7 @@ fn point(line: &str) -> Result<Point, Failure> {
     Ok(Point { plot, party, x: x.parse()?, figure, median: median.parse()? })
 }
 
-/// The sizes are drawn at equal distances, because each is a multiple of the one before.
+/// The sizes are spaced evenly on the axis, because each is a multiple of the previous one.
 fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
     let points: Vec<&Point> =
         all.iter().filter(|point| point.plot == plot && point.figure == figure).collect();
@@ -264,7 +264,7 @@ fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
     Lines { labels: sizes.into_iter().map(short).collect(), of }
 }
 
-/// The numbers of readers are drawn at equal distances: one line for the fewest objects, and one for the most.
+/// The numbers of readers are spaced evenly on the axis: one line for the fewest objects, and one for the most.
 fn readers(all: &[Point], figure: &str) -> Lines {
     const READERS: [&str; 6] = ["0", "1", "10", "20", "40", "80"];
     let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();

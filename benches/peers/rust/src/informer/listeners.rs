@@ -1,4 +1,4 @@
-//! Listeners: tasks that receive one object after the other.
+//! Listeners: tasks that receive objects one at a time.
 
 use std::future::Future;
 
