@@ -34,7 +34,7 @@ pub use flyball_informer_cache::{
 #[doc(no_inline)]
 pub use flyball_kube_lease::Leadership;
 #[doc(no_inline)]
-pub use flyball_ratelimit::Policy;
+pub use flyball_ratelimit::{Policy, Quota};
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};
 #[doc(no_inline)]

@@ -39,6 +39,10 @@ pub struct CacheStatus {
     pub kind: String,
     /// Whether its first list is complete.
     pub synced: bool,
+    /// The number of its objects.
+    pub objects: usize,
+    /// The status of its informer; `None` before the controller runs.
+    pub informer: Option<InformerStatus>,
     /// The number of lists and watches that failed so far.
     pub failures: u64,
     /// The current failure of its lists and watches; `None` if the last request succeeded.
@@ -81,6 +85,7 @@ pub(crate) struct Cache {
 /// Accessors of the cache's informer, with its types erased.
 struct CacheInfo {
     is_synced: Box<dyn Fn() -> bool + Send + Sync>,
+    objects: Box<dyn Fn() -> usize + Send + Sync>,
     status: Box<dyn Fn() -> InformerStatus + Send + Sync>,
 }
 
@@ -174,9 +179,10 @@ fn kinds<'a>(caches: &'a [Arc<Cache>], those: &[bool]) -> Vec<&'a str> {
 
 impl Cache {
     pub(crate) fn watch<V: Send + Sync + 'static>(&self, informer: &Informer<NamespacedName, V>) {
-        let (synced, status) = (informer.clone(), informer.clone());
+        let (synced, objects, status) = (informer.clone(), informer.store().clone(), informer.clone());
         let known = CacheInfo {
             is_synced: Box::new(move || synced.is_synced()),
+            objects: Box::new(move || objects.len()),
             status: Box::new(move || status.status()),
         };
         // `set` cannot fail, because it is called once: a cache has one informer.
@@ -188,7 +194,9 @@ impl Cache {
     }
 
     fn state(&self) -> CacheStatus {
-        let synced = self.synced();
+        let known = self.known.get();
+        let (synced, objects) = (self.synced(), known.map_or(0, |known| (known.objects)()));
+        let informer = known.map(|known| (known.status)());
         let failures = self.failures.lock();
         let failure = failures.current.as_ref().map(|current| WatchFailure {
             request: current.request,
@@ -196,7 +204,14 @@ impl Cache {
             consecutive_failures: current.failures,
             failing_for: current.begun.elapsed(),
         });
-        CacheStatus { kind: self.kind.clone(), synced, failures: failures.failures, failure }
+        CacheStatus {
+            kind: self.kind.clone(),
+            synced,
+            objects,
+            informer,
+            failures: failures.failures,
+            failure,
+        }
     }
 
     /// Records a failed request, and logs it as a failure. A request that fails because its version is too old or not available yet is only logged,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use flyball_kube::{Monitor, ReconcileInFlight, ThrottleLayer};
+use flyball_kube::{CacheStatus, Monitor, ReconcileInFlight, ThrottleLayer};
 use flyball_kube_lease::LeaderStatus;
 use serde_json::{Value, json};
 
@@ -15,9 +15,14 @@ use super::ops_server::OpsServer;
 const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
-    /// Adds a controller of flyball-kube: its metrics, its queue in `/debug` under `queues`, and its running reconciles with their reasons
-    /// in `/debug` under `reconciles`. The controller is ready while it runs, and alive until it ends, unless one object is reconciled for
-    /// longer than `max_lease`.
+    /// Adds a controller of flyball-kube: its metrics, and in `/debug` its queue under `queues`, the list of its own caches under `caches`,
+    /// and its running reconciles with their reasons under `reconciles`. The controller is ready while it runs, and alive until it ends,
+    /// unless one object is reconciled for longer than `max_lease`.
+    ///
+    /// The metrics of the queue and of the reconciles, `workqueue_…` and `controller_runtime_…`, are not among them: pass a
+    /// [`PrometheusQueues`](crate::PrometheusQueues) to [`Config::queue_metrics`](flyball_kube::Config::queue_metrics) and a
+    /// [`PrometheusControllers`](crate::PrometheusControllers) to
+    /// [`Config::controller_metrics`](flyball_kube::Config::controller_metrics), and their registry to [`registry`](Self::registry).
     ///
     /// Reasons are recorded only after the first request of `/debug`; see [`Monitor::in_flight`].
     ///
@@ -54,6 +59,8 @@ impl OpsServer {
         self.kube.controllers.push((name.to_owned(), monitor.clone()));
         let (shown, ready, live) = (monitor.clone(), monitor.clone(), monitor.clone());
         self.debug.add("queues", name, move || debug_view::queue(shown.stats()));
+        let caches = monitor.clone();
+        self.debug.add("caches", name, move || caches.caches().iter().map(cache).collect());
         let running = monitor.clone();
         self.debug.add("reconciles", name, move || reconciles(&running.in_flight()));
         self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
@@ -97,6 +104,22 @@ impl OpsServer {
         let status = status.clone();
         self.liveness_check(name, move || status.live(ELECTION_TOLERANCE))
     }
+}
+
+fn cache(cache: &CacheStatus) -> Value {
+    let informer = cache.informer.as_ref();
+    let mut shown = match informer {
+        Some(status) => debug_view::informer(status, cache.synced, cache.objects),
+        None => json!({"synced": cache.synced}),
+    };
+    shown["kind"] = json!(cache.kind);
+    shown["failures"] = json!(cache.failures);
+    // Lasts until the cache is up to date again, unlike the error in the status of the informer.
+    if let Some(failure) = &cache.failure {
+        shown["lastError"] = json!(failure.message);
+        shown["failingSeconds"] = json!(seconds(failure.failing_for));
+    }
+    shown
 }
 
 fn reconciles(running: &[ReconcileInFlight]) -> Value {

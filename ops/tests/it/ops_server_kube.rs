@@ -74,6 +74,34 @@ async fn objects_that_a_controller_could_not_read_are_counted() {
     assert_has_lines(&metrics, &lines);
     let debug: Value = serde_json::from_str(&served.get("/debug").await.1).unwrap();
     assert_eq!(debug["queues"]["maps"]["leased"], 0);
+    let cache = &debug["caches"]["maps"][0];
+    assert_eq!(
+        (&cache["kind"], &cache["synced"], &cache["objects"]),
+        (&json!("ConfigMap"), &json!(true), &json!(1))
+    );
+    assert_eq!((&cache["lastError"], &cache["failures"]), (&Value::Null, &json!(0)));
+    drop(reconciles);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn the_debug_view_contains_the_error_of_a_cache() {
+    // The kind is not registered, so every list fails.
+    let controller =
+        Controller::new(Api::<ConfigMap>::all(ApiServer::new().client()), watcher::Config::default());
+    let server = OpsServer::new().kube_controller("maps", &controller.monitor(), Duration::from_secs(60));
+    let served = serve(server).await;
+    let mut reconciles = controller.run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, kube::Error>(Action::await_change()),
+        |_, _, _| Action::requeue(Duration::ZERO),
+        Arc::new(()),
+    );
+    assert!(reconciles.next().await.unwrap().is_err());
+    let debug: Value = serde_json::from_str(&served.get("/debug").await.1).unwrap();
+    let cache = &debug["caches"]["maps"][0];
+    assert_eq!((&cache["synced"], &cache["failures"]), (&json!(false), &json!(1)), "{cache}");
+    assert!(cache["lastError"].as_str().is_some_and(|error| error.contains("404")), "{cache}");
+    assert!(cache["failingSeconds"].is_f64(), "{cache}");
     drop(reconciles);
     served.end().await;
 }
