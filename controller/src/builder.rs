@@ -215,8 +215,9 @@ where
     /// The run has these steps:
     /// 1. The controller observes all informers: their objects become keys, and so does every later change.
     /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. If an
-    ///    informer ends before the controller, the run ends. A controller [in standby](Self::standby_until) observes
-    ///    its informers only after the standby.
+    ///    informer ends before the controller, the run ends, unless the informer was shut down and
+    ///    [`stop_when_idle`](Self::stop_when_idle) is set. A controller [in standby](Self::standby_until) observes its
+    ///    informers only after the standby.
     /// 3. At [shutdown](Self::graceful_shutdown_on) the controller first stops mapping changes to keys.
     /// 4. Running reconciles finish, and no further reconcile starts, unless the controller
     ///    [drains](Self::drain_on_shutdown) its queue. After the [grace](Self::shutdown_grace), reconciles that still

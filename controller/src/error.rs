@@ -128,7 +128,8 @@ pub enum RunError {
         /// The required caches that had not synced.
         missing: Vec<CacheStatus>,
     },
-    /// The informer of a cache failed, or was shut down, while the controller ran, so the cache does not change any more.
+    /// The informer of a cache failed, or was shut down, while the controller ran, so the cache no longer changes. With
+    /// [`stop_when_idle`](crate::Controller::stop_when_idle), an informer that was shut down is not an error.
     /// Running reconciles have ended as at a [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut
     /// down and keeps all other keys, for a later controller with new caches.
     CacheEnded(CacheStatus),

@@ -113,7 +113,8 @@ impl ApiServer {
     /// Registers a kind. Requests for a kind that is not registered are answered with 404.
     ///
     /// A built-in kind of Kubernetes has the `status` subresource, the generation and the selectable fields that Kubernetes
-    /// gives it; a custom kind has those that [`Registration::of`] describes.
+    /// gives it; a custom kind has those that [`Registration::of`] describes, among them always a `status` subresource. A type with
+    /// `#[derive(CustomResource)]` is registered like any other: `server.register::<Note>()`.
     ///
     /// # Panics
     /// Panics for a second version of a built-in kind, because objects are not converted between the versions of such a kind.
@@ -207,7 +208,11 @@ impl ApiServer {
     }
 
     /// Creates or replaces an object, status included. There are no conflicts, and no name is generated. Watches receive an event as for
-    /// any write. A new object keeps its `uid` if it has one, so that other objects can name it as their owner.
+    /// any write. A new object keeps its `uid` if it has one, so that other objects can name it as their owner. An object without a
+    /// namespace is created in `default`.
+    ///
+    /// The field manager is `flyball-kube-testing`. So a later server-side apply of a field that `put` has changed is a conflict, unless the
+    /// apply has `force` or the same value.
     ///
     /// # Panics
     /// Panics if the kind is not registered, or the object has no name.

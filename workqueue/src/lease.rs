@@ -150,7 +150,8 @@ impl<K, T> Lease<K, T> {
     ///
     /// Use this for an outcome that is neither a success nor a failure, such as a write conflict. Unlike a delayed add
     /// followed by [`done`](Self::done), this is one step: the key keeps its priority, and cannot be lost in between.
-    /// After shutdown the key becomes a leftover instead.
+    /// After shutdown the key becomes a leftover instead, except while
+    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples
     /// ```
@@ -183,7 +184,8 @@ impl<K, T> Lease<K, T> {
     /// Ends the lease with success, and makes the key Ready again after `delay`. A `delay` of zero makes it Ready
     /// immediately, at the tail.
     ///
-    /// After shutdown the key becomes a leftover instead.
+    /// After shutdown the key becomes a leftover instead, except while
+    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples
     /// Runs the key again every five minutes:
@@ -213,7 +215,7 @@ impl<K, T> Lease<K, T> {
     ///
     /// If an add makes the key Ready early, and the next lease also fails before the backoff is over, the key returns
     /// to the same backoff: the failure count and the deadline stay unchanged. After shutdown the key becomes a
-    /// leftover instead.
+    /// leftover instead, except while [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples
     /// ```

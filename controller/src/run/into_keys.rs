@@ -2,7 +2,8 @@
 
 use std::iter::once;
 
-/// The return types of a mapper: a key, an [`Option`] of a key, or any iterable of keys, such as a [`Vec`].
+/// The return types of a mapper: a key, an [`Option`] of a key, or an iterable of keys, such as a [`Vec`]. The iterable must not borrow the change, so
+/// collect an iterator over it.
 ///
 /// `M` distinguishes these cases, and is inferred by the compiler. A `Result` is iterable, too, so a mapper that returns `Err`
 /// yields no key, and the error is neither counted nor retried. If the change must be mapped again, panic instead.

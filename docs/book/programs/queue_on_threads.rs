@@ -22,7 +22,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             while let Some(lease) = queue.blocking_get() {
                 let failures = lease.num_requeues();
                 match resize(*lease, failures) {
-                    Ok(()) => finished.send((*lease, failures)).map_or((), |()| lease.succeed()),
+                    Ok(()) => {
+                        finished.send((*lease, failures)).expect("the main thread reads the results");
+                        lease.succeed();
+                    }
                     Err(_) => lease.retry(),
                 }
             }

@@ -236,5 +236,8 @@ pub trait WatchStream: Send + 'static {
     ///
     /// A watch with many ready messages should return them without returning `Pending` in between, because the informer applies the ready messages as
     /// one batch.
+    ///
+    /// # Cancel safety
+    /// None is needed: the informer polls the future until it completes, or drops it together with the stream.
     fn next(&mut self) -> impl Future<Output = Option<Result<WatchEvent<Self::Object>, SourceError>>> + Send;
 }

@@ -78,6 +78,7 @@ pub struct WatchRequest {
     pub from_version: Version,
     /// Whether to deliver all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), and then continue as a watch.
     pub streaming_list: bool,
-    /// The time after which the source should end the watch normally.
+    /// The time after which the source should end the watch normally. A source may ignore it: the informer itself ends a watch that is open for longer
+    /// than this and [`watch_timeout_grace`](crate::ReflectorConfig::watch_timeout_grace), and opens the next one at the same version.
     pub timeout: Duration,
 }

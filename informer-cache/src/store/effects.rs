@@ -1,4 +1,5 @@
 //! SHELL. The work of a write that runs after the store's locks are released, and the delivery of changes to subscribers and observers.
+//!
 //! Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner) lists. [`fan_out`] takes the locks of the
 //! subscriptions one after the other.
 

@@ -1,4 +1,5 @@
 //! PURE. Queries with several conditions, answered from the indexes.
+//!
 //! A column holds one index, and a group holds the rows with one value of it. A condition is a list of groups of one column. It selects the rows in
 //! these groups or, for an exclusion, all other rows. The query iterates over the rows of the condition with the fewest objects, and checks for each
 //! row the groups in the other columns, by comparing a few numbers. So a query collects only groups, and the cost of an intersection depends on its

@@ -113,6 +113,7 @@ where
 
     /// Waits until the store shows the state that was written to a key at this version, or a newer one (read-your-writes). Returns the object stored
     /// at that moment, or `None` if it was deleted: a deletion ends the wait, too.
+    ///
     /// The call waits for the store's version, so it depends on the order of versions, as [`wait_for_version`](Self::wait_for_version) does. If the
     /// versions of a source are not ordered, compare the version of the returned object with `version` yourself.
     ///

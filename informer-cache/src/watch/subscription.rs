@@ -6,6 +6,7 @@
 //! | `due`, `ready` | taken out of the buffer, not delivered yet: `due` is kept until its change is `ready`, so a panic in between loses nothing |
 //! | `taken` | the ticket of the taken entry, unless it was taken for the walk |
 //! | `filter`, `resyncing` | the filter of objects, and the period of the resync |
+//!
 //! All shared state is in the buffer, under its lock. The snapshot is taken and the buffer registered in one critical section of the store, so the
 //! buffer begins at the version of the snapshot. During the walk, a pending change is taken out only when the walk reaches its key. At that time, the
 //! key's pending entry holds every change since the snapshot, and the object and the entry are delivered as one change.

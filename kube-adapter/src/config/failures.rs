@@ -82,6 +82,9 @@ impl Config {
     /// Sets the class of errors for requests that the API server answered with this status, such as 403, 404 or 422. By default all errors are
     /// [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
     ///
+    /// The status is that of the first error with a status, beginning with the error of `reconcile` and continuing with its
+    /// [sources](std::error::Error::source). So a variant of your own error type needs a `source()` that returns the `kube::Error`. The same applies to [`conflict_backoff`](Self::conflict_backoff) and [`respect_retry_after`](Self::respect_retry_after).
+    ///
     /// | class | retried |
     /// |---|---|
     /// | [`Transient`](FailureClass::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |

@@ -232,8 +232,8 @@ where
         self
     }
 
-    /// Reconciles every object each time `trigger` returns an item. When the stream ends, the controller continues, unless all triggers are
-    /// [streams](Self::for_stream) and all of them have ended.
+    /// Reconciles every object each time `trigger` returns an item. When the stream ends, a controller made by [`new`](Self::new) or
+    /// [`for_shared`](Self::for_shared) continues; one made by [`for_stream`](Self::for_stream) ends when all its streams have ended.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.streams.push(infallible(trigger, move |()| (main.keys(), Reason::BulkReconcile)));

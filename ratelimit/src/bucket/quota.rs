@@ -33,7 +33,8 @@ pub struct Quota {
 
 impl Quota {
     /// Creates a quota of `tokens` per second. The burst is `tokens`, unless [`allow_burst`](Self::allow_burst) changes
-    /// it.
+    /// it. A new bucket is full, so up to twice `tokens` are granted in the first second; for an even rate, use
+    /// `allow_burst(NonZeroU32::MIN)`.
     #[must_use]
     pub const fn per_second(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: SECOND, burst: tokens }

@@ -18,6 +18,7 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     }
 
     /// Sets the priority of a key, to a higher or a lower value. Returns whether the key is in the queue.
+    ///
     /// The new priority becomes the key's own, with which it is retried or requeued. A Ready key whose priority is raised is never handed out later
     /// than before: it keeps its position, and gets a second one at the tail of the higher priority. Lowering the priority of a key keeps the
     /// position at which the key became Ready, if that position is in the line of the new priority or of a lower one. Otherwise, the key moves to the

@@ -130,6 +130,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Like [`drain`](Self::drain), but blocks the thread for at most `limit`. Keys that are Ready or leased when the
     /// limit ends are leftovers, too.
     ///
+    /// The limit ends the wait, not the work: Ready leftovers are still handed out. To end the work at the limit, call
+    /// [`stop_now`](Self::stop_now) next, and use its leftovers.
+    ///
     /// The limit is in real time, whatever the queue's clock.
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain_timeout(&self, limit: Duration) -> Leftovers<K> {
@@ -194,6 +197,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// Like [`drain`](Self::drain), but waits for at most `limit` by the queue's clock. Keys that are Ready or leased
     /// when the limit ends are leftovers, too.
     ///
+    /// The limit ends the wait, not the work: Ready leftovers are still handed out. To end the work at the limit, call
+    /// [`stop_now`](Self::stop_now) next, and use its leftovers.
+    ///
     /// # Panics
     /// Panics if the clock or the timer panics.
     ///
@@ -230,7 +236,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
 
     /// Like [`drain_timeout`](Self::drain_timeout), but also hands out delayed keys: until `limit` has passed, waiting
     /// keys, retries and requeues still become Ready at their deadline. Adds are refused, and leased keys cannot become
-    /// dirty. Keys that are Ready, waiting or leased when the limit ends are leftovers.
+    /// dirty. Keys that are Ready, waiting or leased when the limit ends are leftovers, but the Ready ones are still handed
+    /// out. To end the work at the limit, call [`stop_now`](Self::stop_now) next, and use its leftovers.
     ///
     /// The first call determines how long delayed keys are served; each call waits for at most its own `limit`.
     /// [`shut_down`](Self::shut_down) and `drain` stop the serving of delayed keys early. If the queue is shut down already, no delayed
