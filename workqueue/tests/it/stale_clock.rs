@@ -78,3 +78,22 @@ fn a_time_that_goes_back_turns_back_those_that_are_early() {
     }
     assert_eq!(served.len(), 19, "{served:?}");
 }
+
+/// A list of keys that is made at an older time shows each key once: a raised key that is no longer due waits.
+#[test]
+fn a_time_that_goes_back_doubles_no_key_in_a_list() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    queue.add_after(1, ns(10)).unwrap();
+    queue.add_after(2, ns(5)).unwrap();
+    clock.set(Nanos::new(10));
+    for key in [1, 2] {
+        queue.with_priority(5).add(key).unwrap();
+    }
+    clock.set(Nanos::new(7));
+    let states: Vec<_> = queue.keys().into_iter().map(|info| (info.key, info.state)).collect();
+    assert_eq!(states, [(2, KeyState::Ready), (1, KeyState::Waiting(Nanos::new(10)))]);
+    let left = queue.blocking_drain_all_timeout(Duration::ZERO);
+    assert_eq!((left.ready, left.waiting), (vec![2], vec![1]));
+    queue.check().unwrap();
+}

@@ -93,6 +93,8 @@ impl Level {
     }
 
     /// Returns all Ready keys of the level, including those raised to it, in the order of hand-out.
+    ///
+    /// A key that was raised after its deadline had passed is not Ready if `by` is before the deadline, because the clock has jumped back.
     pub(super) fn slots<K>(
         &self,
         slab: &Slab<K>,
@@ -101,13 +103,14 @@ impl Level {
         now: Nanos,
     ) -> VecDeque<u32> {
         let mut line = self.line.iter(slab).map(|slot| rank(positions, slot)).peekable();
+        let at = |slot: &u32| slab.get(*slot).at;
+        let is_ready = |slot: &u32| slab.get(*slot).state == State::Ready || at(slot) <= by;
         let mut raised = self
             .raised
             .iter()
-            .filter(|raised| raised.is_valid(positions))
+            .filter(|raised| raised.is_valid(positions) && is_ready(&raised.slot))
             .map(RaisedPosition::rank)
             .peekable();
-        let at = |slot: &u32| slab.get(*slot).at;
         let mut due = self.waits.slots().into_iter().take_while(|slot| at(slot) <= by).peekable();
         let mut slots = VecDeque::new();
         while let Some(next) = first(line.peek().copied(), raised.peek().copied()) {
