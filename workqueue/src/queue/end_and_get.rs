@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use flyball_sync::Nanos;
-use flyball_sync::panics::Panic;
+use flyball_sync::panics::{Panic, caught};
 
 use super::Queue;
 use super::end::{Ending, first, panic_of};
@@ -213,7 +213,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         };
         if let Some(panic) = first(panic, finish(ended, effects)) {
             // The caller never receives the lease, so its key is requeued without counting a hand-out or a failure.
-            next.into_iter().for_each(Lease::requeue);
+            if let Ok(lease) = next {
+                caught(|| lease.requeue());
+            }
             resume_unwind(panic);
         }
         if let Some(hand_out) = hand_out {

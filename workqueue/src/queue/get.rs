@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use flyball_sync::locks::MutexGuard;
+use flyball_sync::panics::caught;
 use flyball_sync::{Clock, Monotonic, Nanos};
 
 use super::Queue;
@@ -220,7 +221,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         match catch_unwind(AssertUnwindSafe(|| self.shared.perform(effects))) {
             Ok(()) => taken,
             Err(panic) => {
-                taken.into_iter().for_each(Lease::requeue);
+                // Another waker may panic when a key is requeued. The other keys must be requeued all the same: a lease that is dropped is a failure.
+                for lease in taken {
+                    caught(|| lease.requeue());
+                }
                 resume_unwind(panic);
             }
         }

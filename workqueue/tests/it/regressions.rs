@@ -491,3 +491,28 @@ fn a_batch_survives_its_second_key() {
     batch.into_iter().for_each(flyball_workqueue::Lease::done);
     assert_eq!(queue.ready_len(), 1, "the second key is not Ready");
 }
+
+/// If the wakers of several getters panic, no key of a batch that never reached its caller counts as a failure.
+#[test]
+fn a_batch_that_is_returned_counts_no_failure() {
+    let late = UnfiredTimer::default();
+    let limiter = Exponential::new(ns(10)..=ns(100));
+    let queue = Queue::builder()
+        .timer(late.clone())
+        .limiter(limiter)
+        .give_up_after(times(1), |key, _| panic!("{key} was given up, and no worker has seen it"))
+        .build();
+    for key in 0..3 {
+        queue.add_after(key, ns(1)).unwrap();
+    }
+    let waker = Waker::from(Arc::new(Panicking));
+    let mut getters = [Box::pin(queue.get()), Box::pin(queue.get()), Box::pin(queue.get())];
+    for getter in &mut getters {
+        assert!(poll_with(getter.as_mut(), &waker).is_pending());
+    }
+    late.clock.advance(ns(5));
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.try_get_many(2))).is_err());
+    let stats = queue.stats();
+    assert_eq!((stats.ready, stats.waiting, stats.leased), (3, 0, 0));
+    queue.check().unwrap();
+}
