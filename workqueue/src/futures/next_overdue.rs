@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use flyball_sync::panics::caught;
 use flyball_sync::waiting::Place;
 
 use crate::key::Key;
@@ -78,7 +78,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
             }
         };
         // Each lease is reported only once, so the report must reach the caller even if another waiter's waker panics.
-        let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(locked, Some(now))));
+        caught(|| shared.finish(locked, Some(now)));
         drop((old, waker));
         if let Some(overdue) = &found {
             shared.report(|sink| sink.lease_overdue(overdue.age));

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use flyball_sync::locks::MutexGuard;
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, forget};
 use flyball_sync::{Clock, Monotonic, Nanos};
 
 use super::Queue;
@@ -172,8 +172,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         hand_outs.into_iter().for_each(|one| self.report_hand_out(one));
         match panicked {
             Some(panic) if leases.is_empty() => resume_unwind(panic),
-            _ if leases.is_empty() => Err(end),
-            _ => Ok(leases),
+            Some(panic) => {
+                forget(panic);
+                Ok(leases)
+            }
+            None if leases.is_empty() => Err(end),
+            None => Ok(leases),
         }
     }
 
@@ -290,7 +294,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut leases = vec![first];
         if most > 1 {
             // If `Clone` of a key panics, that key is left for the next call, and `first` is still returned.
-            let others = catch_unwind(AssertUnwindSafe(|| self.try_get_many(most - 1)));
+            let others = caught(|| self.try_get_many(most - 1));
             leases.extend(others.into_iter().flatten().flatten());
         }
         leases

@@ -1,9 +1,9 @@
 //! SHELL. Pausing, draining and stopping a queue.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use flyball_sync::panics::caught;
 use flyball_sync::{Clock, Monotonic};
 
 use super::Queue;
@@ -169,7 +169,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut left = Leftovers::new();
         let mut locked = self.shared.lock();
         locked.state.stop(now, &mut left);
-        let _panic = catch_unwind(AssertUnwindSafe(|| self.shared.finish(locked, now)));
+        caught(|| self.shared.finish(locked, now));
         left
     }
 

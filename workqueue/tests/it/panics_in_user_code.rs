@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod operations;
+mod payloads;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -20,8 +20,8 @@ use crate::support::{backoff, ns, timed, times};
 
 /// A timer that fires only when the test calls `fire`, like a timer that is late. tokio's timer rounds up to the next millisecond.
 #[derive(Clone, Default)]
-struct UnfiredTimer {
-    clock: ManualClock,
+pub(crate) struct UnfiredTimer {
+    pub(crate) clock: ManualClock,
     alarm: Arc<Mutex<Option<Waker>>>,
     broken: Arc<AtomicBool>,
 }

@@ -1,0 +1,103 @@
+//! Payloads of panics that panic in their drop: a panic that the queue discards harms no result.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Poll, Wake, Waker};
+use std::thread;
+
+use flyball_workqueue::{Lease, Queue};
+use testkit::wakers::{poll_once, poll_with};
+
+use crate::regressions::UnfiredTimer;
+use crate::support::{ns, timed};
+
+/// A panic payload that panics in its drop.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(thread::panicking(), "a payload panics in its drop");
+    }
+}
+
+/// A waker that panics with a [`Bomb`].
+struct BombWaker;
+
+impl Wake for BombWaker {
+    fn wake(self: Arc<Self>) {
+        panic_any(Bomb);
+    }
+}
+
+fn bomb_waker() -> Waker {
+    Waker::from(Arc::new(BombWaker))
+}
+
+/// A key whose clone panics with a [`Bomb`] if it has the selected number.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct BombKey(u32);
+
+static BROKEN: AtomicU32 = AtomicU32::new(0);
+
+impl Clone for BombKey {
+    fn clone(&self) -> Self {
+        if self.0 == BROKEN.load(Ordering::SeqCst) {
+            panic_any(Bomb);
+        }
+        Self(self.0)
+    }
+}
+
+/// The keys that `stop_now` removes reach the caller.
+#[test]
+fn a_stop_returns_its_keys() {
+    let (queue, _clock) = timed();
+    queue.add_after("a", ns(9)).unwrap();
+    let mut getter = Box::pin(queue.get());
+    assert!(poll_with(getter.as_mut(), &bomb_waker()).is_pending());
+    let left = catch_unwind(AssertUnwindSafe(|| queue.stop_now()));
+    assert_eq!(left.map_err(std::mem::forget).expect("a waker's panic propagated").waiting, ["a"]);
+}
+
+/// A lease is reported as overdue only once, so the report reaches the caller.
+#[test]
+fn a_report_of_an_overdue_lease_arrives() {
+    let late = UnfiredTimer::default();
+    let queue = Queue::builder().timer(late.clone()).build();
+    queue.add("a").unwrap();
+    let _lease = queue.try_get().unwrap();
+    queue.add_after("b", ns(1)).unwrap();
+    let mut getter = Box::pin(queue.get());
+    assert!(poll_with(getter.as_mut(), &bomb_waker()).is_pending());
+    late.clock.advance(ns(5));
+    let mut other = Box::pin(queue.next_overdue(ns(0)));
+    let found = catch_unwind(AssertUnwindSafe(|| poll_once(other.as_mut())));
+    let Poll::Ready(Some(overdue)) = found.map_err(std::mem::forget).expect("a waker's panic propagated")
+    else {
+        panic!("the lease is overdue");
+    };
+    assert_eq!(overdue.key, "a");
+}
+
+/// A batch ends before a key whose clone panics; the keys before it reach the caller.
+#[test]
+fn a_batch_keeps_its_keys() {
+    BROKEN.store(2, Ordering::SeqCst);
+    let queue = Queue::new();
+    queue.add_many([BombKey(1), BombKey(2)]);
+    let taken = catch_unwind(AssertUnwindSafe(|| queue.try_get_many(9)));
+    let mut taken = taken.map_err(std::mem::forget).expect("the panic of a later key propagated").unwrap();
+    assert_eq!((taken.len(), queue.stats().leased), (1, 1));
+    taken.pop().unwrap().requeue();
+    // A batch that waits takes its first key alone.
+    assert!(queue.cancel(&BombKey(2)));
+    queue.add(BombKey(2)).unwrap();
+    let taken = catch_unwind(AssertUnwindSafe(|| queue.blocking_get_many(2)));
+    let taken = taken.map_err(std::mem::forget).expect("the panic of a later key propagated");
+    assert_eq!(taken.iter().map(|lease| lease.0).collect::<Vec<_>>(), [1]);
+    taken.into_iter().for_each(Lease::done);
+    BROKEN.store(0, Ordering::SeqCst);
+    assert_eq!((queue.stats().ready, queue.stats().leased), (1, 0));
+    queue.check().unwrap();
+}
