@@ -86,18 +86,33 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Returns how long a lease that is about to end has been held; `None` without metrics, or if the lease has ended.
     ///
-    /// `seen` is false if no worker has started on the key. If that key is not dirty, its hand-out is no longer counted, so the key becomes pending
-    /// again without being counted as an add.
+    /// `seen` is false if no worker has started on the key. If the key then becomes pending and was not, its hand-out is no longer counted, so
+    /// the key is not counted as an add again.
     pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
-        let comes_back = matches!(self.phase, Phase::Open | Phase::DrainingDelays);
+        let comes_back = !seen && self.comes_back(lease.slot, now.unwrap_or(self.seen));
         let meter = self.meter.as_mut()?;
         let entry = self.slab.get(lease.slot);
         let held = entry.generation == lease.generation && entry.state.is_leased();
         held.then(|| {
             meter.began -= u128::from(entry.at.get());
-            meter.taken -= u64::from(!seen && comes_back && entry.state == State::Leased);
+            meter.taken -= u64::from(comes_back);
             now.unwrap_or(self.seen).since(entry.at)
         })
+    }
+
+    /// Returns whether a leased key that is not pending becomes Ready if its lease ends as not begun.
+    fn comes_back(&self, slot: u32, now: Nanos) -> bool {
+        let served = match self.phase {
+            Phase::Open => true,
+            Phase::DrainingDelays => now <= self.horizon,
+            Phase::ShutDown | Phase::Stopped => false,
+        };
+        let is_free = match self.slab.get(slot).state {
+            State::Leased => true,
+            State::LeasedWaiting => !self.is_pending(slot, now) && !self.holds(self.wait_of(slot)),
+            _ => false,
+        };
+        served && is_free
     }
 
     /// Stores the time since which a slot has been pending: the time of an add while it is leased, or a deadline.

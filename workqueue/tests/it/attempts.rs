@@ -235,3 +235,54 @@ fn a_requeued_key_is_left_over_after_shutdown() {
     reports.take();
     assert!(!queue.has_ready());
 }
+
+/// A requeue counts no add, also if the key waits, or if it is left over because the drain no longer serves delayed keys.
+#[test]
+fn a_requeue_is_no_add() {
+    let (queue, clock, _) = measured();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_after("a", ns(50)).unwrap();
+    lease.requeue();
+    assert_eq!((queue.stats().adds, queue.stats().ready), (1, 1));
+    let lease = queue.try_get().unwrap();
+    queue.add_after("a", ns(50)).unwrap();
+    clock.advance(ns(50));
+    assert_eq!(queue.stats().adds, 2);
+    lease.requeue();
+    assert_eq!((queue.stats().adds, queue.stats().ready), (2, 1));
+
+    let lease = queue.try_get().unwrap();
+    drop(queue.blocking_drain_all_timeout(Duration::ZERO));
+    clock.advance(ns(1));
+    lease.requeue();
+    assert_eq!((queue.stats().adds, queue.stats().waiting), (2, 1));
+    queue.check().unwrap();
+}
+
+/// The adds of a queue whose statistics were not read before.
+#[test]
+fn a_key_left_over_by_a_requeue_stays_counted() {
+    let (queue, clock, _) = measured();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    drop(queue.blocking_drain_all_timeout(Duration::ZERO));
+    clock.advance(ns(1));
+    lease.requeue();
+    assert_eq!((queue.stats().adds, queue.stats().waiting), (1, 1));
+}
+
+/// With strict backoff, a requeued key that failed beside its lease waits for its backoff.
+#[test]
+fn a_requeue_in_a_strict_backoff_waits() {
+    let clock = ManualClock::new();
+    let limiter = Exponential::new(ns(10)..=ns(100));
+    let reports = Reports::default();
+    let queue =
+        Queue::builder().timer(clock.timer()).limiter(limiter).strict_backoff().metrics(reports).build();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_rate_limited("a").unwrap();
+    lease.requeue();
+    assert_eq!((queue.stats().adds, queue.stats().waiting), (1, 1));
+}
