@@ -6,9 +6,11 @@ pub(crate) mod outcome;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+
+use flyball_sync::panics::caught;
 
 use crate::queue::shared::Shared;
 use crate::state::LeaseId;
@@ -116,7 +118,7 @@ impl<K, T> Lease<K, T> {
     /// [`next_overdue`](crate::Queue::next_overdue) reports the lease.
     ///
     /// # Panics
-    /// Panics if `Clone` of the key panics; the lease counts as a failure in that case.
+    /// Panics if `Clone` or `Drop` of the key panics; the lease counts as a failure in that case.
     ///
     /// # Examples
     /// ```
@@ -133,9 +135,15 @@ impl<K, T> Lease<K, T> {
     where
         K: Clone,
     {
-        let key = self.key.clone();
-        if let Some(queue) = self.queue.take() {
-            queue.detach(self.id);
+        let (key, id) = (self.key.clone(), self.id);
+        let Some(queue) = self.queue.take() else { return key };
+        // The lease's own copy of the key is dropped first: if that panics, the caller receives no key to end the lease with.
+        match catch_unwind(AssertUnwindSafe(|| drop(self))) {
+            Ok(()) => queue.detach(id),
+            Err(panic) => {
+                caught(|| queue.end(id, &key, LeaseOutcome::Dropped));
+                resume_unwind(panic);
+            }
         }
         key
     }

@@ -208,3 +208,16 @@ fn an_unended_detached_key_is_overdue() {
     lease.done();
     queue.check().unwrap();
 }
+
+/// If the drop of the lease's own copy of the key panics, the caller has no key, so the lease ends as a failure.
+#[test]
+fn a_detach_that_panics_in_a_drop_loses_no_key() {
+    let switch = PanicSwitch::new();
+    let queue = Queue::new();
+    queue.add(switch.key(1)).unwrap();
+    let lease = queue.try_get().unwrap();
+    switch.arm(Point::Drop, 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| lease.detach())).is_err());
+    assert_eq!((queue.stats().ready, queue.stats().leased), (1, 0));
+    queue.check().unwrap();
+}
