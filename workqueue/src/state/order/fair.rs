@@ -171,7 +171,8 @@ impl<K, G> Fair<K, G> {
     /// Limits how many keys of each group the queue holds, by a function of the group: Ready, waiting and leased. With
     /// 0 no key is accepted; `usize::MAX` means no limit.
     ///
-    /// Lowering the limit removes no keys.
+    /// Lowering the limit removes no keys. An add that waits although its group has no keys, because the limit is 0,
+    /// is woken only by [`Queue::refresh_groups`](crate::Queue::refresh_groups).
     ///
     /// # Examples
     /// ```
