@@ -433,7 +433,7 @@ mod stream {
         queue.add_many(["a", "b"]);
         queue.add_after("c", ns(5)).unwrap();
         let mut leases = queue.stream();
-        assert!(format!("{leases:?}").starts_with("Leases"));
+        assert!(format!("{leases:?}").starts_with("LeaseStream"));
         block_on(next(&mut leases)).unwrap().done();
         let b = block_on(next(&mut leases)).unwrap();
         let mut third = Task::waiting(next(&mut leases));

@@ -325,3 +325,51 @@ fn the_hook_is_called_once_for_each_key_given_up() {
     });
     assert_eq!(*given_up.lock().unwrap(), 2_000);
 }
+
+/// Several threads give up the same key: each third failure gives the key up, and the hook gets exactly three failures each time.
+#[test]
+fn threads_that_give_up_the_same_key() {
+    const THREADS: usize = 3;
+    const FAILURES: usize = 2_000;
+    let (clock, hook_keys) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
+    let given_up = hook_keys.clone();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(FastSlow::new(Duration::ZERO, Duration::ZERO, 1))
+        .give_up_after(times(3), move |key: &&'static str, failures| {
+            hook_keys.lock().unwrap().push((*key, failures));
+        })
+        .build();
+    let refused = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let failures = (0..FAILURES).map(|_| queue.add_rate_limited("a"));
+                    let refused = failures.filter_map(Result::err);
+                    refused.inspect(|error| assert_eq!(error.kind(), AddErrorKind::GivenUp)).count()
+                })
+            })
+            .collect();
+        // Leases of the same key fail beside the adds.
+        let mut failed = 0;
+        while failed < FAILURES {
+            match queue.try_get() {
+                Ok(lease) => {
+                    lease.retry();
+                    failed += 1;
+                }
+                Err(_) => drop(queue.add("a").unwrap()),
+            }
+        }
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+    });
+    let given_up = given_up.lock().unwrap();
+    assert!(
+        given_up.iter().all(|given_up| *given_up == ("a", 3)),
+        "the hook was called too early or too late"
+    );
+    let left = queue.num_requeues(&"a") as usize;
+    assert_eq!(3 * given_up.len() + left, (THREADS + 1) * FAILURES, "a failure was lost or counted twice");
+    assert!(refused > 0 && refused <= given_up.len(), "{refused} adds were refused");
+    queue.check().unwrap();
+}

@@ -318,7 +318,7 @@ fn a_counted_failure_can_be_forgotten() {
 
 /// Each success forgets the failure before it, so failures do not accumulate.
 #[test]
-fn failures_are_swept_as_they_come() {
+fn a_success_forgets_the_failure_before_it() {
     let (queue, clock) = backoff();
     for _ in 0..3 {
         queue.add("a").unwrap();
