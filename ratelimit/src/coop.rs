@@ -10,8 +10,13 @@
 //! A pending poll does not reset the count, because another future of the same task may be ready in the same poll: with
 //! a reset, a `select!` in a loop would never end its poll. A poll that yields does not reset the count either, because its
 //! future might have been pending anyway. The count is reset when a future that has yielded is polled again.
+//!
+//! A future that has yielded may also be dropped instead of being polled again. If the count were never reset then, a thread that
+//! polls each future only once, as `now_or_never` does, would be served no more. One such drop does not reset the count
+//! either, because the future may have been polled beside one that was served in the same poll; [`DROPS`] of them do.
 
 use std::cell::Cell;
+use std::mem;
 use std::task::{Poll, Waker};
 
 use flyball_sync::locks::thread_local;
@@ -19,15 +24,30 @@ use flyball_sync::locks::thread_local;
 thread_local! {
     #[allow(clippy::missing_const_for_thread_local, reason = "the model checkers' macros do not support `const`")]
     static LEFT: Cell<u32> = Cell::new(BUDGET);
+    #[allow(clippy::missing_const_for_thread_local, reason = "the model checkers' macros do not support `const`")]
+    static DROPPED: Cell<u32> = Cell::new(0);
 }
 
 /// The number of ready polls after which a poll yields.
 const BUDGET: u32 = 127;
 
+/// The number of futures that were dropped after they had yielded, after which the count is reset.
+const DROPS: u32 = 8;
+
+/// Resets the count.
+fn reset() {
+    // The values may be gone already if the thread ends.
+    let _ = LEFT.try_with(|left| left.set(BUDGET));
+    let _ = DROPPED.try_with(|dropped| dropped.set(0));
+}
+
 /// The yield state of a future. The future yields at most once, at its first poll; otherwise a future that is always polled
 /// after many others would never be served. A future that has waited does not use the budget, because its task has yielded already.
 #[derive(Debug, Default)]
-pub(crate) enum CoopBudget {
+pub(crate) struct CoopBudget(Stage);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
     #[default]
     New,
     Yielded,
@@ -38,21 +58,31 @@ impl CoopBudget {
     /// Polls with `work`, unless the budget is spent: in that case the task is woken and yields.
     pub(crate) fn poll<T>(&mut self, waker: &Waker, work: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let spent = LEFT.with(Cell::get) == 0;
-        match self {
-            Self::New if spent => {
-                *self = Self::Yielded;
+        match self.0 {
+            Stage::New if spent => {
+                self.0 = Stage::Yielded;
                 waker.wake_by_ref();
                 return Poll::Pending;
             }
-            Self::Yielded if spent => LEFT.with(|left| left.set(BUDGET)),
+            Stage::Yielded if spent => reset(),
             _ => {}
         }
         let polled = work();
-        if polled.is_pending() {
-            *self = Self::Waited;
-        } else if !matches!(std::mem::take(self), Self::Waited) {
+        let stage = if polled.is_pending() { Stage::Waited } else { Stage::New };
+        if mem::replace(&mut self.0, stage) != Stage::Waited && polled.is_ready() {
             LEFT.with(|left| left.set(left.get().saturating_sub(1)));
         }
         polled
+    }
+}
+
+impl Drop for CoopBudget {
+    fn drop(&mut self) {
+        if self.0 == Stage::Yielded {
+            let dropped = DROPPED.try_with(|dropped| dropped.replace(dropped.get() + 1) + 1);
+            if dropped.is_ok_and(|dropped| dropped >= DROPS) {
+                reset();
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -50,13 +50,13 @@ impl<C: Clock> AcquirePermit<C> {
     }
 
     /// Blocks the thread until a permit is free, and returns the permit. Returns [`TimedOut`] at `until` on the machine's clock.
-    pub(crate) fn wait(self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
-        let mut acquire = pin!(self);
+    pub(crate) fn wait(mut self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
+        let Self { shared, ticket, .. } = &mut self;
         let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
-        let mut context = Context::from_waker(&waker);
         loop {
-            if let Poll::Ready(permit) = acquire.as_mut().poll(&mut context) {
+            // A thread does not yield. Otherwise, a wait without time could end before its only attempt.
+            if let Poll::Ready(permit) = shared.poll_start(ticket, &waker) {
                 return Ok(permit);
             }
             let left = until.map(|until| until.since(Monotonic.now()));

@@ -105,3 +105,31 @@ fn a_future_that_yielded_is_served_at_its_next_poll() {
     }
     assert!(gave_way > 0);
 }
+
+/// Like `now_or_never` in a loop: each future is dropped after its first poll.
+#[test]
+fn futures_that_are_polled_only_once_are_served_again_after_a_yield() {
+    let tokens = bucket(true);
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, Duration::from_secs(1)));
+    let (mut token_yields, mut permit_yields) = (0, 0);
+    for _ in 0..1_000 {
+        token_yields += usize::from(poll_once(pin!(tokens.acquire())).is_pending());
+        match poll_once(pin!(limiter.acquire())) {
+            Poll::Ready(permit) => permit.succeed(),
+            Poll::Pending => permit_yields += 1,
+        }
+    }
+    assert!((1..=200).contains(&(token_yields + permit_yields)), "{token_yields}, {permit_yields} of 1000");
+}
+
+/// A thread has no task to yield to. A limit of zero is over before a second attempt.
+#[test]
+fn a_blocking_thread_never_yields() {
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, Duration::from_secs(1)));
+    for time in 0..1_000 {
+        match limiter.blocking_acquire_timeout(Duration::ZERO) {
+            Ok(permit) => permit.succeed(),
+            Err(error) => panic!("permit {time} was free: {error}"),
+        }
+    }
+}
