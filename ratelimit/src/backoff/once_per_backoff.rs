@@ -6,9 +6,8 @@
 //!
 //! The invariants of the state per key (`per_key.rs`) hold, too.
 //!
-//! Each key is looked up twice, here and in the inner policy, so recording a failure takes 930 instructions; with the
-//! controller default alone it takes 440. Rejected: one entry for both, because a policy may have no entry (a bucket) or
-//! several (a `MaxOf`), and each of these would have to store waits that it does not return.
+//! Each key is looked up twice, here and in the inner policy. Rejected: one entry for both, because a policy may have no
+//! entry (a bucket) or several (a `MaxOf`), and each of these would have to store waits that it does not return.
 
 use std::fmt;
 use std::hash::Hash;
