@@ -6,7 +6,7 @@
 //!
 //! The workers of a pool of fixed size never take this lock.
 //!
-//! # A key waits only while all `max` workers are busy
+//! # A key waits only while the maximum number of workers is busy
 //! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). A worker is counted as
 //! idle first, and checks the queue only after that. A worker that is woken while it stops passes the wake-up on to another idle worker. There is
 //! one, because a worker stops only if another worker is idle.
