@@ -225,11 +225,12 @@ where
 
     fn remap_all(&self, now: Duration) {
         self.take_failed(now);
-        let all = self.waiting(|waiting| {
-            waiting.objects.clear();
-            std::mem::take(&mut waiting.order)
-        });
-        all.unwrap_or_default().into_values().for_each(|failed| self.remap(failed, now));
+        let all = self
+            .waiting(|waiting| (std::mem::take(&mut waiting.objects), std::mem::take(&mut waiting.order)));
+        let (objects, all) = all.unwrap_or_default();
+        // If the drop of a key panicked here, the run would end.
+        discard(objects);
+        all.into_values().for_each(|failed| self.remap(failed, now));
     }
 
     fn pending(&self, now: Duration) -> usize {

@@ -1,11 +1,11 @@
 //! Changes become keys: initial objects, updates, deletes and intermediate states; one key or several; a mapper that panics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use flyball_controller::{Action, Controller, RunReport, WatchOptions};
-use flyball_informer_cache::Change;
+use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_workqueue::DelayMode;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -366,4 +366,48 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
     signal.send(()).unwrap();
     assert_eq!(running.await.unwrap().unwrap().mapper_failures, 5_000);
     assert!(calls.load(Ordering::SeqCst) < 9_000, "the shutdown must interrupt the round of retries");
+}
+
+/// The key of an object. If it is armed, the next drop of any key panics.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct FragileKey(u32);
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+impl Drop for FragileKey {
+    fn drop(&mut self) {
+        if ARMED.swap(false, Ordering::Relaxed) {
+            panic_quietly("a key of an object panics when it is dropped");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_a_failed_change_that_panics_when_dropped_does_not_end_the_run() {
+    const FRAGILE: Schema<FragileKey, Thing> =
+        Schema::new(|thing: &Thing| FragileKey(thing.key), |thing| Version::new(thing.version));
+    let world = HistorySource::new();
+    world.put(1, 0);
+    let things = Informer::builder(FRAGILE, world.clone()).seed(1).start().unwrap();
+    let calls = AtomicU32::new(0);
+    let mapper = move |change: &Change<FragileKey, Thing>| match calls.fetch_add(1, Ordering::Relaxed) {
+        0 => panic_quietly("the first call"),
+        _ => change.key().0,
+    };
+    let running = Controller::new(queue())
+        .watches(&things, mapper)
+        .stop_when_idle()
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) });
+    let mut running = std::pin::pin!(running);
+    tokio::select! {
+        biased;
+        _ = &mut running => panic!("the informer has not stopped"),
+        () = sleep(MILLI * 50) => {}
+    }
+    things.shut_down();
+    things.stopped().await;
+    ARMED.store(true, Ordering::Relaxed);
+    let report = running.await.unwrap();
+    assert!(!ARMED.load(Ordering::Relaxed));
+    assert_eq!((report.reconciles, report.mapper_failures), (1, 0));
 }
