@@ -217,3 +217,10 @@ async fn a_slow_request_header_closes_the_connection() {
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     served.end().await;
 }
+
+#[tokio::test]
+async fn the_longest_header_timeout_is_no_limit() {
+    let served = serve(OpsServer::new().header_timeout(Duration::MAX)).await;
+    assert_eq!(served.get("/healthz").await, (200, "ok".into()));
+    served.end().await;
+}
