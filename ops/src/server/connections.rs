@@ -27,7 +27,8 @@ struct Row {
     peer: IpAddr,
     /// The count at the last request of this connection, or at its start.
     last: u64,
-    task: AbortHandle,
+    /// `None` until the task is started.
+    task: Option<AbortHandle>,
 }
 
 impl Connections {
@@ -35,12 +36,17 @@ impl Connections {
     pub(super) fn add(&self, peer: IpAddr, max: usize, start: impl FnOnce(Connection) -> AbortHandle) {
         let full = || self.0.lock().rows.len() >= max.max(1);
         while full() && self.close_one() {}
-        // The task is started under the lock, so that the end of the connection on another thread finds the row.
         let mut table = self.0.lock();
         table.count += 1;
         let id = table.count;
+        // The row exists before the task, so that the end of the connection on another thread finds the row.
+        table.rows.push(Row { id, peer, last: id, task: None });
+        drop(table);
+        // The task is started outside the lock: a runtime that shuts down drops it at once, and the end of the connection takes the lock.
         let task = start(Connection { all: self.clone(), id });
-        table.rows.push(Row { id, peer, last: id, task });
+        if let Some(row) = self.0.lock().rows.iter_mut().find(|row| row.id == id) {
+            row.task = Some(task);
+        }
     }
 
     /// Closes the least recently used connection of the peer with the most connections, so that a peer that opens many connections only
@@ -53,7 +59,11 @@ impl Connections {
         let closed = spare.map(|at| table.rows.swap_remove(at));
         drop(table);
         // `abort` is called outside the lock, because the end of the connection takes the lock.
-        closed.map(|row| row.task.abort()).is_some()
+        let Some(row) = closed else { return false };
+        if let Some(task) = row.task {
+            task.abort();
+        }
+        true
     }
 }
 
@@ -78,5 +88,33 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.all.0.lock().rows.retain(|row| row.id != self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_runtime_that_shuts_down_may_drop_a_connection_at_its_start() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let open = Connections::default();
+        let (own, (added, wait)) = (open.clone(), channel());
+        thread::spawn(move || {
+            own.add(IpAddr::from([127, 0, 0, 1]), 1, |this| {
+                handle.spawn(async move { drop(this) }).abort_handle()
+            });
+            let _ = added.send(());
+        });
+        assert_eq!(wait.recv_timeout(Duration::from_secs(10)), Ok(()), "a deadlock");
+        assert!(open.0.lock().rows.is_empty());
     }
 }
