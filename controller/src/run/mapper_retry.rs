@@ -169,6 +169,15 @@ fn discard<T>(what: T) {
     panics::caught(|| drop(what));
 }
 
+/// Discards its value when it is dropped.
+struct DiscardOnDrop<T>(Option<T>);
+
+impl<T> Drop for DiscardOnDrop<T> {
+    fn drop(&mut self) {
+        discard(self.0.take());
+    }
+}
+
 impl<OK, V, M> Mapper<OK, V, M>
 where
     OK: Clone + Eq + Hash,
@@ -256,8 +265,9 @@ where
 
     fn resync(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            let objects = self.informer.snapshot();
-            for change in objects.initial_changes() {
+            // The snapshot may hold the last reference to an object.
+            let objects = DiscardOnDrop(Some(self.informer.snapshot()));
+            for change in objects.0.iter().flat_map(|objects| objects.initial_changes()) {
                 // If a stopped informer were resynced, the controller might never become idle.
                 if self.informer.is_stopped() {
                     return;

@@ -1,13 +1,14 @@
 //! In each resync period all objects are mapped again, and their keys are added behind all others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use flyball_controller::{
     Action, AddWatchError, Controller, InvalidControllerConfig, RunError, WatchOptions,
 };
-use flyball_informer_cache::Change;
+use flyball_informer_cache::testing::TestServer;
+use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{AddError, Added, KeyState, Priority, Queue, WithTimer};
@@ -282,4 +283,51 @@ async fn a_period_of_zero_is_refused() {
     let ended = controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
     assert_eq!(ended.unwrap_err(), RunError::Config(InvalidControllerConfig::ZeroResyncPeriod));
     assert_eq!(InvalidControllerConfig::ZeroResyncPeriod.setting(), "resync_every");
+}
+
+/// An object. If `ARMED` is set, the next drop of an object panics.
+#[derive(Clone)]
+struct FragileObject {
+    key: u32,
+    version: Version,
+}
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+impl Drop for FragileObject {
+    fn drop(&mut self) {
+        if ARMED.swap(false, Ordering::Relaxed) {
+            panic_quietly("an object panics when it is dropped");
+        }
+    }
+}
+
+/// While the objects are mapped again, all of them are replaced, so the resync holds the last reference to each.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_panics_when_a_resync_drops_it_does_not_end_the_run() {
+    const OBJECTS: u32 = 1_000;
+    let schema = Schema::new(|object: &FragileObject| object.key, |object| object.version);
+    let server = TestServer::new(schema, |object, _, version| object.version = version);
+    let object = |key| FragileObject { key, version: Version::ZERO };
+    (0..OBJECTS).for_each(|key| _ = server.put(object(key)));
+    let objects = Informer::builder(schema, server.clone()).seed(1).start().unwrap();
+    objects.synced().await.unwrap();
+    let initial = AtomicU32::new(0);
+    let mapper = move |change: &Change<u32, FragileObject>| {
+        if change.is_initial() {
+            match initial.fetch_add(1, Ordering::Relaxed) + 1 {
+                first if first == OBJECTS + 1 => (0..OBJECTS).for_each(|key| _ = server.put(object(key))),
+                last if last == 2 * OBJECTS => ARMED.store(true, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+        None
+    };
+    let report = Controller::new(queue())
+        .watches_with(&objects, mapper, WatchOptions::new().resync_every(SECOND))
+        .graceful_shutdown_on(sleep(SECOND * 3 / 2))
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+        .await;
+    assert!(!ARMED.load(Ordering::Relaxed), "no object was dropped");
+    assert_eq!(report.unwrap().reconciles, 0);
 }
