@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stop_b = sleep(Duration::from_secs(90));
     let scenario = async {
         sleep(Duration::from_secs(30)).await;
-        // While no request is answered, no candidate can renew: `a` stops within 10 s, and no candidate leads.
+        // No request is answered, so no candidate can renew the lease: `a` stops within 10 s, and no candidate leads.
         server.hang(RequestMatcher::any().resource::<Lease>());
         sleep(Duration::from_secs(20)).await;
         server.resume();
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (times, lines): (Vec<Duration>, Vec<String>) = log.take().into_iter().unzip();
     assert_eq!(lines, ["a leads", "a stops", "b leads", "b stops"]);
     assert!(times[2] > times[1], "two candidates must never lead at once");
-    // The lease is released: the next replica does not wait for it to expire.
+    // `b` has released the lease, so another replica need not wait for it to expire.
     let lease = Api::<Lease>::default_namespaced(server.client()).get("example").await?;
     assert_eq!(lease.spec.and_then(|spec| spec.holder_identity).as_deref(), Some(""));
     Ok(())

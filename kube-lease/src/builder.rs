@@ -83,41 +83,42 @@ impl ElectionBuilder {
         }
     }
 
-    /// Sets how long other candidates wait after the last renewal that they have read before they acquire the lease.
+    /// Sets the lease duration: other candidates acquire the lease only after they have seen no renewal for this long.
     /// The Lease stores the duration in whole seconds, rounded up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timing.lease_duration = duration;
         self
     }
 
-    /// Sets how long a leader leads after it sent its last successful renewal.
+    /// Sets the renew deadline: a leader stops leading this long after it sent its last successful renewal.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.timing.renew_deadline = deadline;
         self
     }
 
-    /// Sets the time between two attempts. A leader waits exactly this long; other candidates add a random time of up to 1.2 retry periods.
+    /// Sets the time between two attempts to acquire or to renew the lease. A leader waits exactly this long; other candidates add a random time of
+    /// up to 1.2 retry periods.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self
     }
 
-    /// Sets how long the work may continue after the leadership is over, to stop gracefully. After this time the work is dropped.
+    /// Sets the stop grace: how long the work may continue after the leadership is over, so that it can stop gracefully. Then the work is dropped.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
         self.stop_grace = Some(stop_grace);
         self
     }
 
     /// Sets whether the lease is released when the work has ended, so that other candidates need not wait for it to expire. On by default,
-    /// unlike client-go's `ReleaseOnCancel`, because a lease is never released here before the work has ended.
+    /// unlike client-go's `ReleaseOnCancel`, because this crate never releases a lease before the work has ended.
     #[doc(alias = "ReleaseOnCancel")]
     pub fn release_on_exit(mut self, release: bool) -> Self {
         self.release = release;
         self
     }
 
-    /// Calls a function with the identity of every new leader, including this candidate's. The function runs in the task of the election and must not
-    /// block. If the function panics, the panic is caught and logged.
+    /// Sets a function that is called with the identity of each new leader, including this candidate. The function runs in the task of the election
+    /// and must not block. If the function panics, the panic is caught and logged.
     pub fn on_new_leader(mut self, call: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_new_leader = Some(Arc::new(call));
         self
@@ -133,7 +134,7 @@ impl ElectionBuilder {
     /// Builds the election. The election sends no request before it [runs](Election::run).
     ///
     /// # Errors
-    /// Returns [`InvalidElectionConfig`] if the periods break a rule above, or if the identity is empty.
+    /// Returns [`InvalidElectionConfig`] if the periods break a rule in the table of [`ElectionBuilder`], or if the identity is empty.
     pub fn build(self) -> Result<Election, InvalidElectionConfig> {
         let ElectionTiming { lease_duration, renew_deadline, retry_period, .. } = self.timing;
         let mut timing = ElectionTiming::new(lease_duration, renew_deadline, retry_period)?;
@@ -181,7 +182,7 @@ impl fmt::Debug for ElectionBuilder {
 /// ```
 #[must_use]
 pub fn unique_identity(prefix: &str) -> String {
-    // The keys of a `RandomState` are random numbers of the operating system.
+    // A `RandomState` gets its keys from the random number generator of the operating system.
     let random = |n: u8| RandomState::new().hash_one(n);
     format!("{prefix}_{:016x}{:016x}", random(0), random(1))
 }

@@ -1,4 +1,5 @@
-//! PURE. A candidate of an election, as a state machine: time, wall clock, responses and the seed of its jitter are arguments.
+//! PURE. A candidate of an election, as a state machine: the monotonic time, the wall-clock time, the responses and the seed of the jitter are passed
+//! as arguments.
 //!
 //! # Invariants
 //! 1. A candidate leads for at most `renew_deadline` after it **sent** the last write that it knows to have succeeded, and its work continues for at
@@ -6,19 +7,19 @@
 //! 2. A candidate overwrites only the version of the record that it has read last. That record must have no holder, name this candidate as its
 //!    holder, or have stayed unchanged for its lease duration, measured on the candidate's own clock.
 //! 3. After its leadership has ended, a candidate does not lead until it campaigns again, whatever responses arrive later.
-//! 4. At most one request is open at a time, for at most half of the renew deadline. After that time the outcome of the request is unknown.
+//! 4. At most one request is open at a time. If it has no response after half of the renew deadline, its outcome counts as unknown.
 //! 5. A new holder increments `leader_transitions`. A renewal changes only `renew_time`, and increases it.
-//! 6. A candidate that is stopped while a write is open waits for its response, or reads the Lease, before it ends. So it also releases a lease that
-//!    this write acquired, instead of leaving the lease to expire.
+//! 6. A candidate that is stopped while a write is open waits for the response to that write, or reads the Lease, before it ends. So if the write
+//!    acquired the lease, the candidate releases the lease and does not leave it to expire.
 //!
 //! # Never two leaders at once
-//! Let candidate A lead by a write of the record R, which A sent at time s and the server executed at w ≥ s. Another candidate B overwrites R only if
-//! R has stayed unchanged for the lease duration since B first read it, at a time o ≥ w (invariants 2, 5). So B leads no earlier than o + lease
-//! duration. This is later than s + renew deadline + stop grace, when A's work has ended (invariant 1). The proof uses only durations: the clocks of
-//! A and B must run at the same rate, but need not show the same time. client-go measures the deadline from the response, so two candidates can lead
-//! after a slow response.
+//! Suppose that candidate A leads because it wrote the record R: A sent the write at time s, and the server executed it at time w ≥ s. Another
+//! candidate B first reads R at a time o ≥ w, and overwrites R only if R has then stayed unchanged for the lease duration (invariants 2, 5). So B
+//! leads no earlier than o + lease duration. That is later than s + renew deadline + stop grace, and by that time A's work has ended (invariant 1).
+//! The proof uses only durations: the clocks of A and B must run at the same rate, but need not show the same time. client-go measures the deadline
+//! from the response, so two candidates can lead after a slow response.
 //!
-//! The proof assumes what every lease assumes: the lease is not deleted or overwritten by hand, the server does not return to
+//! The proof makes the assumptions that every lease needs: the lease is not deleted or overwritten by hand, the server does not return to
 //! an old state, identities are unique, and dropped work has no further effect.
 
 mod lease_request;
@@ -39,9 +40,9 @@ pub use self::timing::{ElectionTiming, InvalidElectionConfig};
 
 use self::timing::JITTER_PERCENT;
 
-/// A candidate of an election, without a clock or requests of its own.
+/// A candidate of an election, as a state machine that reads no clock and sends no requests.
 ///
-/// Call [`step`](Self::step) at the time that the previous call returned, and after every response.
+/// Call [`step`](Self::step) after every response, and at the time that the previous call of `step` returned.
 ///
 /// # Examples
 /// ```
@@ -103,7 +104,7 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A write over the last known version, without reading the Lease first.
+    /// Writes over the last known version, without reading the Lease first.
     Fast,
     Read,
     Write,
@@ -112,7 +113,7 @@ enum Kind {
 // === impl Candidate ===
 
 impl Candidate {
-    /// Creates a candidate that campaigns, with a seed for its jitter.
+    /// Creates a candidate that campaigns. `seed` is the seed of its jitter.
     #[must_use]
     pub fn new(identity: impl Into<String>, timing: ElectionTiming, seed: u64) -> Self {
         let phase = Phase::Next(Kind::Read);
@@ -141,7 +142,7 @@ impl Candidate {
         let own = self.seen.as_ref().is_some_and(|seen| seen.record.holder_identity == self.identity);
         let phase = match self.phase {
             _ if self.leads(now) => Phase::Next(Kind::Fast),
-            // Invariant 6: this write may acquire the lease, and no other candidate could release it.
+            // Invariant 6: the open write may acquire the lease, and then only this candidate can release it, so it waits for the response.
             Phase::Requested { kind: Kind::Fast | Kind::Write, .. } if campaigns => self.phase,
             _ if campaigns && (own || self.outcome_unknown) => Phase::Next(Kind::Read),
             _ => {
@@ -240,7 +241,7 @@ impl Candidate {
         }
     }
 
-    /// Returns whether the candidate has ended: it has released the lease, has tried to, or had no lease to release.
+    /// Returns whether the candidate has ended: it has released the lease, has failed to release it, or had no lease to release.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.role, Role::Ended)
@@ -307,8 +308,8 @@ impl Candidate {
         let old = self.seen.as_ref().map(|seen| &seen.record);
         let own = old.filter(|old| old.holder_identity == self.identity);
         let wall = microseconds(wall);
-        // Invariant 5: the time increases even if the clock does not advance or goes back. It is not enough that each time differs from the previous
-        // one: a reader that misses every second renewal must read a different time, too.
+        // Invariant 5: the time increases even if the clock does not advance or goes back. Each time must differ from all earlier ones, not only from
+        // the previous one: a reader that misses every second renewal must also read a new time.
         let next = own
             .and_then(|own| own.renew_time)
             .map_or(wall, |last| last.checked_add(MICROSECOND).unwrap_or(last));
@@ -358,8 +359,8 @@ impl Candidate {
                 self.phase = Phase::Next(Kind::Fast);
             }
             Role::Releases(_) => self.role = Role::Ended,
-            // Invariant 1: the term counts from the time of sending. The write may have been executed at that time, and other candidates may have
-            // read it since.
+            // Invariant 1: the term counts from the time at which the write was sent, because the server may have executed it at that time, and other
+            // candidates may have read the record since then.
             _ if own && now < sent + self.timing.renew_deadline => {
                 self.role = Role::Leads(sent);
                 self.phase = Phase::Rest(sent + self.timing.retry_period);
@@ -386,7 +387,7 @@ impl Candidate {
         };
     }
 
-    /// Returns the first request of an attempt.
+    /// Returns the first request of an attempt: a leader writes without reading first, other candidates read.
     fn first(&self) -> Kind {
         if matches!(self.role, Role::Leads(_)) { Kind::Fast } else { Kind::Read }
     }

@@ -4,10 +4,10 @@ use flyball_sync::Nanos;
 
 use super::record::LeaderElectionRecord;
 
-/// What the caller of a candidate does next.
+/// What the caller of `Candidate::step` must do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CandidateStep {
-    /// Send this request. It replaces the previous request if that request has no response yet.
+    /// Send this request. If the previous request has no response yet, drop it.
     Request(LeaseRequest),
     /// Wait until this time, or until a response arrives.
     Wait(Nanos),

@@ -19,6 +19,6 @@
 pub enum LossReason {
     /// The lease was not renewed in time.
     NotRenewed,
-    /// The Lease was overwritten before it could expire: it names another holder, or none (an empty string).
+    /// The Lease was overwritten before it expired. Contains the holder that the Lease now names; empty if it names none.
     Taken(String),
 }

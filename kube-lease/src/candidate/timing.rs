@@ -7,17 +7,18 @@ use std::time::Duration;
 /// The periods of an election; see [`ElectionBuilder`](crate::ElectionBuilder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTiming {
-    /// How long other candidates wait after they first read a record before they overwrite it.
+    /// A candidate overwrites another candidate's record only after the record has stayed unchanged for this long, counted from when the candidate
+    /// first read it.
     pub lease_duration: Duration,
     /// How long a leader leads after it sent its last successful renewal.
     pub renew_deadline: Duration,
-    /// The time between two attempts.
+    /// The time between two attempts to acquire or to renew the lease.
     pub retry_period: Duration,
     /// How long the work may continue after leadership ends.
     pub stop_grace: Duration,
 }
 
-/// The maximum jitter, in percent of the retry period, which is added to the wait of a candidate.
+/// The maximum jitter, in percent of the retry period. The jitter is added to the time that a candidate waits between two attempts.
 pub(crate) const JITTER_PERCENT: u32 = 120;
 
 // === impl ElectionTiming ===
@@ -26,7 +27,7 @@ impl ElectionTiming {
     /// Creates the periods, and checks them. The stop grace is half of the difference between lease duration and renew deadline.
     ///
     /// # Errors
-    /// Returns [`InvalidElectionConfig`] if the periods do not fit together.
+    /// Returns [`InvalidElectionConfig`] if the periods break a rule in the table of [`ElectionBuilder`](crate::ElectionBuilder).
     pub fn new(
         lease_duration: Duration,
         renew_deadline: Duration,
@@ -39,7 +40,7 @@ impl ElectionTiming {
     /// Replaces the stop grace.
     ///
     /// # Errors
-    /// Returns [`InvalidElectionConfig::StopGrace`] if others could lead before the grace is over.
+    /// Returns [`InvalidElectionConfig::StopGrace`] if other candidates could lead before the stop grace is over.
     pub fn with_stop_grace(self, stop_grace: Duration) -> Result<Self, InvalidElectionConfig> {
         Self { stop_grace, ..self }.valid()
     }

@@ -36,13 +36,13 @@ use super::serve::{Limits, serve};
 /// HTTP/1.1 and the methods `GET` and `HEAD`; it answers other methods with 405 and other paths with 404. It has no TLS and no
 /// authentication, and the probes of a kubelet need neither. If you need TLS or authentication, put a proxy in front of the server.
 ///
-/// At most 64 connections are open ([`max_connections`](Self::max_connections)). When a further connection arrives, the server
-/// closes the least recently used connection of the peer with the most connections, so no probe waits for idle or slow
-/// connections. A connection that takes more than 10 seconds for the header of a request
-/// ([`header_timeout`](Self::header_timeout)) is closed, and every connection is closed after a minute.
+/// At most 64 connections are open ([`max_connections`](Self::max_connections)). When a further connection arrives, the server closes the least
+/// recently used connection of the peer with the most connections, so no probe waits for idle or slow connections. The server closes a connection
+/// that takes more than 10 seconds to send the header of a request ([`header_timeout`](Self::header_timeout)), and closes every connection after one
+/// minute.
 ///
 /// # Metrics
-/// All metrics have the label `name`, whose value is the name at the registration.
+/// All metrics have the label `name`. Its value is the name under which the handle was registered.
 ///
 /// | source | names |
 /// |---|---|
@@ -51,8 +51,8 @@ use super::serve::{Limits, serve};
 /// | throttles of flyball-kube | `client_throttle_requests_total`, `client_throttle_delayed_total`, `client_throttle_wait_seconds_total`, `client_throttle_waiting` |
 /// | elections of flyball-kube-lease | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |
 ///
-/// Queues and controllers report to [`PrometheusQueues`](crate::PrometheusQueues) and
-/// [`PrometheusControllers`](crate::PrometheusControllers) in the registry.
+/// The metrics of queues and controllers are not in this table: queues report to [`PrometheusQueues`](crate::PrometheusQueues) and controllers report
+/// to [`PrometheusControllers`](crate::PrometheusControllers), which you add to the registry.
 ///
 /// # Examples
 /// ```
@@ -86,7 +86,7 @@ pub struct OpsServer {
 }
 
 impl OpsServer {
-    /// Creates a server without checks, which is always alive and ready.
+    /// Creates a server without checks. Until a check is added, the server reports that the process is alive and ready.
     pub fn new() -> Self {
         Self::default()
     }
@@ -163,9 +163,9 @@ impl OpsServer {
         self
     }
 
-    /// Adds a controller, which is ready while it runs, and alive until it ends, unless one key is leased for longer than `max_lease`.
+    /// Adds the readiness check [`Health::ready`] and the liveness check [`Health::live`] of a controller.
     ///
-    /// See [`Health::ready`] and [`Health::live`].
+    /// The liveness check fails if a key has been leased for longer than `max_lease`, or if the controller or one of its caches has ended.
     pub fn controller(self, name: &str, health: &Health, max_lease: Duration) -> Self {
         let (ready, live) = (health.clone(), health.clone());
         self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
@@ -183,11 +183,11 @@ impl OpsServer {
         self
     }
 
-    /// Serves until `shutdown` completes. After that, the server accepts no further connections, and open connections have five seconds to end.
+    /// Serves until `shutdown` completes. Then the server accepts no further connections and gives open connections five seconds to end.
     ///
     /// # Errors
-    /// Currently never returns an error. An error of a connection ends only that connection; if `listener` returns an
-    /// error, the error is logged and the accept is retried.
+    /// At present, no error is returned. An error on a connection ends only that connection. If `listener` returns an error, the server logs it and
+    /// tries to accept again.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.

@@ -1,4 +1,4 @@
-//! PURE. Responses, and the headers that all of them have.
+//! PURE. Builds responses, with the headers that every response has.
 
 use http::{Response, StatusCode, header};
 use http_body_util::Full;

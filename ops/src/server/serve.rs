@@ -1,6 +1,6 @@
 //! EDGE. Accepts connections and serves them, within limits.
 //!
-//! Cancel safety: connections are tasks of a set that is dropped with the future.
+//! Cancel safety: each connection is a task in a `JoinSet`. Dropping the future drops the set, which aborts the tasks.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -46,14 +46,15 @@ pub(super) async fn serve(
             () = &mut shutdown => break,
             // Frees the memory of connections that have ended.
             Some(_) = connections.join_next() => {}
-            // The accept is never delayed, because a connection in the listener's backlog may be a probe.
+            // Accepting is never delayed, because a connection in the listener's backlog may be a probe.
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => open.add(peer.ip(), limits.max_connections, |this| {
                     connections.spawn(connection(stream, this, endpoints.clone(), limits.header_timeout, closes.clone()))
                 }),
                 Err(error) => {
                     tracing::warn!(target: "flyball_ops", %error, "a connection could not be accepted");
-                    // The cause may be a lack of file descriptors, so one connection is closed, and the accept is retried after a short wait.
+                    // The process may have run out of file descriptors, so the server closes one connection, and tries to accept again after a short
+                    // wait.
                     open.close_one();
                     sleep(ACCEPT_RETRY).await;
                 }
@@ -63,7 +64,7 @@ pub(super) async fn serve(
     drop(listener);
     drop(closing);
     let ended = async { while connections.join_next().await.is_some() {} };
-    // The remaining connections are dropped with the set.
+    // Connections that are still open after `GRACE` are aborted when the set is dropped.
     let _ = timeout(GRACE, ended).await;
 }
 
@@ -85,7 +86,7 @@ async fn connection(
     builder.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(MAX_HEADER_BYTES);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        // Errors are caused by the peer, which disconnected, or did not send HTTP.
+        // An error is ignored, because its cause is the peer: it has disconnected, or has not sent HTTP.
         _ = connection.as_mut() => return,
         _ = closes.changed() => {}
         () = sleep(MAX_AGE) => {}

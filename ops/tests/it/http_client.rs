@@ -27,7 +27,7 @@ pub(crate) async fn write(stream: &TcpStream, request: &str) {
     assert_eq!(stream.try_write(request.as_bytes()).unwrap(), request.len());
 }
 
-/// Returns the next part of a response; empty at its end.
+/// Returns the next part of a response, or an empty string at the end of the response.
 pub(crate) async fn read(stream: &TcpStream) -> String {
     let mut part = vec![0; 4096];
     loop {

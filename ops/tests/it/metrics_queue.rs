@@ -75,7 +75,7 @@ impl MapRecorder {
         self.values.lock().unwrap().get(name).cloned().unwrap_or_default()
     }
 
-    /// Returns all values under this name, with their other labels.
+    /// Returns the first value of each series whose key starts with `name`, with the rest of that key.
     fn all(&self, name: &str) -> Vec<(String, f64)> {
         let values = self.values.lock().unwrap();
         let own =
@@ -161,7 +161,7 @@ fn scrape_of_a_loaded_queue() {
     drop(stuck);
 }
 
-/// Each metric is described, and its unit is seconds exactly if its name ends in `_seconds`.
+/// Each metric is described. Its unit is seconds if and only if its name ends in `_seconds`.
 #[test]
 fn describes_every_metric_with_its_unit() {
     let map = MapRecorder::default();
@@ -176,8 +176,8 @@ fn describes_every_metric_with_its_unit() {
     }
 }
 
-/// Even with two handles, each count is passed to the recorder only once. Once the queue is dropped, `record` sets all gauges to zero and returns
-/// `false`.
+/// Even if two clones of a `MetricsQueue` call `record`, each increment is passed to the recorder only once. Once the queue is dropped, `record` sets
+/// all gauges to zero and returns `false`.
 #[test]
 fn new_totals_are_recorded_once() {
     let (map, clock) = (MapRecorder::default(), ManualClock::new());

@@ -166,12 +166,12 @@ async fn connections_are_bounded_and_kept_alive() {
         write(&first, request).await;
         assert!(read(&first).await.starts_with("HTTP/1.1 200"));
     }
-    // The second connection closes the first connection, which is idle.
+    // When the second connection arrives, the server closes the first one, which is idle.
     let second = served.connect().await;
     write(&second, request).await;
     assert!(read(&second).await.starts_with("HTTP/1.1 200"));
     assert_eq!(read(&first).await, "");
-    // The second connection is open and idle, and the shutdown closes it.
+    // The shutdown closes the second connection, which is open and idle.
     served.end().await;
     assert_eq!(read(&second).await, "");
 }
@@ -193,7 +193,7 @@ async fn a_probe_is_answered_within_a_second_beside_idle_and_slow_connections() 
         }
         others.push(other);
         if n % 20 == 0 {
-            // A connection that is in use stays open, because it is never the least recently used one.
+            // A connection that keeps sending requests stays open, because it is never the least recently used one.
             write(&kept, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n").await;
             assert!(read(&kept).await.starts_with("HTTP/1.1 200"));
             let start = Instant::now();

@@ -1,4 +1,4 @@
-//! `PrometheusControllers`: compares whole scrapes, line by line.
+//! Tests of `PrometheusControllers`, which compare whole scrapes, line by line.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -125,7 +125,7 @@ flyball_controller_batches_total{controller=\"pods\"} 0
     assert_eq!(scrape(&registered(&prometheus)), "# EOF\n", "the series must end with the controller");
 }
 
-/// Dropped reconciles and batches are counted. The counts of a name stay as long as one controller of that name exists.
+/// Reconciles and batches that are dropped are counted. The counts for a name are kept as long as a controller with that name exists.
 #[tokio::test(start_paused = true)]
 async fn controllers_of_the_same_name_are_one_series() {
     let prometheus = PrometheusControllers::new();

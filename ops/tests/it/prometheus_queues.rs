@@ -1,4 +1,4 @@
-//! `PrometheusQueues`: compares whole scrapes, line by line.
+//! Tests of `PrometheusQueues`, which compare whole scrapes, line by line.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn scrape_of_a_loaded_queue() {
         .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
         .metrics(prometheus.queue("q"))
         .build();
-    // Three keys and a duplicate, a delayed key, and a key beyond the capacity.
+    // Adds three keys and a duplicate of one of them, a delayed key, and a key that exceeds the capacity.
     queue.add_many(["a", "b", "a", "c"]);
     queue.add_after("d", secs(2)).unwrap();
     assert!(queue.add("e").is_err());
@@ -225,7 +225,7 @@ fn with_buckets_sets_the_bounds() {
     drop(queue);
 }
 
-/// The labels of the registry are added to those of the queue.
+/// The registry's labels are added to the labels of each queue's series.
 #[test]
 fn labels_of_the_registry() {
     let prometheus = PrometheusQueues::new();

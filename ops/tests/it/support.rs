@@ -1,4 +1,4 @@
-//! A queue for a controller, and a log that reconciles write.
+//! A queue for a controller, and a log to which reconciles append entries.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl<T> Log<T> {
         self.0.lock().unwrap().push(entry);
     }
 
-    /// Removes and returns the entries since the last call.
+    /// Removes and returns the entries that were appended since the previous call.
     pub(crate) fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.0.lock().unwrap())
     }

@@ -1,4 +1,4 @@
-//! Auto traits of the public types.
+//! Checks the auto traits of the public types.
 
 /// The adapters are `Send`, `Sync`, `Unpin` and `Debug`.
 #[test]
