@@ -387,7 +387,7 @@ impl Candidate {
         };
     }
 
-    /// Returns the first request of an attempt: a leader writes without reading first, other candidates read.
+    /// Returns the first request of an attempt: a leader writes without reading the Lease first, any other candidate reads it.
     fn first(&self) -> Kind {
         if matches!(self.role, Role::Leads(_)) { Kind::Fast } else { Kind::Read }
     }

@@ -1,4 +1,4 @@
-//! EDGE. Drives a candidate: passes it the time, sends its requests and writes logs.
+//! EDGE. Drives a candidate: passes the time to it, sends its requests and writes logs.
 //!
 //! Cancel safety: the driver only polls, and spawns no task. Dropping the driver ends its term, and drops its open request.
 
@@ -21,7 +21,7 @@ pub(crate) struct Driver<'a> {
     request: Option<PendingReply>,
     sleep: Pin<Box<Sleep>>,
     pub(crate) term: Leadership,
-    /// The time until which the candidate leads without another renewal; `None` before it is elected.
+    /// The time until which the candidate leads if it does not renew the lease again; `None` before it is elected.
     until: Option<Nanos>,
     lost: bool,
 }

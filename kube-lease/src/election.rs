@@ -73,7 +73,7 @@ pub enum ElectionOutcome<T> {
 // === impl Election ===
 
 impl Election {
-    /// Returns a builder of a candidate for the Lease with this name. Identities must be unique, otherwise two processes
+    /// Returns a builder for a candidate that competes for the Lease `name`. Identities must be unique, because two processes with the same identity
     /// treat each other's lease as their own: see [`unique_identity`](crate::unique_identity).
     ///
     /// The service account needs the verbs `get`, `create` and `update` for `leases` in `coordination.k8s.io`.
@@ -96,18 +96,19 @@ impl Election {
     /// completes when the work or the leadership ends. After that, the election can be run again.
     ///
     /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later, before
-    /// others can lead, or immediately if another candidate already leads. After that the work is not polled, even if the process was suspended in
-    /// the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned continue: end them when
-    /// [`Leadership::lost`] completes. A request that was sent cannot be recalled: guard it with `resourceVersion`, or with an owner in the object.
+    /// other candidates can lead, or immediately if the Lease already names another holder. The work is never polled after the stop grace, even if
+    /// the process was suspended in the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned
+    /// continue: end them when [`Leadership::lost`] completes. A request that was sent cannot be recalled: guard it with `resourceVersion`, or with a
+    /// field of the object that names its owner.
     ///
-    /// Work that blocks its thread also blocks the renewal of the lease, so the leadership is lost if the block lasts too long.
+    /// Work that blocks its thread also blocks the renewal of the lease, so the leadership is lost if the work blocks for too long.
     ///
     /// # Panics
     /// Panics if the work panics; the lease is released first.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work. The lease is not released in this case, because a release takes a request.
-    /// Other candidates wait until the lease has expired. To release it, let the work end.
+    /// Dropping the future drops the work. The lease is then not released, because a release needs a request, so other candidates wait until the
+    /// lease has expired. To release the lease, let the work end instead.
     pub async fn run<T, F>(&mut self, work: impl FnOnce(Leadership) -> F) -> ElectionOutcome<T>
     where
         F: Future<Output = T>,
@@ -115,8 +116,8 @@ impl Election {
         self.run_until(std::future::pending(), work).await
     }
 
-    /// Like [`run`](Self::run), until `stop` completes. If this candidate leads at that time, [`Leadership::lost`] completes, and the candidate
-    /// continues to lead and to renew its lease until the work has ended, without a time limit.
+    /// Like [`run`](Self::run), but ends when `stop` completes. If this candidate leads at that time, [`Leadership::lost`] completes, and the
+    /// candidate continues to lead and to renew its lease until the work has ended, without a time limit.
     ///
     /// A candidate that does not lead ends immediately, unless it is acquiring the lease at that moment. In that case it waits for the response, for
     /// at most half of the [renew deadline](ElectionBuilder::renew_deadline), and releases the lease if the request acquired it.
@@ -138,8 +139,8 @@ impl Election {
     }
 
     /// Like [`run_until`](Self::run_until), but the work starts immediately: it can fill its caches, but must change nothing before this candidate
-    /// [is elected](Leadership::elected). A replica with warm caches is ready, so a rolling update proceeds. When this replica is elected, it needs
-    /// no new list.
+    /// [is elected](Leadership::elected). A replica whose caches are filled can report ready, so a rolling update proceeds. When the replica is
+    /// elected, its caches need no new list.
     ///
     /// **The work itself has to wait for the leadership.** A controller of flyball-kube does so with
     /// `Controller::with_leadership`. In other work, await [`Leadership::elected`] first, or call `run_until` instead of this method.
@@ -204,7 +205,7 @@ impl Election {
         let mut working = pin!(None);
         let mut work = Some(work);
         let ended = poll_fn(|context| {
-            // `stop` is polled first: if it has already completed, nothing starts.
+            // `stop` is polled first: if it has already completed, no request is sent and the work does not start.
             if !stopped {
                 match caught(|| stop.as_mut().poll(context).map(Some)) {
                     Poll::Ready(Some(Err(panic))) => return Poll::Ready(Some(Err(panic))),
@@ -237,7 +238,7 @@ impl Election {
             })
         })
         .await;
-        // The drop of the work may panic, too.
+        // Dropping the work may panic, too.
         let dropped = catch_unwind(AssertUnwindSafe(|| working.set(None)));
         let ended = match (ended, dropped) {
             (Some(Err(panic)), _) | (_, Err(panic)) => Some(Err(panic)),
@@ -290,7 +291,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Converts a panic to a value, because a panic ends the work as an output does.
+/// Converts a panic to a value, because a panic ends the work in the same way as an output.
 fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Box<dyn Any + Send>>>> {
     match catch_unwind(AssertUnwindSafe(poll)) {
         Ok(poll) => poll.map(|output| output.map(Ok)),
@@ -298,5 +299,5 @@ fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Bo
     }
 }
 
-/// The maximum distance of a deadline from `origin`. It is longer than any process runs, and adding it to an `Instant` does not overflow.
+/// The maximum time from `origin` to a deadline. No process runs for that long, and adding it to an `Instant` does not overflow.
 const FAR: Duration = Duration::from_secs(20 * 365 * 24 * 60 * 60);

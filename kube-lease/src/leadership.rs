@@ -1,11 +1,11 @@
-//! SHELL. One term of a leader, shared by its work and by all tasks that wait for the start or the end of the term.
+//! SHELL. One term of a leader, shared by the leader's work and by all tasks that wait for the start or the end of the term.
 //!
 //! | guarded by | |
 //! |---|---|
 //! | start, end and loss of the term | a `watch` channel: written by the election, and by `is_leader` when the deadline has passed |
 //!
-//! The lock of the channel is held both to decide whether the deadline has passed and to decide whether a renewal is in time. So a term that was
-//! reported as over is never extended: no part of the work continues after another part has ended.
+//! Two decisions are made under the lock of the channel: whether the deadline has passed, and whether a renewal is in time. So a term that was
+//! reported as over is never extended, and no part of the work continues when another part has seen the end of the term.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// A candidate's term as the leader, passed to its work. Clones share the term.
+/// The term during which a candidate leads. The election passes it to the work. Clones share the term.
 ///
 /// The work of [`run_as_standby`](crate::Election::run_as_standby) starts before the term does. With `Controller::with_leadership`, a controller of
 /// flyball-kube reconciles only during the term.
@@ -74,8 +74,8 @@ impl Leadership {
         Self { term: Arc::new(watch::Sender::new(Term { until: None, lost: false, stop: false })) }
     }
 
-    /// Completes when this candidate leads, which is immediately for the work of [`run`](crate::Election::run) and
-    /// [`run_until`](crate::Election::run_until). Never completes if the term is over when the future is polled.
+    /// Completes when this candidate leads. In the work of [`run`](crate::Election::run) and [`run_until`](crate::Election::run_until), it completes
+    /// immediately. Never completes if the term is over when the future is polled.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.
@@ -90,9 +90,10 @@ impl Leadership {
         }
     }
 
-    /// Completes when the work must end: the lease was lost, was not renewed in time, or the election was [stopped](crate::Election::run_until),
-    /// possibly before the candidate has led. After a loss, the work has the [stop grace](crate::ElectionBuilder::stop_grace) to end gracefully, and
-    /// is then dropped. After a stop, the work may continue as long as the candidate leads.
+    /// Completes when the work must end: the Lease was overwritten, the lease was not renewed in time, or the election was
+    /// [stopped](crate::Election::run_until), even if the candidate has not led yet. After a loss, the work has the [stop
+    /// grace](crate::ElectionBuilder::stop_grace) to end gracefully, and is then dropped. After a stop, the work may continue as long as the
+    /// candidate leads.
     ///
     /// Pass the future to a controller's `graceful_shutdown_on`. The future has a timer of its own: if it is awaited in another task, it completes in
     /// time even while the task of the election is blocked.
@@ -119,7 +120,7 @@ impl Leadership {
         }
     }
 
-    /// Returns whether this candidate leads now, by the clock. A request that is sent now may still arrive after the end of
+    /// Returns whether this candidate leads now, according to the local clock. A request that is sent now may still arrive after the end of
     /// the term.
     #[must_use]
     pub fn is_leader(&self) -> bool {

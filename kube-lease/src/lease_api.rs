@@ -15,7 +15,7 @@ use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
 pub(crate) struct LeaseApi {
     api: Api<Lease>,
     name: String,
-    /// The Lease as last read or written. A write keeps those of its fields that are not in the record.
+    /// The Lease as last read or written. A write keeps the fields of this Lease that are not part of the record.
     last: Option<Lease>,
 }
 

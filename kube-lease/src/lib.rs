@@ -3,7 +3,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-// Hidden: for tests that run random elections on the pure state machine.
+// Public, but hidden in the docs: tests run random elections on this pure state machine.
 #[doc(hidden)]
 pub mod candidate;
 mod driver;

@@ -70,13 +70,14 @@ impl LeaderStatus {
         Self { state: Arc::default() }
     }
 
-    /// Returns whether this candidate leads now, by the clock.
+    /// Returns whether this candidate leads now, according to the local clock.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.state.borrow().term.as_ref().is_some_and(Leadership::is_leader)
     }
 
-    /// Returns the identity of the leader according to the Lease as read last; `None` if the Lease has not been read, or is released.
+    /// Returns the identity of the leader according to the last response that contained the Lease; `None` if no response has contained it, or if the
+    /// Lease was released.
     #[must_use]
     pub fn leader(&self) -> Option<Arc<str>> {
         self.state.borrow().leader.clone()
@@ -123,8 +124,8 @@ impl fmt::Debug for LeaderStatus {
     }
 }
 
-/// The error of [`LeaderStatus::live`]: the work of a leader continues although other candidates may lead. Contains the time for which they may have
-/// led.
+/// The error of [`LeaderStatus::live`]: the work of a leader continues although other candidates may lead. Contains how long they may have been
+/// leading.
 ///
 /// # Examples
 /// ```

@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 pub struct LeaderElectionRecord {
     /// The leader; empty if there is none.
     pub holder_identity: String,
-    /// A candidate overwrites this record only after the record has stayed unchanged for this many seconds, counted from when the candidate first
-    /// read it.
+    /// Another candidate takes over from the holder only if this record has stayed unchanged for this many seconds since that candidate first read
+    /// it.
     pub lease_duration_seconds: i32,
     /// When the holder became the leader, by its wall clock. This time is never used to decide whether the lease has expired.
     pub acquire_time: Option<Timestamp>,

@@ -7,8 +7,7 @@ use std::time::Duration;
 /// The periods of an election; see [`ElectionBuilder`](crate::ElectionBuilder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTiming {
-    /// A candidate overwrites another candidate's record only after the record has stayed unchanged for this long, counted from when the candidate
-    /// first read it.
+    /// A candidate takes over from the holder of the lease only if the record has stayed unchanged for this long since the candidate first read it.
     pub lease_duration: Duration,
     /// How long a leader leads after it sent its last successful renewal.
     pub renew_deadline: Duration,
@@ -59,13 +58,13 @@ impl ElectionTiming {
         }
     }
 
-    /// Returns the timeout of a request. The timeout leaves time for a second request before the deadline if the first request hangs.
+    /// Returns the timeout of a request. If the first request hangs, a second request can still succeed before the renew deadline.
     pub(crate) fn request_deadline(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// Returns the lease duration in whole seconds for the record. The duration is rounded up, because others must not
-    /// lead too early; client-go rounds down.
+    /// Returns the lease duration in whole seconds, as the record stores it. The duration is rounded up, because other candidates must not lead too
+    /// early; client-go rounds down.
     pub(crate) fn lease_seconds(&self) -> i32 {
         let rounded_up =
             self.lease_duration.as_secs().saturating_add(u64::from(self.lease_duration.subsec_nanos() > 0));
@@ -88,7 +87,7 @@ impl Default for ElectionTiming {
 
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Why an [`ElectionBuilder`](crate::ElectionBuilder) built no election.
+/// The error of [`ElectionBuilder::build`](crate::ElectionBuilder::build).
 ///
 /// # Examples
 /// ```
@@ -111,9 +110,9 @@ pub enum InvalidElectionConfig {
     RenewDeadline,
     /// The retry period is zero, or 1.2 retry periods are not shorter than the renew deadline.
     RetryPeriod,
-    /// The stop grace is not shorter than the time between the renew deadline and the lease duration.
+    /// The stop grace is not shorter than the lease duration minus the renew deadline.
     StopGrace,
-    /// The identity is empty, which means no holder.
+    /// The identity is empty. In a Lease, an empty identity means that there is no holder.
     Identity,
 }
 

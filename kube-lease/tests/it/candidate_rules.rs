@@ -1,4 +1,4 @@
-//! The rules of a candidate, one per test: its requests, the records that it writes, and the times of both.
+//! Tests of the rules of a candidate, one rule per test: which requests it sends, which records it writes, and when.
 
 use std::time::Duration;
 
@@ -67,13 +67,13 @@ impl Scripted {
         self.candidate.check(self.now).unwrap();
     }
 
-    /// Delivers a record under a new version, as after a write that may have changed only a label.
+    /// Responds with `record` and a new version. The version also changes if a write changes only a label of the Lease.
     fn respond_record(&mut self, record: &LeaderElectionRecord) {
         self.versions += 1;
         self.respond(LeaseResponse::Found { record: record.clone(), version: self.versions.to_string() });
     }
 
-    /// Returns a candidate that leads by a Lease that it has created.
+    /// Returns a candidate that leads because it has created the Lease, and the record that it wrote.
     fn leading(identity: &str) -> (Self, LeaderElectionRecord) {
         let mut scripted = Self::new(identity);
         scripted.expect_get();
@@ -138,7 +138,7 @@ fn reads_the_lease_exactly_when_it_expires() {
     let (mut scripted, kept) = (Scripted::new("a"), held_by("b", 7));
     let mut waited = Duration::ZERO;
     scripted.expect_get();
-    // The response is slow: the record counts as seen when the response arrives, not when the request was sent.
+    // The response is slow. The candidate counts the lease duration from the arrival of the response, not from the time at which it sent the request.
     scripted.pass(SECOND);
     scripted.respond_record(&kept);
     while let CandidateStep::Wait(until) = scripted.step() {

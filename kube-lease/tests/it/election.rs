@@ -27,7 +27,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn local<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    // No test takes an hour of virtual time, so a test that does not end fails after an hour.
+    // A test fails if it has not ended after one hour of virtual time. Every correct test takes less.
     let test = async { tokio::time::timeout(3600 * SECOND, test).await.expect("the test must end") };
     LocalSet::new().block_on(&runtime, test)
 }
@@ -103,7 +103,8 @@ fn acquires_a_released_lease_at_the_next_read_and_another_after_expiry() {
             let wait = (led.get().unwrap() - ended.get()).as_millis();
             assert!(wait <= most, "{wait} ms");
             if !release {
-                // The last renewal was sent at 6 s, and the other candidate saw it later.
+                // The first candidate sent its last renewal at 6 s, one second before its work ended, so the other candidate must wait for at least
+                // 14 s after the end of that work.
                 assert!(wait >= 14_000, "{wait} ms: the lease was taken over while it was valid");
             }
             assert_eq!(server.lease().spec.unwrap().lease_transitions, Some(1));
@@ -150,7 +151,7 @@ fn a_disconnected_leader_is_lost_at_the_deadline_and_its_work_is_dropped_before_
                 })
                 .await;
             assert_eq!(ended, ElectionOutcome::<()>::Lost(LossReason::NotRenewed, None));
-            // With the connection `ResponsesLost`, the renewal at 6 s was executed, but not answered.
+            // With `Connection::ResponsesLost`, the server executes the renewal at 6 s but does not answer it.
             assert_eq!(
                 (told.get(), dropped.get()),
                 (14_000, 16_500),
@@ -290,7 +291,7 @@ fn lost_completes_in_time_in_another_task() {
                 Poll::<()>::Pending
             })
         }));
-        // The candidate leads, and then its thread is blocked for a long time.
+        // The candidate leads, and then its future is not polled for 17 s, as if its thread were blocked.
         let begins = poll_fn(|context| {
             assert!(run.as_mut().poll(context).is_pending());
             if status.is_leader() { Poll::Ready(()) } else { Poll::Pending }
@@ -303,7 +304,7 @@ fn lost_completes_in_time_in_another_task() {
         sleep(3 * SECOND).await;
         assert_eq!(status.live(SECOND), Err(LeaseOverrun(2 * SECOND)));
         assert_eq!(status.live(2 * SECOND), Ok(()));
-        // After the block, the work must not be polled.
+        // After these 17 s, the work must not be polled.
         let before = polls.get();
         assert_eq!(run.as_mut().await, ElectionOutcome::Lost(LossReason::NotRenewed, None));
         assert_eq!(polls.get(), before);
@@ -346,7 +347,7 @@ fn a_response_that_is_processed_at_the_deadline_does_not_prolong_the_term() {
         let mut election = candidate(server.client_with(connection.clone()), "a").build().unwrap();
         let status = election.status();
         let run = election.run(|_| {
-            // The renewal is sent and executed at 2 s, but its response arrives at 11 s, after the term of 10 s.
+            // The renewal is sent and executed at 2 s, but its response arrives at 11 s, after the term has ended at 10 s.
             *connection.lock() = Connection::BlocksClient(9 * SECOND);
             pending::<()>()
         });
@@ -409,7 +410,7 @@ fn the_work_is_dropped_before_the_lease_is_released() {
     });
 }
 
-/// Records the holder of the lease when it is dropped.
+/// When dropped, records which candidate holds the lease at that time.
 struct RecordsHolder(LeaseServer, Rc<RefCell<String>>);
 
 impl Drop for RecordsHolder {
@@ -465,7 +466,7 @@ fn a_panic_of_the_work_releases_the_lease_and_a_panic_of_the_callback_has_no_eff
         assert_eq!(panic.downcast_ref(), Some(&"the work"));
         assert_eq!(server.holder(), "");
         assert!(!status.is_leader());
-        // The election can run again, and the new leader is reported again.
+        // The election can run again, and calls the callback again for the new leader.
         assert_eq!(election.run(|_| async { 7 }).await, ElectionOutcome::Done(7));
         assert_eq!(*seen.lock(), ["a", "a"]);
         assert_eq!(status.times_elected(), 2);

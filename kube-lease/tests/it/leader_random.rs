@@ -1,5 +1,5 @@
-//! Randomised elections of several candidates: requests and responses are lost or late, whether or not the write was executed; candidates are
-//! suspended, killed and restarted; wall clocks jump. Each candidate has its own monotonic clock with its own origin.
+//! Randomised elections of several candidates: requests and responses are lost or delayed, so a write without a response may or may not have been
+//! executed; candidates are suspended, killed and restarted; wall clocks jump. Each candidate has its own monotonic clock with its own origin.
 //!
 //! Two properties hold: the work of two candidates never overlaps, and once the faults stop, one candidate soon leads and stays the leader.
 
@@ -49,19 +49,19 @@ impl Server {
 struct Simulated {
     candidate: Candidate,
     name: String,
-    /// The time of its monotonic clock at the start of the simulation.
+    /// The time of the candidate's monotonic clock at the start of the simulation.
     origin: Time,
-    /// The time of its wall clock at the start, in seconds.
+    /// The time of the candidate's wall clock at the start of the simulation, in seconds.
     wall: i64,
-    /// Whether its wall clock stands still.
+    /// Whether the candidate's wall clock stands still.
     frozen: bool,
-    /// The number of the open request. A restarted candidate has none, so it ignores responses to earlier requests.
+    /// The number of the open request. A restarted candidate has no open request, so it ignores responses to earlier requests.
     request: u64,
     /// The candidate is suspended until this time.
     suspended_until: Time,
     /// The candidate is disconnected until this time.
     disconnected_until: Time,
-    /// The responses that arrived while it was suspended, with the numbers of their requests.
+    /// The responses that arrived while the candidate was suspended, with the numbers of their requests.
     pending_responses: Vec<(u64, LeaseResponse)>,
     /// The time at which the candidate sent the last renewal that it knows to have succeeded.
     renewed: Option<Time>,
@@ -69,7 +69,7 @@ struct Simulated {
     /// `led`: whether the candidate has led since it began to campaign. `over`: whether it has led, and no longer leads.
     led: bool,
     over: bool,
-    /// The time of its next step. Steps that were scheduled before are void.
+    /// The time of the candidate's next step. A step event with any other time is ignored.
     alarm: Time,
 }
 
@@ -90,7 +90,7 @@ struct World {
     candidates: Vec<Simulated>,
     events: BinaryHeap<Reverse<(Time, u64, usize, Event)>>,
     number: u64,
-    /// The requests, and their responses.
+    /// All requests so far, each with its response.
     requests: Vec<(LeaseRequest, Option<LeaseResponse>)>,
     /// The time at which each request was sent.
     sent: Vec<Time>,
@@ -99,7 +99,7 @@ struct World {
     seen: Seen,
 }
 
-/// Counts of what happened, so that a simulation without faults fails the test.
+/// Counts the faults and the terms, so that the test fails if the simulations contained too few of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     terms: u64,
@@ -116,7 +116,7 @@ impl World {
         let mut random = Random::new(seed);
         let timing = match random.below(3) {
             0 => ElectionTiming::default(),
-            // As close to the limit as the rules allow.
+            // The stop grace is one millisecond below its limit of 5 s.
             1 => ElectionTiming::default().with_stop_grace(Duration::from_millis(4999)).unwrap(),
             _ => any_timing(&mut random),
         };
@@ -149,7 +149,7 @@ impl World {
         Simulated {
             candidate: Candidate::new(name.clone(), self.timing, seed),
             name,
-            // Time does not go back when a process is killed, but the clock of the new process may start again.
+            // The simulated time continues when a process is killed, but the clock of the new process has a new origin.
             origin: self.random.below(1000) * SECOND,
             wall: 1_700_000_000 + n as i64 * 7,
             frozen: self.random.below(4) == 0,
@@ -201,7 +201,7 @@ impl World {
                 CandidateStep::Wait(_) if over => {
                     simulated.candidate.campaign();
                     (simulated.led, simulated.over) = (false, false);
-                    // A candidate that has released the lease may pause, so that others can lead.
+                    // A candidate whose leadership is over may pause before it campaigns again, so that others can lead.
                     if self.random.below(2) == 0 {
                         let pause = self.random.below(3 * SECOND);
                         self.step_at(self.now + pause, n);
@@ -255,8 +255,8 @@ impl World {
                 self.step_at(until, n);
             }
             2 => {
-                // The candidate is killed, and a new candidate starts, with the same name or a different one. Messages that were sent are still
-                // delivered.
+                // The candidate is killed, and a new candidate starts, with the same name or a different one. Messages that the killed candidate has
+                // sent are still delivered.
                 self.seen.died += 1;
                 let name = match self.random.below(2) {
                     0 => self.candidates[n].name.clone(),
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// After a suspension, the scheduler decides whether the candidate first handles a response or acts.
+    /// After a suspension, the candidate handles its responses either before or after it takes a step, as a scheduler may decide.
     fn resume(&mut self, n: usize) {
         let now = self.clock(n);
         if self.random.below(2) == 0 {
@@ -361,7 +361,7 @@ impl World {
                 self.now / MS
             );
             if leads {
-                // A candidate starts work only while it leads.
+                // Work may start while the candidate leads, so its renew deadline must not have passed.
                 let deadline =
                     simulated.renewed.map(|sent| sent + self.timing.renew_deadline.as_nanos() as Time);
                 assert!(
@@ -438,12 +438,12 @@ fn leaders_never_overlap_and_one_leads_after_the_faults() {
         world.run_until(length);
         world.end_faults();
 
-        // A candidate cannot meet periods that are shorter than the latency of messages.
+        // If the periods are too short for the latency of messages, a candidate cannot renew its lease in time.
         if world.timing.renew_deadline < world.timing.retry_period * 6 / 5 + Duration::from_millis(400) {
             continue;
         }
-        // The bound is the sum of the timeout of an open request, a candidate's wait, the lease duration of the last record, the stop grace, and the
-        // latency of eight messages: a read and a write, twice.
+        // The bound on the time until a candidate leads is the sum of the timeout of an open request, a candidate's wait, the lease duration of the
+        // last record, the stop grace, and the latency of eight messages: a read and a write, twice.
         let rest = world.timing.retry_period.mul_f64(2.2);
         let request_deadline = world.timing.renew_deadline / 2;
         let lease = Duration::from_secs(world.timing.lease_duration.as_secs_f64().ceil() as u64);

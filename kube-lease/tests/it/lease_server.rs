@@ -26,7 +26,7 @@ pub(crate) enum Connection {
     WriteResponsesLost,
     /// Requests are executed after this delay, and answered after the same delay again.
     Slow(Duration),
-    /// Requests are refused with this status.
+    /// Requests are not executed, and are answered with this status.
     Refuses(u16),
     /// Requests are executed, and this time passes while the client handles the response.
     BlocksClient(Duration),
@@ -51,7 +51,7 @@ impl LeaseServer {
         Self { state: Arc::default(), start: Instant::now() }
     }
 
-    /// Returns a client whose requests depend on the connection to the server.
+    /// Returns a client. [`connection`](Self::connection) sets what happens to its requests.
     pub(crate) fn client(&self) -> kube::Client {
         self.client_with(Arc::default())
     }
@@ -119,7 +119,7 @@ impl LeaseServer {
         self.state.lock().connection = connection;
     }
 
-    /// Returns the time of each request in milliseconds, and its method.
+    /// Returns the time in milliseconds and the method of each request.
     pub(crate) fn requests(&self) -> Vec<(u128, Method)> {
         self.state.lock().log.iter().map(|(at, method, _)| (*at, method.clone())).collect()
     }

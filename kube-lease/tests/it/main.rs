@@ -1,4 +1,4 @@
-//! Elections on tokio's paused clock, and single candidates without a clock or requests.
+//! Tests of elections on tokio's paused clock, and tests of a single candidate as a state machine.
 
 mod candidate_rules;
 mod election;
