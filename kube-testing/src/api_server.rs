@@ -47,11 +47,11 @@ use crate::state::watches::Next;
 /// starts at 2026-01-01 and follows tokio's clock, even if tokio's time is paused.
 ///
 /// The crate's documentation has a table of the behaviour that matches a real server, and of requests that are refused as not implemented. Scripts of
-/// requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same responses. In
-/// addition to these tables:
+/// requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same responses. The server
+/// also has these properties, which are not in the tables:
 ///
 /// - A read always returns the newest state: there are no stale caches.
-/// - At the end of each write, before the next request, garbage is collected, and the kinds of new custom resource definitions are served.
+/// - At the end of each write, before the next request, the server collects garbage and starts to serve the kinds of new custom resource definitions.
 /// - Bookmarks are sent only at the end of a watch, and by [`send_bookmarks`](Self::send_bookmarks).
 ///
 /// # Examples
@@ -153,8 +153,8 @@ impl ApiServer {
         self.register_as(Registration::dynamic(resource, namespaced))
     }
 
-    /// Like [`register`](Self::register), for a custom kind with rules of its own. Another version of a registered custom
-    /// kind serves the same objects.
+    /// Like [`register`](Self::register), for a kind that a [`Registration`] describes. If a custom kind is already registered in another version,
+    /// both versions serve the same objects.
     ///
     /// # Panics
     /// Like [`register`](Self::register).
@@ -207,8 +207,8 @@ impl ApiServer {
         inner.state.objects(kind_id).get(&key).map(|object| read(object))
     }
 
-    /// Creates or replaces an object, status included. There are no conflicts, and no name is generated. Watches receive an event as for
-    /// any write. A new object keeps its `uid` if it has one, so that other objects can name it as their owner. An object without a
+    /// Creates or replaces an object, including its status. The call never conflicts with an earlier write, and generates no name. Watches receive an
+    /// event as for any write. A new object keeps its `uid` if it has one, so that other objects can name it as their owner. An object without a
     /// namespace is created in `default`.
     ///
     /// The field manager is `flyball-kube-testing`. So a later server-side apply of a field that `put` has changed is a conflict, unless the

@@ -75,7 +75,7 @@ pub(crate) enum Representation {
 }
 
 impl Representation {
-    /// Returns the first of the client's accepted representations that the server supports.
+    /// Returns the first representation in the `Accept` header that the server supports.
     fn read(accept: &str) -> Self {
         if accept.trim().is_empty() {
             return Self::Object;
@@ -115,7 +115,8 @@ impl RecordedRequest {
                 "paths with /watch/: the parameter watch=true does the same",
             ));
         }
-        // `/namespaces/a` is a cluster-scoped object, and `/namespaces/a/pods` is a collection within a namespace.
+        // `/namespaces/a` is the path of a namespace, which is a cluster-scoped object; `/namespaces/a/pods` is the
+        // path of a collection within a namespace.
         let (namespace, rest) = match rest {
             ["namespaces", _] | ["namespaces", _, "status"] => (None, rest),
             ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Every write has a version of its own, and adds a [`Change`] to the history.
 //! 2. An object is stored under its own name and namespace, with the version of its last write.
-//! 3. The index of a kind never changes: a removed kind is retired, and registering it again adds a new kind.
+//! 3. The index of a kind in `kinds` never changes: removing a kind only marks its entry as retired, and registering the kind again adds a new entry.
 
 pub(crate) mod answer;
 mod apply;
@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) history: History,
     pub(crate) watches: Watches,
     pub(crate) version: u64,
-    /// Whether the request is a dry run, which is answered, but not stored.
+    /// Whether the current request is a dry run, whose result is sent to the client but not stored.
     pub(crate) dry: bool,
     /// The manager of the fields that the current request writes; `None` for deletions, for the controllers of the server, and for an apply, which
     /// sets the managers itself.
@@ -97,7 +97,7 @@ impl State {
                 known.resource.version
             );
         }
-        // Objects keep the version in which they are stored.
+        // The kind keeps the API version in which its objects are stored.
         kind.resource.version.clone_from(&known.resource.version);
         kind.resource.api_version.clone_from(&known.resource.api_version);
         let versions = known.versions.iter().chain(&kind.versions).cloned().collect::<Vec<_>>();
@@ -154,7 +154,7 @@ impl State {
     /// Writes `object` and returns its new state. If `object` is `None`, deletes the object with this key and returns its last state.
     pub(crate) fn commit(&mut self, kind_id: usize, key: String, object: Option<Value>) -> Arc<Value> {
         if self.dry {
-            // A dry run keeps the old version.
+            // A dry run does not change the `resourceVersion`.
             return object.map_or_else(|| self.objects(kind_id)[&key].clone(), Arc::new);
         }
         self.version += 1;
@@ -179,7 +179,7 @@ impl State {
         now
     }
 
-    /// Does what the controllers of a real cluster do shortly after a write: collects garbage, and serves the kinds of
+    /// Does what the controllers of a real cluster do shortly after a write: collects garbage, and registers or removes the kinds of custom resource
     /// definitions.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         while self.collect(now) || self.define(now) {}

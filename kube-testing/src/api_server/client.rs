@@ -1,4 +1,4 @@
-//! EDGE. The HTTP service of the server: a tower service under `kube`'s client.
+//! EDGE. The HTTP service of the server: a tower service to which `kube`'s client sends its requests.
 //!
 //! Cancel safety: if a request is dropped before its response arrives, the server has executed it either completely or not at all. A real server
 //! guarantees no more.
@@ -45,7 +45,7 @@ impl ApiServer {
             tokio::time::sleep(latency).await;
         }
         let verdict = loop {
-            // The subscription starts before the check, so that a `resume` in between is not missed.
+            // Subscribes to `resume` before the check, so that a `resume` between the check and the wait is not missed.
             let resumed = self.resumed();
             match self.verdict(&request) {
                 Verdict::Hang => resumed.await,

@@ -21,7 +21,7 @@ impl ApiServer {
     /// Executes the next `times` matching requests, but answers them with this status: the client receives an error although its request succeeded.
     ///
     /// # Examples
-    /// A create that times out only for the client:
+    /// The server creates the object, but answers the client with a timeout:
     /// ```
     /// use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -95,7 +95,8 @@ impl ApiServer {
         self.0.resumed.notify_waiters();
     }
 
-    /// From now on, delays matching requests, and so their responses, by this time. Zero removes the latency that was set with an equal matcher.
+    /// From now on, delays matching requests by this time before they are executed. A latency of zero removes the latency that was set with an equal
+    /// matcher.
     pub fn set_latency(&self, requests: RequestMatcher, latency: Duration) {
         let latencies = &mut self.0.inner.lock().faults.latencies;
         latencies.retain(|(other, _)| *other != requests);
@@ -105,7 +106,7 @@ impl ApiServer {
     }
 
     /// Ends all open watches without an error, as a real server does at their timeout. These watches do not send their pending events: the client
-    /// receives the events only by a new watch from an earlier version.
+    /// receives the events only if it opens a new watch from an earlier version.
     ///
     /// # Examples
     /// The ways in which a watch can end or hang:
@@ -188,7 +189,7 @@ impl ApiServer {
         self.each_watch(|watch| watch.ended = Some(End::Broken));
     }
 
-    /// Stops sending on the open watches without ending them, like a connection that was lost unnoticed. New watches work.
+    /// Stops sending on the open watches without ending them, like a connection whose loss the client has not noticed. New watches work.
     pub fn stall_watches(&self) {
         self.each_watch(|watch| watch.stalled = true);
     }
@@ -234,7 +235,7 @@ impl ApiServer {
         self.change(|inner| inner.state.compact());
     }
 
-    /// Refuses every connection, and breaks open connections, until [`accept_connections`](Self::accept_connections). Objects and history are kept.
+    /// Breaks open connections, and refuses new ones until [`accept_connections`](Self::accept_connections) is called. Objects and history are kept.
     ///
     /// # Examples
     /// ```

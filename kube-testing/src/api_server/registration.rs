@@ -7,8 +7,7 @@ use kube::core::{ApiResource, NamespaceResourceScope};
 
 use crate::state::kind::Kind;
 
-/// A kind to register with [`ApiServer::register_as`](crate::ApiServer::register_as), with the options of a custom resource
-/// definition.
+/// A kind to register with [`ApiServer::register_as`](crate::ApiServer::register_as), with options that a custom resource definition can set, too.
 ///
 /// # Examples
 /// ```
@@ -27,7 +26,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Creates the registration of a kind by its type. A custom kind has the `status` subresource, and only name and
+    /// Creates the registration of a kind from its Rust type. A custom kind has the `status` subresource, and only name and
     /// namespace as selectable fields.
     #[must_use]
     pub fn of<K>() -> Self
@@ -38,14 +37,14 @@ impl Registration {
         Self::dynamic(resource, TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>())
     }
 
-    /// Like [`of`](Self::of), for a kind without a type.
+    /// Like [`of`](Self::of), for a kind without a Rust type.
     #[must_use]
     pub fn dynamic(resource: ApiResource, namespaced: bool) -> Self {
         Self { kind: Kind::new(resource, namespaced) }
     }
 
-    /// Removes the `status` subresource of a custom kind: updates write `status` with the other fields, and a change of
-    /// `status` raises the generation. Has no effect on a built-in kind.
+    /// Removes the `status` subresource of a custom kind: an update then also writes `status`, and a change of `status` increments the generation.
+    /// Has no effect on a built-in kind.
     #[must_use]
     pub fn without_status(mut self) -> Self {
         self.kind.custom_status = false;

@@ -99,7 +99,7 @@ impl State {
         })
     }
 
-    /// Checks the media type of the body and the options of a write. Returns the options in the body of a deletion; for other requests, null.
+    /// Checks the media type of the body and the options of a write. Returns the options in the body of a deletion, and null for any other request.
     fn options(&mut self, request: &RecordedRequest, body: &[u8]) -> Result<Value, Box<Status>> {
         let sends = matches!(request.verb, Verb::Create | Verb::Update);
         if sends && !["", "application/json"].contains(&request.media_type()) {
@@ -151,7 +151,7 @@ fn list(kind: &Kind, request: &RecordedRequest, page: &Page) -> Vec<u8> {
     bytes(&List { kind: &name, api_version: &api_version, metadata, items })
 }
 
-/// An object without `kind` and `apiVersion`, as in lists of built-in kinds.
+/// Serialises an object without `kind` and `apiVersion`, as in lists of built-in kinds.
 struct Untyped<'a>(&'a Value);
 
 impl Serialize for Untyped<'_> {

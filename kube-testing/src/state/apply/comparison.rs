@@ -38,7 +38,7 @@ impl Comparison {
     }
 }
 
-/// The fields that differ below one field.
+/// The differences at one field and at the fields below it.
 #[derive(Default)]
 struct Changed {
     added: Node,
@@ -68,7 +68,7 @@ impl Changed {
         }
         let before = before.map(|value| of.children(value)).unwrap_or_default();
         let after = after.map(|value| of.children(value)).unwrap_or_default();
-        // The children of `after`, by their path element. Of several children with the same element, the first counts.
+        // The children of `after`, by their path element. If several children have the same element, the map contains the first one.
         let others: BTreeMap<_, _> =
             after.iter().rev().map(|(element, _, value)| (element, *value)).collect();
         let known: BTreeSet<_> = before.iter().map(|(element, ..)| element).collect();
@@ -105,7 +105,7 @@ impl FieldSet {
         set
     }
 
-    /// Returns the set, extended by each declared field that has members below it.
+    /// Returns the set together with each declared field that has a member below it.
     pub(crate) fn with_parents(&self, of: FieldType<'_>) -> Self {
         let mut set = Self::default();
         for (element, node) in self.nodes() {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// One step of a path, in the format of `managedFields`: `f:name` is a field, `k:{"name":"a"}` and `v:"a"` are items of lists.
 pub(crate) type Element = String;
 
-/// A set of fields: a tree of paths. A field can be a member without its parents and without its children.
+/// A set of fields: a tree of paths. A field can be a member even if neither its parents nor its children are members.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet(BTreeMap<Element, Node>);
 
@@ -19,7 +19,7 @@ pub(crate) struct Node {
 }
 
 impl FieldSet {
-    /// Creates a set of fields by their paths.
+    /// Creates a set of fields from their paths.
     pub(crate) fn of_fields(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -64,7 +64,7 @@ impl FieldSet {
         self.combine(other, &|a, b| a && b)
     }
 
-    /// Returns the set without the members of `other`; children of these members stay.
+    /// Returns the members of this set that are not members of `other`. Fields below a member of `other` stay in the set.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         self.combine(other, &|a, b| a && !b)
     }

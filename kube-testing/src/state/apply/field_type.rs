@@ -80,12 +80,12 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the type of the field, the entry or the item that an element of a path names.
+    /// Returns the type of the child that a path element names: a field, an entry of a map or an item of a list.
     pub(crate) fn at(self, element: &'a str) -> Self {
         element.strip_prefix("f:").map_or_else(|| self.item(), |name| self.field(name))
     }
 
-    /// Returns whether a key of an object is a field of its type, not an entry of a map.
+    /// Returns whether `name`, a key of an object, is a declared field and not an entry of a map.
     pub(crate) fn declares(self, name: &str) -> bool {
         match self {
             Self::BuiltIn { field, is_entry, .. } => is_entry || !field_rules::is_map(field),
@@ -96,7 +96,7 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns whether a schema excludes this field.
+    /// Returns whether the schema does not allow a field with this name.
     pub(crate) fn excludes(self, name: &str) -> bool {
         let (Self::Custom(Some(schema)) | Self::Schema(schema)) = self else { return false };
         let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true
@@ -145,7 +145,7 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the children of a value that are owned separately. Items without a key are left out.
+    /// Returns those children of a value that managers own separately. Items without a key are left out.
     pub(crate) fn children<'v>(self, value: &'v Value) -> Vec<(Element, FieldType<'v>, &'v Value)>
     where
         'a: 'v,
@@ -205,8 +205,8 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the value of a field before any client has set it: the objects that the type of the field always contains if the kind is built in, and
-    /// otherwise none.
+    /// Returns the value that a field has before any client sets it. In a built-in kind, it contains those objects of `value` that are always
+    /// present; in any other kind, it is empty.
     pub(crate) fn initial(self, value: &Value) -> Value {
         let Self::BuiltIn { .. } = self else { return Value::Object(serde_json::Map::new()) };
         let fields = value.as_object().into_iter().flatten();

@@ -79,7 +79,7 @@ impl Random {
                 json!({"er": {(if self.often() { "x" } else { "y" }): self.text()}}),
             );
         }
-        // Empty lists and objects are left out, because the laws do not hold for them, here and on a real server: an empty list has no manager, and
+        // Empty lists and objects are left out, because the laws hold for them neither here nor on a real server: an empty list has no manager, and
         // an empty object is a field of its own.
         spec.retain(|_, value| value != &json!([]) && value != &json!({}));
         let mut configuration = json!({"metadata": {"name": "a"}});
@@ -150,7 +150,8 @@ fn comparisons_separate_added_modified_and_removed_fields() {
     }
 }
 
-/// Each manager applies, forces or updates. After every step, the object has the values that the managers have applied.
+/// Three managers apply random configurations, some of them with `force`. After every step, the object has the values that each manager applied last,
+/// unless another manager has replaced them with `force`.
 #[test]
 fn applied_values_stay_until_another_manager_takes_them() {
     let schema = schema();
@@ -182,7 +183,7 @@ fn applied_values_stay_until_another_manager_takes_them() {
                         "{case}: the same apply again changes nothing"
                     );
                     if force {
-                        // Forced values replace the values of other managers.
+                        // A forced apply replaces the values of other managers.
                         let differs = |other: &Value| {
                             Comparison::of(&object, &merge(&object, other, of), of) != Comparison::default()
                         };
@@ -223,7 +224,8 @@ fn an_update_takes_the_fields_that_it_changes() {
         let object =
             managers.apply(&writer(0, Operation::Apply), &json!({}), &first, of, &none, false).unwrap();
         managers.update(&writer(1, Operation::Update), &object, &second, of, &none);
-        // A new apply by the first manager conflicts exactly if the update has modified its fields; a forced apply restores them.
+        // A new apply by the first manager conflicts if and only if the update has modified fields of that manager. A forced apply restores these
+        // fields.
         let changed = Comparison::of(&second, &merge(&second, &first, of), of);
         let mut tried = managers.clone();
         let retried = tried.apply(&writer(0, Operation::Apply), &second, &first, of, &none, false);

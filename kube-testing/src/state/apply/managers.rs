@@ -10,7 +10,7 @@ use crate::state::apply::field_set::FieldSet;
 use crate::state::apply::field_type::FieldType;
 use crate::state::apply::merge::{merge, remove, remove_nulls};
 
-/// The maximum number of separate managers with the operation `Update` in one object.
+/// The maximum number of managers with the operation `Update` in one object. Beyond this number, the entries of the oldest managers are merged.
 const MAX_UPDATERS: usize = 10;
 
 /// Fields that have no managers.
@@ -43,7 +43,7 @@ pub(crate) struct Manager {
     pub(crate) operation: Operation,
     /// Empty for `Apply`: applies in different versions have the same manager.
     pub(crate) api_version: String,
-    /// Empty for the object itself.
+    /// Empty for writes to the object itself.
     pub(crate) subresource: String,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Conflicts(pub(crate) Vec<(Manager, FieldSet)>);
 pub(crate) struct Managers(BTreeMap<Manager, Owned>);
 
 impl Managers {
-    /// Reads the managers of an object; there are none if an entry cannot be read.
+    /// Reads the managers of an object. The result is empty if an entry cannot be read.
     pub(crate) fn of(object: &Value) -> Self {
         Self::from_json(&object["metadata"]["managedFields"])
     }
@@ -170,7 +170,7 @@ impl Managers {
         Ok(after)
     }
 
-    /// Returns the object without the fields that the last configuration of this manager has set and that now have no manager.
+    /// Returns `merged` without the fields in `last` (the fields of this manager's previous configuration) that no manager owns any longer.
     fn prune(&self, merged: &Value, last: &FieldSet, of: FieldType<'_>) -> Value {
         let without = |fields: &FieldSet| remove(merged, fields, of);
         let managed = self.0.values().fold(FieldSet::default(), |all, owned| all.union(&owned.fields));
@@ -215,7 +215,7 @@ impl Managers {
                 continue;
             };
             let Some(owned) = self.0.remove(&manager) else { continue };
-            // The first entry goes into the bucket, too, unless an earlier write has created the bucket.
+            // If `bucket` does not exist yet, the fields of the first entry are merged into it, too.
             let made = self.0.remove(&bucket);
             let earlier = made.or_else(|| first.take().and_then(|first| self.0.remove(&first)));
             let fields =

@@ -30,13 +30,13 @@ pub(crate) fn merge(object: &Value, config: &Value, of: FieldType<'_>) -> Value 
     }
 }
 
-/// Merges lists whose items have keys. Applied items have the order of the configuration. Each other item stays before the next item that is in both
-/// lists.
+/// Merges lists whose items have keys. The applied items have the order of the configuration. An item that only the stored list has keeps its place
+/// before the next item that is in both lists.
 fn merge_list(items: &[Value], applied: &[Value], of: FieldType<'_>) -> Value {
     let element = |item: &Value| of.element(item).ok();
     let elements: Vec<Option<Element>> = items.iter().map(element).collect();
     let applied: Vec<_> = applied.iter().map(|item| (element(item), item)).collect();
-    // The item with each key; `None` if several items have the key.
+    // Maps each key to the item with that key, or to `None` if several items have it.
     let mut known = BTreeMap::<&Element, Option<&Value>>::new();
     for (element, item) in
         elements.iter().zip(items).filter_map(|(element, item)| Some((element.as_ref()?, item)))
@@ -60,7 +60,7 @@ fn merge_list(items: &[Value], applied: &[Value], of: FieldType<'_>) -> Value {
             at += 1;
         }
         next_shared.next_if(|shared| Some(*shared) == element.as_ref());
-        // Several items with this key are replaced by the applied item.
+        // If several stored items have this key, the applied item replaces all of them.
         merged.push(match element.as_ref().and_then(|element| *known.get(element)?) {
             Some(before) => merge(before, item, of.at("k:")),
             None => (*item).clone(),

@@ -1,4 +1,4 @@
-//! PURE. The managers of fields after writes that are not applies.
+//! PURE. Determines the managers of fields after writes that are not applies.
 //!
 //! An object has `managedFields` from its first apply on. The managers of earlier writes are derived from the history at that time, so
 //! objects that are never applied cost nothing.
