@@ -12,7 +12,7 @@ use crate::state::update::SERVER_FIELDS;
 use crate::state::{State, metadata, status_error, validation};
 
 impl State {
-    /// Creates an object. For an apply, `managers` are the managers of the object's fields.
+    /// Creates an object. `managers` is set only for an apply, and contains the managers of the object's fields.
     pub(crate) fn create(
         &mut self,
         kind_id: usize,

@@ -1,4 +1,4 @@
-//! PURE. Custom resource definitions. The kind of a definition is served as long as the definition exists.
+//! PURE. Custom resource definitions. The server serves the kind of a definition as long as the definition exists.
 
 use std::mem;
 

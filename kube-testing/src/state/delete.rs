@@ -43,7 +43,7 @@ impl Deletion {
         if !kind.is_pod() || is_over || !is_scheduled {
             return 0;
         }
-        // The default of a real server for pods without a value.
+        // If the pod has no `terminationGracePeriodSeconds`, a real server uses 30 seconds.
         let default = || spec["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
         let grace = self.grace.unwrap_or_else(default);
         if grace < 0 { 1 } else { grace }
@@ -119,7 +119,7 @@ impl State {
         Deleted::Terminating(self.commit(kind_id, key, Some(after)))
     }
 
-    /// Shortens a running grace period. The period is never extended, and zero ends it.
+    /// Shortens a running grace period. The period is never extended. A requested period of zero ends it.
     fn shorten_grace(
         &mut self,
         kind_id: usize,

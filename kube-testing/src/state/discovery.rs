@@ -11,7 +11,7 @@ const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list",
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 impl State {
-    /// Answers a discovery request, which names no resource.
+    /// Answers a discovery request: a request whose path names no resource.
     pub(crate) fn discover(&self, request: &RecordedRequest) -> Result<Value, Box<Status>> {
         let aggregated = request.representation == Representation::Discovery;
         let group = request.group.as_str();

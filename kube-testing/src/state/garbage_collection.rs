@@ -5,7 +5,7 @@
 //! | all are deleted | the object is deleted in the background, or as its own finalizers require |
 //! | some exist | the references to the other owners are removed |
 //! | all owners that exist wait for their dependents | the object is deleted; in the foreground if it has dependents of its own |
-//! | an owner's kind is not registered, or it is namespaced and the object is not | the object stays, because the owner cannot be looked up |
+//! | the kind of an owner is not registered, or is namespaced while the object is not | the object stays, because the owner cannot be looked up |
 //!
 //! An owner is looked up in the namespace of its dependent, so an owner in another namespace counts as deleted.
 
@@ -30,7 +30,7 @@ type Place = (usize, String);
 /// The `propagationPolicy` of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// No policy is requested: the finalizers of the object determine the policy, or else its kind does.
+    /// No policy is requested. The finalizers of the object determine the policy; without such a finalizer, the kind of the object does.
     Default,
     /// The object does not wait for its dependents.
     Background,
@@ -80,14 +80,14 @@ fn waits(object: &Value) -> bool {
     metadata::is_terminating(object) && finalizers.any(|finalizer| [FOREGROUND, ORPHAN].contains(&finalizer))
 }
 
-/// The owner references, and the objects to check.
+/// The index of owner references, and the objects that garbage collection must check.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     /// The dependents by the owner's uid.
     dependents: BTreeMap<String, BTreeSet<Place>>,
     /// Objects whose owners must be checked, because an owner or the object itself has changed.
     due: BTreeSet<Place>,
-    /// Deleted objects that wait for their dependents.
+    /// Objects that are being deleted and wait for their dependents.
     waiting: BTreeSet<Place>,
 }
 
@@ -131,7 +131,7 @@ impl Owners {
         }
     }
 
-    /// Marks all dependents as due.
+    /// Marks every object that has an owner as due for a check.
     pub(crate) fn reconsider_all(&mut self) {
         self.due.extend(self.dependents.values().flatten().cloned());
     }
@@ -191,7 +191,8 @@ impl State {
             () => Dependents::Background,
         };
         if waits && own.iter().any(|(kind_id, key)| self.owners.waiting.contains(&(*kind_id, key.clone()))) {
-            // This may be a cycle: a dependent of the object waits for dependents of its own. So the object must no longer block its owners.
+            // The owner references may form a cycle, because a dependent of the object waits for its own dependents. So the object must no longer
+            // block its owners.
             let mut unblocked = Value::clone(object);
             let references = unblocked["metadata"]["ownerReferences"].as_array_mut();
             references.into_iter().flatten().for_each(|owner| owner["blockOwnerDeletion"] = false.into());

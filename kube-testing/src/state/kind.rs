@@ -21,7 +21,7 @@ use crate::state::status_error;
 pub(crate) struct Kind {
     /// The resource, with the version in which objects are stored.
     pub(crate) resource: ApiResource,
-    /// The versions of the same objects, in the order of registration.
+    /// The API versions in which the same objects are served, in the order of registration.
     pub(crate) versions: Vec<String>,
     pub(crate) namespaced: bool,
     /// Whether a custom kind has the `status` subresource. For built-in kinds, the rules of Kubernetes decide.
@@ -45,12 +45,12 @@ impl Kind {
         }
     }
 
-    /// Returns the resource name for messages: `deployments.apps`.
+    /// Returns the resource name as messages show it, such as `deployments.apps`.
     pub(crate) fn title(&self) -> String {
         qualified(&self.resource.plural, &self.resource.group)
     }
 
-    /// Returns the kind name for messages: `Deployment.apps`.
+    /// Returns the kind name as messages show it, such as `Deployment.apps`.
     pub(crate) fn qualified_kind(&self) -> String {
         qualified(&self.resource.kind, &self.resource.group)
     }
@@ -81,7 +81,7 @@ impl Kind {
         })
     }
 
-    /// Returns the fields that a write does not change, and for which it does not become the manager.
+    /// Returns the fields that a write does not change, and of which its writer does not become the manager.
     pub(crate) fn reset_fields(&self, to_status: bool) -> FieldSet {
         if !to_status {
             return if self.has_status() { FieldSet::of_fields(&[&["status"]]) } else { FieldSet::default() };
@@ -99,7 +99,7 @@ impl Kind {
         !self.is_built_in() || self.is(BuiltIn::Generation)
     }
 
-    /// Returns whether the difference between two objects raises the generation.
+    /// Returns whether an update from `before` to `after` increments the generation.
     pub(crate) fn is_new_generation(&self, before: &Value, after: &Value) -> bool {
         let counts = |name: &str| match name {
             "metadata" | "apiVersion" | "kind" => false,
@@ -113,7 +113,7 @@ impl Kind {
         self.has_generation() && fields(before) != fields(after)
     }
 
-    /// Returns whether an update may omit the version: true for most built-in kinds, and for no custom resource.
+    /// Returns whether an update may omit the `resourceVersion`: true for most built-in kinds, and for no custom resource.
     pub(crate) fn allows_unconditional_update(&self) -> bool {
         const STRICT: [&str; 3] =
             ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
@@ -125,12 +125,12 @@ impl Kind {
         self.is(BuiltIn::CreateOnUpdate)
     }
 
-    /// Returns whether a completed deletion is answered with the object instead of a status.
+    /// Returns whether the server answers a completed deletion with the object instead of a `Status`.
     pub(crate) fn returns_deleted(&self) -> bool {
         self.is(BuiltIn::ReturnsDeleted)
     }
 
-    /// Returns whether a deletion without a policy orphans dependents.
+    /// Returns whether a deletion without a propagation policy orphans dependents.
     pub(crate) fn orphans_dependents(&self) -> bool {
         self.is(BuiltIn::OrphansDependents)
     }
@@ -158,7 +158,7 @@ impl Kind {
         NameRule::of(&self.resource.group, &self.resource.plural)
     }
 
-    /// Returns the path, within objects, of the field that a field selector names.
+    /// Returns the path, within an object, that belongs to this field name of a field selector.
     pub(crate) fn selectable(&self, field: &str) -> Result<String, Box<Status>> {
         let found = match field {
             "metadata.name" => Some(field),

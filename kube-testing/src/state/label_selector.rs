@@ -23,7 +23,7 @@ enum Operator {
 }
 
 impl LabelSelector {
-    /// Returns whether there is no requirement.
+    /// Returns whether the selector has no requirement.
     pub(crate) fn is_everything(&self) -> bool {
         self.0.is_empty()
     }

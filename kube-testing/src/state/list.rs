@@ -21,7 +21,7 @@ pub(crate) struct Page {
     pub(crate) remaining: Option<usize>,
 }
 
-/// The start of a page. Its continue token is the version, a slash, and the key of the last object of the previous page.
+/// The start of a page. The continue token consists of the version, a slash, and the key of the last object of the previous page.
 struct Place {
     version: u64,
     after: String,
@@ -86,7 +86,7 @@ impl State {
                 return Err(status_error::too_large(asked, self.version));
             }
             (Some(exact), Some("Exact")) => exact,
-            // Legacy: a version with a limit means exactly this version.
+            // For compatibility: if the request has a limit and no match rule, the version must match exactly.
             (Some(exact), None) if exact > 0 && request.query_param("limit").is_some() => exact,
             _ => self.version,
         };

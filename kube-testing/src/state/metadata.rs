@@ -70,12 +70,12 @@ pub(crate) fn has_managers(object: &Value) -> bool {
     object["metadata"]["managedFields"].as_array().is_some_and(|entries| !entries.is_empty())
 }
 
-/// Removes the managers of fields, and returns them.
+/// Removes `managedFields` and returns its value.
 pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
     of(object).remove("managedFields")
 }
 
-/// Sets the managers of fields. An object without managers has no `managedFields`.
+/// Sets `managedFields`, or removes it if `managers` is empty.
 pub(crate) fn set_managers(object: &mut Value, managers: &Managers) {
     take_managers(object);
     if !managers.is_empty() {
@@ -87,7 +87,7 @@ pub(crate) fn references(object: &Value) -> &[Value] {
     object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Removes what a real server does not store: fields without a value, and empty lists and maps.
+/// Removes the metadata fields that a real server does not store: null, empty lists and empty maps.
 pub(crate) fn normalize(object: &mut Value) {
     of(object).retain(|_, value| match value {
         Value::Null => false,
@@ -112,7 +112,7 @@ pub(crate) fn with_version(object: &Value, version: u64) -> Value {
     object
 }
 
-/// Returns the object in another version of its kind, which has the same fields.
+/// Returns the object in another version of its kind. Objects have the same fields in all versions of a kind.
 pub(crate) fn in_version(object: &Arc<Value>, api_version: &str) -> Arc<Value> {
     if object["apiVersion"] == *api_version {
         return object.clone();

@@ -26,7 +26,7 @@ impl State {
         }
         let before = self.get(kind_id, request)?;
         let mut object = Value::clone(&before);
-        // A patch applies to the object in the version that the request names.
+        // A patch applies to the object in the API version that the request names.
         object["apiVersion"] = request.api_version().into();
         match patch {
             MERGE => json_patch::merge(&mut object, &parse(body)?),
@@ -52,7 +52,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, Box<Status>> {
         .map_err(|error| status_error::bad_request(&format!("unable to decode: {error}")))
 }
 
-/// Applies a JSON patch. As on a real server, a `test` for null also passes if the field is missing.
+/// Applies a JSON patch. As on a real server, a `test` operation with the value null also passes if the field is missing.
 fn edit(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Box<Status>> {
     for operation in patch.iter() {
         if let json_patch::PatchOperation::Test(test) = operation

@@ -37,7 +37,7 @@ impl Selection {
         Ok(Self { namespace: request.namespace.clone(), labels, fields })
     }
 
-    /// Returns whether nothing but the namespace restricts the selection.
+    /// Returns whether the selection contains all objects of its namespace.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
     }
@@ -74,7 +74,7 @@ impl FieldTest {
             _ => match &*self.path {
                 "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
                 "status.replicas" | "status.succeeded" => "0".to_owned(),
-                // An event without a source is selected by its reporting controller.
+                // For an Event without `source.component`, a real server compares `reportingComponent`.
                 "source.component" => object["reportingComponent"].as_str().unwrap_or_default().to_owned(),
                 _ => String::new(),
             },

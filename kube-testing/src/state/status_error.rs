@@ -76,7 +76,7 @@ pub(crate) fn already_exists(kind: &Kind, name: &str) -> Box<Status> {
     failure(409, reason::ALREADY_EXISTS, &message).with_details(of(kind, name)).boxed()
 }
 
-/// `title` is the name of the kind, or of its resource, for the message.
+/// `title` is the name of the kind or of its resource, as the message shows it.
 pub(crate) fn conflict(title: &str, kind: &Kind, name: &str, why: &str) -> Box<Status> {
     let message = format!("Operation cannot be fulfilled on {title} {name:?}: {why}");
     let mut details = of(kind, name);
@@ -90,7 +90,7 @@ pub(crate) fn apply_conflict(message: &str, causes: Vec<StatusCause>) -> Box<Sta
     failure(409, reason::CONFLICT, message).with_details(details).boxed()
 }
 
-/// An error 500 without a reason, which is also how a real server reports it.
+/// An error with the code 500 and without a reason, as a real server reports it.
 pub(crate) fn internal(message: &str) -> Box<Status> {
     failure(500, "", message).boxed()
 }
@@ -104,7 +104,7 @@ pub(crate) fn modified(kind: &Kind, name: &str) -> Box<Status> {
     )
 }
 
-/// The error for an object with invalid fields. Each text in `wrong` starts with the kind of the error.
+/// The error for an object with invalid fields. Each text in `wrong` starts with the type of the error, such as `Required value`.
 pub(crate) fn invalid(kind: &Kind, name: &str, wrong: &[(impl AsRef<str>, String)]) -> Box<Status> {
     let details = StatusDetails { kind: kind.resource.kind.clone(), ..of(kind, name) };
     refused(&kind.qualified_kind(), details, wrong)
@@ -144,7 +144,7 @@ pub(crate) fn nameless(given: &str) -> Box<Status> {
     ))
 }
 
-/// The error for an update without a version, for a kind that requires a version. This message names the plural.
+/// The error for an update without a `resourceVersion`, if the kind requires one. This message contains the plural name of the kind.
 pub(crate) fn version_required(kind: &Kind, name: &str) -> Box<Status> {
     let why = "Invalid value: 0: must be specified for an update".to_owned();
     refused(&kind.title(), of(kind, name), &[("metadata.resourceVersion", why)])
@@ -158,7 +158,7 @@ pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<St
         added.join(", ")
     );
     let mut refused = invalid(kind, name, &[("metadata.finalizers", why)]);
-    // A real server reports this error twice: once for updates of any object, and once for this kind.
+    // A real server reports this error twice, because it checks updates twice: with the rules for all objects, and with the rules of the kind.
     if let Some(details) = &mut refused.details {
         details.causes.extend_from_within(..);
     }
@@ -169,12 +169,13 @@ pub(crate) fn patch_failed() -> Box<Status> {
     failure(422, reason::INVALID, "the server rejected our request due to an error in our request").boxed()
 }
 
-/// The error if the history that a list needs was dropped.
+/// The error for a list at a version before the history that the server has kept.
 pub(crate) fn expired(message: &str) -> Box<Status> {
     failure(410, reason::EXPIRED, message).boxed()
 }
 
-/// The error if the history that a continued list needs was dropped. With `token`, the list can continue at the current version.
+/// The error for the next page of a list at a version before the history that the server has kept. With `token`, the client can continue the list at
+/// the current version.
 pub(crate) fn continue_expired(token: String) -> Box<Status> {
     let mut status = expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -187,12 +188,12 @@ pub(crate) fn continue_expired(token: String) -> Box<Status> {
     status
 }
 
-/// The error if the history that a watch needs was dropped.
+/// The error for a watch from a version before the history that the server has kept.
 pub(crate) fn too_old(asked: u64, oldest: u64) -> Box<Status> {
     expired(&format!("too old resource version: {asked} ({oldest})"))
 }
 
-/// The error if the server has not reached the requested version yet.
+/// The error for a request for a version that the server has not reached yet.
 pub(crate) fn too_large(asked: u64, current: u64) -> Box<Status> {
     let message = format!("Too large resource version: {asked}, current: {current}");
     let cause = StatusCause {

@@ -100,8 +100,8 @@ fn merge_list(
     Ok(in_order(&left, patched, |item| item.get(key)))
 }
 
-/// Merges the items of the patch, in their order, with the items that only the stored list has. Each of these comes before the next item that is in
-/// both lists; new items come as early as the order of the patch allows.
+/// Merges the items of the patch, in their order, with the items that only the stored list has. An item that only the stored list has keeps its place
+/// before the next item that is in both lists. New items come as early as the order of the patch allows.
 fn in_order(before: &[Value], patched: Vec<Value>, id: impl Fn(&Value) -> Option<&Value>) -> Vec<Value> {
     let is_patched = |item: &Value| patched.iter().any(|other| id(other) == id(item));
     let mut kept = before.iter().enumerate().filter(|(_, item)| !is_patched(item)).peekable();

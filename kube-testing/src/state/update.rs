@@ -40,7 +40,7 @@ impl State {
         self.update(kind_id, request, object, None).map(Updated::Changed)
     }
 
-    /// Updates an object. For an apply, `managers` are the managers of the object's fields.
+    /// Updates an object. `managers` is set only for an apply, and contains the managers of the object's fields.
     pub(crate) fn update(
         &mut self,
         kind_id: usize,
@@ -94,7 +94,7 @@ impl State {
         }
         let managers = managers
             .unwrap_or_else(|| self.managers_after(kind, &request.version, &before, &after, sent.as_ref()));
-        // A write that changes nothing has no effect: no version, no event.
+        // A write that changes nothing creates no version and no event.
         if managers.have_same_fields(&Managers::of(&before)) {
             metadata::take_over(&mut after, "managedFields", &before);
             if after == *before {
@@ -114,7 +114,7 @@ impl State {
         Ok(self.commit(kind_id, key, Some(after)))
     }
 
-    /// Writes an object as it is, status included, without the rules for clients.
+    /// Writes an object as it is, including its status, without the checks for writes of clients.
     pub(crate) fn put(&mut self, kind_id: usize, object: Value, now: Timestamp) -> Arc<Value> {
         self.writer = Some(Writer::direct(self.kind(kind_id), now));
         let object = self.put_unchecked(kind_id, object, now);
@@ -145,7 +145,7 @@ impl State {
             && !metadata::has_finalizers(&object)
             && !metadata::has_grace(&object);
         if is_over && self.objects(kind_id).contains_key(&key) {
-            // The last finalizer was removed, which deletes the object, as after a client's write.
+            // The object is being deleted and has no finalizer left, so it is removed, as after a client's write.
             self.commit(kind_id, key, None);
             return Arc::new(object);
         }
@@ -173,7 +173,7 @@ fn check_version(
     let name = metadata::name(before);
     let uid = metadata::text(before, "uid").unwrap_or_default();
     let other_uid = metadata::text(object, "uid").filter(|given| *given != uid);
-    // In an update, the `uid` is a precondition; in a patch, it is a change.
+    // In an update, a `uid` is a precondition; in a patch, it is an attempt to change the `uid`.
     if let Some(given) = other_uid.filter(|_| request.verb == Verb::Update) {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \

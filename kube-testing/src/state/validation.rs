@@ -53,7 +53,7 @@ fn end(kind: &Kind, name: &str, wrong: &Wrong) -> Result<(), Box<Status>> {
 }
 
 fn is_finalizer(kind: &Kind, finalizer: &str) -> bool {
-    // Custom resources accept any name.
+    // Custom resources accept any name of a finalizer.
     !kind.is_built_in()
         || finalizer.contains('/')
         || ["foregroundDeletion", "orphan", "kubernetes"].contains(&finalizer)

@@ -48,14 +48,15 @@ pub(crate) struct Watch {
     pub(crate) bookmark_due: bool,
     /// Whether the watch ends when all events are sent.
     pub(crate) closing: bool,
-    /// How the watch has ended; events that were not sent are lost.
+    /// How the watch has ended; `None` while it is open. Events that were not sent before the end are lost.
     pub(crate) ended: Option<End>,
     /// Whether the watch is stalled. A stalled watch sends nothing, not even its end.
     pub(crate) stalled: bool,
 }
 
 impl Watch {
-    /// Returns the event of a change: an object that starts to match is added, and an object that stops matching is deleted.
+    /// Returns the event for a change. An object that starts to match the selection is reported as added, and an object that stops matching is
+    /// reported as deleted.
     pub(crate) fn event(&self, change: &Change) -> Option<Event> {
         let matches = |object: &&Arc<Value>| self.selection.matches(object);
         let before = change.before.as_ref().filter(matches);

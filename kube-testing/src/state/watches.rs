@@ -41,7 +41,8 @@ impl Watches {
         self.open.values().filter(counted).count()
     }
 
-    /// Returns the version after which open watches need the history; `None` if there is no such watch.
+    /// Returns the version up to which every open watch has sent its events, so the watches need only later changes;
+    /// `None` if no watch is open. Stalled watches do not count.
     pub(crate) fn slowest(&self) -> Option<u64> {
         let living = self.open.values().filter(|watch| watch.ended.is_none() && !watch.stalled);
         living.map(|watch| watch.sent).min()

@@ -128,7 +128,7 @@ async fn a_registered_custom_kind_merges_objects_and_replaces_lists() {
     assert_eq!(left.data["spec"], json!({"a": {"c": 2}}));
 }
 
-/// Operators apply their definitions when they start.
+/// Operators apply their custom resource definitions when they start, with server-side apply.
 #[tokio::test(start_paused = true)]
 async fn an_applied_definition_serves_its_kind() {
     let server = server();

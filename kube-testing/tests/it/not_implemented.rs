@@ -29,7 +29,7 @@ async fn apply_yaml(server: &ApiServer) -> Status {
     refused(server.client().request_text(request.body(body).unwrap()).await)
 }
 
-/// Returns the rows of the table, by their first column, with the responses to their requests.
+/// Returns the first column of each row of the table, with the responses to the requests of that row.
 async fn answers(server: &ApiServer) -> Vec<(&'static str, Vec<Status>)> {
     let (maps, pods) = (config_maps(server), Api::<Pod>::default_namespaced(server.client()));
     let deployments = Api::<Deployment>::default_namespaced(server.client());

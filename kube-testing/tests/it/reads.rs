@@ -97,7 +97,7 @@ async fn lists_of_a_version_are_exact_or_not_older_or_too_large() {
     assert_eq!(value(api.list(&at(&old, VersionMatch::NotOlderThan)).await.unwrap()), "new");
     assert_eq!(value(api.list(&ListParams::default().at(&old)).await.unwrap()), "new");
     assert_eq!(value(api.list(&ListParams::default().match_any()).await.unwrap()), "new");
-    // With a limit, a version without a match rule means exactly this version, for compatibility.
+    // For compatibility: if the request has a limit and no match rule, the version must match exactly.
     assert_eq!(value(api.list(&ListParams::default().at(&old).limit(5)).await.unwrap()), "old");
 
     let large = refused(api.list(&at("1000", VersionMatch::NotOlderThan)).await);
@@ -135,7 +135,7 @@ async fn lists_select_by_labels_and_fields() {
     }
     assert_eq!(refused(api.list(&ListParams::default().labels("a b")).await).code, 400);
     assert_eq!(refused(api.list(&ListParams::default().fields("name")).await).code, 400);
-    // The remaining count is not returned for a selection.
+    // A list with a selector has no remaining count.
     let list = api.list(&ListParams::default().labels("app").limit(1)).await.unwrap();
     assert_eq!(list.metadata.remaining_item_count, None);
     assert!(list.metadata.continue_.is_some());

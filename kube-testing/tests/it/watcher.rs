@@ -49,13 +49,13 @@ async fn follows_through_closed_watches_and_compactions(config: Config) {
     server.delete::<ConfigMap>("default", "b");
     watcher.hears(["apply a=2", "delete b=1"]).await;
 
-    // After the end of its connection, the watcher continues from the last version.
+    // After its watch was closed, the watcher continues from the last version that it has received.
     server.close_watches();
     server.put(&config_map("d", "1"));
     watcher.hears(["apply d=1"]).await;
     assert_eq!(server.open_watches(), 1);
 
-    // After the end of its connection and the loss of the history, the watcher lists again.
+    // After its watch was closed and the history was dropped, the watcher lists again.
     server.close_watches();
     server.put(&config_map("a", "3"));
     server.delete::<ConfigMap>("default", "c");

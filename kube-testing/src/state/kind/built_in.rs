@@ -1,6 +1,6 @@
 //! PURE. The differences between built-in kinds, as of Kubernetes 1.36.
 
-/// A rule that only some kinds have.
+/// A rule that applies only to some built-in kinds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BuiltIn {
     /// Has the subresource `status`.
@@ -13,13 +13,13 @@ pub(super) enum BuiltIn {
     ConditionalUpdate,
     /// An update of a missing object creates it.
     CreateOnUpdate,
-    /// A completed deletion is answered with the object.
+    /// The server answers a completed deletion with the object.
     ReturnsDeleted,
-    /// A deletion without a policy orphans dependents.
+    /// A deletion without a propagation policy orphans dependents.
     OrphansDependents,
 }
 
-/// Groups and the plurals of their kinds.
+/// API groups, each with the plural names of some of its kinds.
 type Kinds = &'static [(&'static str, &'static [&'static str])];
 
 impl BuiltIn {
@@ -262,7 +262,7 @@ pub(super) fn has_selectable(group: &str, plural: &str) -> bool {
     fields(group, plural).is_some()
 }
 
-/// Returns the path, within objects, of a selectable field.
+/// Returns the path of a selectable field within an object.
 pub(super) fn selectable(group: &str, plural: &str, field: &str) -> Option<&'static str> {
     fields(group, plural)?.iter().find(|(name, _)| *name == field).map(|(_, path)| *path)
 }

@@ -68,7 +68,7 @@ pub(crate) fn applied_list(plural: &str, parent: &str, field: &str) -> ListRule 
     }
 }
 
-/// Returns the value of a key that an item of a keyed list may omit.
+/// Returns the default value of a key field that an item of a keyed list may omit.
 pub(crate) fn default_key(field: &str, key: &str) -> Option<&'static str> {
     (field == "ports" && key == "protocol").then_some("TCP")
 }
@@ -76,7 +76,7 @@ pub(crate) fn default_key(field: &str, key: &str) -> Option<&'static str> {
 /// Returns whether server-side apply replaces an object as a whole.
 pub(crate) fn is_atomic_object(parent: &str, field: &str) -> bool {
     match field {
-        // Label selectors and node selectors. The selectors of services are maps.
+        // Label selectors, node selectors, and the selectors of services, which are maps.
         "labelSelector"
         | "namespaceSelector"
         | "nodeSelector"
@@ -112,7 +112,7 @@ pub(crate) fn is_atomic_object(parent: &str, field: &str) -> bool {
         | "target"
         | "targetRef" => true,
         "matchConstraints" | "matchResources" | "variables" => true,
-        // Any JSON, in the schema of a custom resource definition.
+        // Fields that contain any JSON, in the schema of a custom resource definition.
         "additionalItems" | "additionalProperties" | "default" | "example" | "items" => true,
         "port" => parent == "service",
         "required" => parent == "nodeAffinity",
@@ -121,7 +121,7 @@ pub(crate) fn is_atomic_object(parent: &str, field: &str) -> bool {
     }
 }
 
-/// Returns whether an object is a map: its keys are not fields of a type.
+/// Returns whether the object in this field is a map, whose keys are data and not fields of a type.
 pub(crate) fn is_map(field: &str) -> bool {
     matches!(
         field,
