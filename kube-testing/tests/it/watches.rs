@@ -20,7 +20,7 @@ async fn watch(server: &ApiServer, params: &WatchParams, version: &str) -> Event
 async fn received(events: &mut Events) -> Vec<String> {
     let mut heard = Vec::new();
     loop {
-        // The client reads in a separate task.
+        // The client reads events in a separate task, which must run first.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }

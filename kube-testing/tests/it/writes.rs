@@ -59,7 +59,7 @@ async fn a_write_on_an_old_version_is_a_conflict() {
     assert!(conflict.message.contains("the object has been modified"), "{}", conflict.message);
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": old.metadata.resource_version}}));
     assert!(refused(api.patch("a", &PatchParams::default(), &patch).await).is_conflict());
-    // Without a version, the last write wins.
+    // Without a `resourceVersion`, the last write wins.
     api.replace("a", &PostParams::default(), &config_map("a", "4")).await.unwrap();
     assert!(refused(api.replace("b", &PostParams::default(), &config_map("b", "4")).await).is_not_found());
     // A different `uid`, or a different name in the body, is refused.
@@ -310,7 +310,7 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     assert_eq!(left.metadata.finalizers.unwrap(), ["foregroundDeletion"]);
     let waiting = server.list::<ConfigMap>();
     assert!(waiting.iter().all(|map| map.metadata.deletion_timestamp.is_some()), "{waiting:?}");
-    // The dependent that does not block was deleted immediately.
+    // `other`, the dependent that does not block the deletion, was deleted immediately.
     assert_eq!(super::names(&waiting), ["child", "grandchild", "owner"]);
     let free = Patch::Merge(json!({"metadata": {"finalizers": []}}));
     api.patch("grandchild", &PatchParams::default(), &free).await.unwrap();
@@ -325,7 +325,7 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     assert_eq!(super::names(&server.list()), ["child"]);
     let child = api.get("child").await.unwrap();
     assert!(child.owner_references().is_empty());
-    // A background deletion waits for no dependents.
+    // A background deletion does not wait for dependents.
     assert!(api.delete("child", &DeleteParams::background()).await.unwrap().right().is_some());
 }
 
