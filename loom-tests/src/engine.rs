@@ -7,12 +7,12 @@ pub(crate) use under_loom::{once, run};
 #[cfg(flyball_shuttle)]
 pub(crate) use under_shuttle::{once, run};
 
-/// The figures of an exhaustive exploration.
+/// The results of an exhaustive exploration.
 #[derive(Debug)]
 pub(crate) struct Explored {
     /// The number of runs of the body.
     pub(crate) interleavings: u64,
-    /// The largest number of threads of one interleaving, including the main thread.
+    /// The largest number of threads in one interleaving, including the main thread.
     pub(crate) threads: usize,
     /// The bound on preemptions; `None` means unbounded.
     pub(crate) preemptions: Option<usize>,
@@ -24,7 +24,7 @@ pub(crate) struct Explored {
 }
 
 impl Explored {
-    /// Adds the figures of two explorations.
+    /// Adds up the results of two explorations.
     pub(crate) fn and(self, other: &Self) -> Self {
         Self {
             interleavings: self.interleavings + other.interleavings,
@@ -63,7 +63,7 @@ mod under_loom {
 
     /// The largest number of preemptions, unless `LOOM_MAX_PREEMPTIONS` is set.
     const PREEMPTIONS: usize = 3;
-    /// The largest number of scheduling points of one interleaving, unless `LOOM_MAX_BRANCHES` is set.
+    /// The largest number of scheduling points in one interleaving, unless `LOOM_MAX_BRANCHES` is set.
     const BRANCHES: usize = 10_000;
 
     pub(crate) fn run(_: &Model, _: usize, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
@@ -183,7 +183,7 @@ mod under_shuttle {
 
     /// The number of schedules of each kind, unless `FLYBALL_SHUTTLE_ITERATIONS` is set.
     const ITERATIONS: usize = 10_000;
-    /// The number of scheduling constraints that PCT assumes a fault may need.
+    /// The depth of PCT: the number of scheduling constraints that a fault may need to appear.
     const DEPTH: usize = 3;
     /// Shuttle's default is 32 KiB, too small for an unoptimised build.
     const STACK: usize = 256 * 1024;

@@ -1,4 +1,4 @@
-//! Models of all concurrent operations of the family, and the runner that checks their claims.
+//! Models of all concurrent operations of the flyball crates, and the runner that checks the claims of the models.
 //!
 //! A model is written once and runs in three ways:
 //!
@@ -8,8 +8,8 @@
 //! | `--cfg flyball_shuttle` | ten thousand random and ten thousand PCT schedules |
 //! | neither | one run of the body on real threads, which checks that it compiles and passes |
 //!
-//! A body takes threads from [`thread`] and runs futures with [`block_on`]. [`Arc`] is std's in all three builds. The code
-//! under test takes its locks and atomics from flyball-sync, so a body needs none of its own. `cargo xtask loom` runs the
+//! A body spawns threads with [`thread`] and runs futures with [`block_on`]. [`Arc`] is std's in all three builds. The code
+//! under test takes its locks and atomics from flyball-sync, so a body needs no locks and atomics of its own. `cargo xtask loom` runs the
 //! models and their seeded faults; `MODELS.md` lists them.
 
 pub mod cache;

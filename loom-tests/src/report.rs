@@ -7,7 +7,7 @@ use std::io::Write;
 use crate::Model;
 use crate::engine::Explored;
 
-/// Appends to the file named by `FLYBALL_MODEL_REPORT`, if it is set.
+/// Appends a line to the file that the environment variable `FLYBALL_MODEL_REPORT` names, if it is set.
 pub(crate) fn append(model: &Model, explored: &Explored) {
     let Some(path) = env::var_os("FLYBALL_MODEL_REPORT") else { return };
     let row = serde_json::json!({

@@ -1,4 +1,4 @@
-//! Runs one model and checks the run against the model's claims. A model that passes without any interleaving fails.
+//! Runs one model and checks the run against the model's claims. A run with only one interleaving fails, unless the floor of the model is 1.
 
 use crate::engine::{self, Explored};
 use crate::report;
@@ -13,9 +13,9 @@ pub struct Model {
     pub name: &'static str,
     /// The number of threads, including the main thread: at most 5 under loom.
     pub threads: usize,
-    /// The number of interleavings at three preemptions when the model was recorded, possibly rounded down. A run with
+    /// The number of interleavings with at most three preemptions when the floor was recorded, possibly rounded down. A run with
     /// fewer interleavings fails, because the model then no longer exercises the code. A run with more than four times as many
-    /// fails, too, and the floor must be recorded again. A model without interleavings has the floor 1.
+    /// fails, too, and the floor must be recorded again. A model with a single interleaving has the floor 1.
     pub floor: u64,
     /// A short description of the fault that this model catches.
     pub catches: &'static str,

@@ -48,7 +48,7 @@ mod count {
         update(|now, most| (now + 1, most.max(now + 1)));
     }
 
-    /// The largest number of threads of one interleaving since `reset`, including the main thread.
+    /// The largest number of threads in one interleaving since `reset`, including the main thread.
     pub(crate) fn most() -> usize {
         RUNNING.with(Cell::get).1
     }

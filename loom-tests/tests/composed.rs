@@ -2,7 +2,7 @@
 //! observer then adds the key, and the worker that leases the key must read the version that caused the add, or a newer
 //! one.
 //!
-//! This is the controller's path; the controller adds no lock or atomic to it.
+//! A controller uses the same path, and adds no lock or atomic to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +13,8 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 /// A key and a version.
 type Object = (u8, u64);
 
-/// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. The counters are
-/// not the model's atomics, so that recording adds no scheduling point; loom runs all threads of a model on one thread.
+/// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. The counters are std's atomics, not the
+/// model's, so that recording adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone)]
 struct Pipeline {
     store: SharedWriter<u8, Object>,
@@ -64,7 +64,7 @@ impl Pipeline {
         Some(seen)
     }
 
-    /// Reconciles until version 2 is read. If its event is lost, no worker is woken and the model deadlocks.
+    /// Reconciles until version 2 is read. If the event of version 2 is lost, no worker is woken and the model deadlocks.
     fn lease_until_seen(&self) {
         while self.lease() != Some(2) {}
     }

@@ -1,5 +1,5 @@
-//! Models of handlers: functions that a run future calls with coalesced changes, beside threads that unsubscribe them
-//! and wait.
+//! Models of handlers: a run future calls the function of a handler with coalesced changes, while other threads unsubscribe the handler and wait for
+//! its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ fn unsubscribed_vs_call() {
     model(claim, || {
         let store = store();
         store.upsert((1, 1));
-        // `calls` is not the model's atomic, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
+        // `calls` is std's atomic, not the model's, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
         let calls = Arc::new(AtomicU64::new(0));
         let counting = calls.clone();
         // Ordering: Relaxed; the reader has waited until the calls have ended.

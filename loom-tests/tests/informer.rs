@@ -1,4 +1,4 @@
-//! Models of the informer: its run future beside its handles.
+//! Models of the informer: its run future, while other threads use its handles.
 //!
 //! The operations of the store have their own models in `informer_cache.rs`. In these models the clock does not
 //! advance, and the source has at most one object.

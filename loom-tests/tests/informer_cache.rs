@@ -134,7 +134,7 @@ fn two_first_lists() {
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
-        // The second list adds an object to the first one, or removes one.
+        // The lists differ in object 2, so the list that comes second adds that object or removes it.
         let listers = [vec![object(1, 1)], vec![object(1, 1), object(2, 1)]]
             .map(|list| beside(&store, move |store| store.replace(list, Version::new(1))));
         let [one, two] = listers.map(|lister| lister.join().unwrap());
@@ -245,7 +245,7 @@ fn two_writers_one_order() {
         let store = store();
         let mut changes = store.subscribe();
         let writers = [0, 1].map(|uid| {
-            // Different objects of one key: the last write wins.
+            // The two writers write different objects with the same key: the last write wins.
             beside(&store, move |store| store.upsert(Object { key: 1, uid, version: 1 }))
         });
         for writer in writers {

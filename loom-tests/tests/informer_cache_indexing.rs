@@ -1,4 +1,4 @@
-//! Models of indexes that are added and removed beside writers and readers.
+//! Models of indexes that are added and removed while other threads write and read.
 
 use flyball_informer_cache::{Index, Version};
 use loom_tests::cache::object::{BY_VERSION, Object, Objects, beside, content, holding, is_exact, object};
@@ -106,7 +106,7 @@ fn add_index_vs_replace() {
         let store = holding([object(1, 1), object(2, 2)]);
         let writer = beside(
             &store,
-            // One object stays, one changes, one is new.
+            // Object 1 is unchanged, object 2 is newer, and object 3 is new.
             |store| store.replace([object(1, 1), object(2, 3), object(3, 3)], Version::new(3)),
         );
         store.add_index(&LATE).unwrap();

@@ -92,7 +92,7 @@ fn two_slots_vs_replace() {
             let (object, list) = reader.join().unwrap();
             assert!(object == Some(1) || list == Version::new(2), "the list was published in parts");
         }
-        // Reads from the other slot, too.
+        // Reads on a new thread, so that the other slot is read, too.
         let again = thread::spawn({
             let store = store.clone();
             move || assert_eq!((version(&store), store.version()), (Some(2), Version::new(2)))

@@ -1,4 +1,4 @@
-//! Models of waits for a version, in a task or on a thread, beside writes, closing and cancellation.
+//! Models of waits for a version, in a task or on a thread, while the store is written or closed, or the wait is cancelled.
 
 use std::pin::pin;
 use std::time::Duration;

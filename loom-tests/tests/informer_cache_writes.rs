@@ -1,4 +1,4 @@
-//! Models of writes of many objects, relists and transactions, beside their waiters and earlier snapshots.
+//! Models of writes of many objects (relists and transactions), while other threads wait for them or hold earlier snapshots.
 
 use flyball_informer_cache::Version;
 use loom_tests::cache::object::{BY_VERSION, beside, content, holding, is_exact, object, store, writer};

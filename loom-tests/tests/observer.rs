@@ -1,4 +1,4 @@
-//! Models of observers: functions that writers call, beside threads that register and drop them.
+//! Models of observers: functions that writers call, while other threads register and drop them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +9,8 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 type Object = (u8, u64);
 type Objects = SharedWriter<u8, Object>;
 
-/// The sum of all reports: each kind of report adds one of the constants below. The sum is
-/// not the model's atomic, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
+/// The sum of all reports: each kind of report adds one of the constants below. The sum is std's atomic, not the
+/// model's, so that counting adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
 struct Sum(Arc<AtomicU64>);
 
@@ -27,7 +27,7 @@ impl Sum {
             let what = match (change.is_initial(), change.object().1) {
                 (true, 1) => INITIAL_1,
                 (true, 2) => INITIAL_2,
-                // A reported object can be read.
+                // When a change is reported, its object can already be read from the store.
                 (false, 2) if inside.get(&1).is_some_and(|object| object.1 == 2) => UPDATED,
                 _ => OTHER,
             };

@@ -45,7 +45,7 @@ fn when_vs_when() {
     });
 }
 
-/// A key that calls its limiter when it is dropped. Dropping it under the lock is a deadlock.
+/// A key that calls its limiter when it is dropped. If the limiter drops the key while it holds its lock, the model deadlocks.
 #[derive(Clone)]
 struct ReentrantKey(u32, Weak<Limiter<ReentrantKey, Exponential<ReentrantKey>, ManualClock>>);
 

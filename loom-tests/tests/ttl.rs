@@ -1,4 +1,4 @@
-//! Models of the store with expiry: sweeps beside writes, and concurrent sweeps.
+//! Models of the store with expiry: a sweep concurrent with a write, and two concurrent sweeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use flyball_informer_cache::{TtlEntry, TtlStore};
 use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
-/// A clock that returns a set time, and advances by `by` at each reading. `now` is not the model's atomic, so that reading
-/// adds no scheduling point; loom runs all threads of a model on one thread.
+/// A clock that returns a set time, and advances by `by` at each reading. `now` is std's atomic, not the model's, so that reading adds no scheduling
+/// point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
 struct Ticking {
     now: Arc<AtomicU64>,
@@ -77,7 +77,7 @@ fn sweep_vs_upsert_of_no_time() {
             let store = store.clone();
             move || store.evict_expired().len()
         });
-        // The object has expired by the next reading of the clock.
+        // The object expires immediately, because every reading of the clock advances it.
         store.upsert_with_ttl((1, 1), Some(Duration::ZERO));
         let swept = sweeper.join().unwrap();
         assert_eq!(

@@ -84,8 +84,7 @@ fn cancelled_getter_wakes_next() {
         let cancelled = thread::spawn(move || {
             let (_, waker) = Counting::waker();
             let mut get = pin!(cancelled.get());
-            // If this getter gets the key, its lease is dropped and the key is Ready again, so the other getter must be
-            // woken.
+            // If this getter leases the key, the lease is dropped with the getter and the key becomes Ready again, so the other getter must be woken.
             drop(poll_with(get.as_mut(), &waker));
         });
         let getter = thread::spawn(move || block_on(other.get()).unwrap().done());

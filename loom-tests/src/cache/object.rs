@@ -10,12 +10,12 @@ use flyball_informer_cache::{
 
 use crate::thread::{self, JoinHandle};
 
-/// One state of the object with this key. `uid` distinguishes successive objects of one key.
+/// One state of an object. `uid` distinguishes objects that have the same key one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     /// The key of the store.
     pub key: u8,
-    /// The number of the object among successive objects of its key.
+    /// The number of this object among the objects that have had this key.
     pub uid: u8,
     /// The version of the object in this state.
     pub version: u64,
@@ -55,7 +55,7 @@ pub fn object(key: u8, version: u64) -> Object {
     Object { key, uid: 0, version }
 }
 
-/// Runs `deed` on the store in a new thread.
+/// Spawns a thread that runs `deed` on the store.
 pub fn beside<T: Send + 'static>(
     store: &Objects,
     deed: impl FnOnce(&Objects) -> T + Send + 'static,
@@ -64,7 +64,7 @@ pub fn beside<T: Send + 'static>(
     thread::spawn(move || deed(&store))
 }
 
-/// The objects of a consumer, which asserts that each applied change is legal.
+/// The objects that a consumer has received. Asserts that each change is legal when it is applied.
 #[derive(Debug, Default)]
 pub struct Consumer(BTreeMap<u8, Arc<Object>>);
 
@@ -76,7 +76,7 @@ impl Consumer {
         }
     }
 
-    /// Applies all pending changes, and starts over after a restart.
+    /// Applies all pending changes. When the subscription restarts, removes all objects first.
     pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
         while let Some(event) = changes.try_next().expect("the subscription ended") {
             match event {

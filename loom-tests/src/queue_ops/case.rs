@@ -8,7 +8,7 @@ use crate::queue_ops::scene::{Scene, Start};
 use crate::queue_ops::task::{For, Task};
 use crate::{once, thread};
 
-/// Concurrent operations that start in one state.
+/// Operations that run concurrently, and the state of the queue in which they start.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The initial state of the queue.
@@ -77,7 +77,7 @@ impl Case {
         let mut back = Vec::new();
         let mut gather = |scene: &mut Scene| {
             scene.settle();
-            // If two threads block, one of them may have taken the key for which the other waits.
+            // Joins a thread only if no other thread blocks: of two threads, one may have taken the key for which the other waits.
             if let [(waits_for, _)] = threads[..] {
                 if scene.has_come(waits_for) {
                     back.extend(threads.pop().map(|(_, thread)| thread.join().unwrap()));
@@ -88,7 +88,7 @@ impl Case {
         scene.end_leases();
         gather(&mut scene);
         scene.stop_now();
-        // The queue is not idle while a key is leased.
+        // Threads that wait for an idle queue are joined last, because the queue is not idle while a key is leased.
         threads.sort_by_key(|(waits_for, _)| *waits_for == For::Idle);
         for (waits_for, thread) in threads {
             if waits_for == For::Idle {
@@ -128,8 +128,8 @@ impl Case {
                 task.poll();
                 continue;
             }
-            // `who` is the extra step of a case with blocking threads, which shuts the queue down. Operations without
-            // further steps are polled first, so that they keep waiting.
+            // `who` is the extra step of a case with blocking threads, which shuts the queue down. Operations that have no further step in this order
+            // are polled first, so that they keep waiting.
             for (side, task) in tasks.iter_mut().enumerate() {
                 if !later.contains(&side) {
                     task.poll();

@@ -10,7 +10,7 @@ use crate::queue_ops::task::{Answer, For, step};
 use crate::wakers::poll_once;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A timeout in real time that must not elapse.
+/// A timeout in real time, long enough that it does not elapse.
 const NEVER: Duration = Duration::from_secs(3600);
 
 macro_rules! ops {
@@ -21,7 +21,7 @@ macro_rules! ops {
         pub enum Op { $($op),* }
 
         impl Op {
-            /// All operations. A pair is checked in the group of the operation that comes first in this list.
+            /// All operations. A pair of operations is checked in the `pairs_…` model of the operation that comes first in this list.
             pub const ALL: &'static [Self] = &[$(Self::$op),*];
         }
     };
@@ -98,7 +98,7 @@ impl Op {
         }
     }
 
-    /// The largest number of steps of the operation, each under one lock.
+    /// The largest number of steps that the operation takes. Each step is one critical section.
     pub(crate) fn steps(self) -> usize {
         match self {
             Self::Drain | Self::BlockingDrain => 3,
@@ -108,7 +108,7 @@ impl Op {
         }
     }
 
-    /// Runs the operation. If `stepwise` is true, it yields between its steps and waits as a task instead of blocking a thread.
+    /// Runs the operation. If `stepwise` is true, the operation yields between its steps, and waits as a task instead of blocking a thread.
     pub(crate) async fn run(self, mut tools: Tools, stepwise: bool) -> Answer {
         let Tools { queue, getter, clock, .. } = &tools;
         // Each adder has its own key.

@@ -16,7 +16,7 @@ pub(crate) type Queue = flyball_workqueue::Queue<u32, Fifo, FastSlow<u32>, Time>
 pub(crate) type Consumer = flyball_workqueue::Consumer<u32, Fifo, FastSlow<u32>, Time>;
 pub(crate) type Lease = flyball_workqueue::Lease<u32, Time>;
 
-/// The state of key 1, and the waiters beside the operations.
+/// The initial state of key 1, and the waiters that are added before the operations start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Ready.
@@ -55,13 +55,13 @@ pub(crate) struct Scene {
     /// The leases that no operation takes; they are completed at the end.
     leases: Vec<Lease>,
     detached: u32,
-    /// The initial waiters, then the operations.
+    /// The tasks of the initial waiters, followed by those of the operations.
     pub(crate) tasks: Vec<Task>,
     trace: Vec<String>,
 }
 
 impl Scene {
-    /// Sets up the scene. If `waited` is true, adds waiters in addition to the operations.
+    /// Sets up the scene. If `waited` is true, adds the waiters of `start`.
     pub(crate) fn new(start: Start, ops: &[Op], waited: bool) -> Self {
         let leased = matches!(start, Start::Leased | Start::Full | Start::Ending);
         let detached = ops.iter().any(|op| op.takes_detached());
@@ -166,7 +166,8 @@ impl Scene {
         }
     }
 
-    /// Polls until no task is woken, then records the waiters, their conditions, and the states of the keys.
+    /// Polls until no task is woken. Then asserts that no task waits for a condition that holds, and records the states of the keys and the results
+    /// of the tasks.
     fn note(&mut self, when: &str) {
         self.settle();
         self.queue.check().unwrap();
@@ -218,7 +219,7 @@ impl Scene {
         }
     }
 
-    /// Takes the leases of `task`, to complete them with the others.
+    /// Takes over the leases of `task`, so that `end_leases` completes them.
     pub(crate) fn adopt(&mut self, task: &mut Task) {
         self.leases.extend(task.answer.iter_mut().flat_map(|answer| answer.leases.drain(..)));
     }
@@ -232,7 +233,7 @@ impl Scene {
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "a key in two leases: {keys:?}");
     }
 
-    /// Shuts everything down on one thread, and returns the observations.
+    /// Ends all leases and stops the queue, all on one thread, and returns the recorded trace.
     pub(crate) fn end(mut self) -> String {
         self.note("operations");
         self.each_key_once();

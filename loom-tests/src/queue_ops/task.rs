@@ -41,7 +41,7 @@ pub enum For {
     Key,
     /// Capacity for a key.
     Room,
-    /// The end of the drain of a queue that is shut down.
+    /// The end of a drain, after the queue was shut down.
     Drained,
     /// A queue that is idle.
     Idle,
