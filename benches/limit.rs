@@ -1,4 +1,4 @@
-//! Delays of failed keys and token buckets: compares flyball's limiters with a naive port of client-go's limiters (a mutex around a
+//! Token buckets, and delays of failed keys: compares flyball's limiters with a naive port of client-go's limiters (a mutex around a
 //! map, and floats).
 //! Rows are named as in the table of targets: `limit-default` counts failures of 10 000 keys in the controller default;
 //! `limit-bucket` takes a token and passes the time as an argument. Keys are `Arc<str>` of 30 bytes, as in every bench.
@@ -41,7 +41,7 @@ fn exponential(criterion: &mut Criterion) {
     group.bench_function("flyball", |bencher| bencher.iter(over_keys(|key| ours.record_failure(key))));
     let naive = NaiveExponential::new(BASE, CAP);
     group.bench_function("naive-port", |bencher| bencher.iter(over_keys(|key| naive.when(key))));
-    // The policy alone, as a queue owns it: no lock, no clock.
+    // Measures the policy alone, as a queue uses it: without a lock and without a clock.
     let mut policy = Exponential::new(BASE..=CAP);
     let (keys, mut next) = (keys(), 0);
     group.bench_function("flyball-policy", |bencher| {

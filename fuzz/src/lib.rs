@@ -36,33 +36,34 @@ pub fn order_ops(bytes: &[u8]) {
     driver::order_ops(bytes);
 }
 
-/// Parses any bytes as label selectors, as text and through methods, and compares the results with the oracle.
+/// Reads label selectors from the bytes, builds each from its text and with methods, and compares the results with the oracle.
 pub fn selector(bytes: &[u8]) {
     selector::run(bytes, &mut selector::Seen::default());
 }
 
-/// Runs any bytes as operations on a store, and compares it with the oracle.
+/// Reads operations from the bytes, runs them on a store, and compares the store with the oracle.
 pub fn store_ops(bytes: &[u8]) {
     store::run(bytes, &mut MergeCells::default(), &mut store::tally());
 }
 
-/// Runs any bytes as operations on subscriptions that fall behind and catch up, and compares them with a reference that
+/// Reads operations from the bytes, runs them on subscriptions that fall behind and catch up, and compares these with a reference implementation that
 /// keeps every change.
 pub fn subscription(bytes: &[u8]) {
     store::run_subscription(bytes, &mut MergeCells::default());
 }
 
-/// Runs any bytes as operations on a TTL store with a manual clock, and compares it with a list of the live objects.
+/// Reads operations from the bytes, runs them on a TTL store with a manual clock, and compares the store with a list of the live objects.
 pub fn ttl_ops(bytes: &[u8]) {
     ttl::run(bytes, &mut ttl::tally());
 }
 
-/// Runs a reflector with any configuration and any sequence of inputs, and checks rules that are stated independently of the implementation.
+/// Reads a configuration and a sequence of inputs from the bytes, runs a reflector with them, and checks rules that do not depend on the
+/// implementation.
 pub fn reflector_inputs(bytes: &[u8]) {
     reflector::run(bytes, &mut reflector::Cells::new());
 }
 
-/// Runs any history of a server with all its faults. An informer and its subscribers must reach the state of the
+/// Reads the history of a server and its faults from the bytes, and plays that history. An informer and its subscribers must reach the state of the
 /// server.
 pub fn relist(bytes: &[u8]) {
     relist::run(bytes, &mut relist::tally());

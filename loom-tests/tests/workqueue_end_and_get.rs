@@ -18,10 +18,11 @@ fn end_and_get_vs_closing() {
         queue.add(1).unwrap();
         queue.shut_down();
         let other = queue.clone();
-        // The dirty key becomes Ready, so the getter waits. Exactly one of the two workers gets the key.
+        // The key is dirty, so it becomes Ready again when its lease ends. Until then the queue is not closed, and the getter waits. Exactly one of
+        // the two workers gets the key.
         let getter = thread::spawn(move || block_on(other.get()).map(|lease| lease.done()).is_some());
         let again = queue.try_end_and_get(lease, LeaseOutcome::Done).ok();
-        // Join before the lease in `again` ends: its end would also wake the other worker.
+        // The getter is joined before the lease in `again` ends, because the end of that lease would wake the getter, too.
         assert_ne!(again.is_some(), getter.join().unwrap());
     });
 }
@@ -61,7 +62,7 @@ fn blocking_end_and_get_vs_add_while_leased() {
         let lease = queue.try_get().unwrap();
         let (adder, other) = (queue.clone(), queue.clone());
         let adder = thread::spawn(move || adder.add(1).unwrap());
-        // Another thread may get the key in between.
+        // This worker may lease key 1 before `blocking_end_and_get` leases it again, and then requeues it.
         let other_worker = thread::spawn(move || other.try_get().map(|lease| lease.requeue()).is_ok());
         let next = queue.blocking_end_and_get(lease, LeaseOutcome::Done).unwrap();
         assert_eq!(*next, 1);

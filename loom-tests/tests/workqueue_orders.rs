@@ -1,5 +1,5 @@
-//! Models of the queue's orders. Unlike `Fifo`, they can have a Ready key that no getter may lease before another lease
-//! ends.
+//! Models of the queue orders other than `Fifo`. In some of these orders, a key can be Ready although no getter may
+//! lease it before another lease ends.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use loom_tests::{Model, block_on, model, thread};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// All keys are in one group, of which one key at a time is leased.
+/// Puts all keys into one group, of which at most one key is leased at a time.
 fn one_at_a_time() -> Fair<u32, ()> {
     Fair::by_group(|_: &u32| ()).max_leased(1)
 }
@@ -53,8 +53,8 @@ fn capped_lease_end_vs_task_and_thread() {
     });
 }
 
-/// The deadline of a key passes while its group is at its lease limit, and a lease of the group ends. The two happen
-/// in either order.
+/// The deadline of a key passes while its group is at its lease limit, and a lease of the group ends. The two events
+/// happen in either order.
 #[test]
 fn capped_deadline_vs_lease_end() {
     let claim = Model {
@@ -77,7 +77,7 @@ fn capped_deadline_vs_lease_end() {
     });
 }
 
-/// Groups by remainder modulo three; the second group has a capacity of one key.
+/// Groups keys by their remainder modulo three. The group with the remainder 1 has a capacity of one key.
 fn one_of_the_second() -> Fair<u32, u32> {
     Fair::by_group(|key: &u32| key % 3).capacity_by(|group| if *group == 1 { 1 } else { usize::MAX })
 }

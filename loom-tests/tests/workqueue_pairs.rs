@@ -8,7 +8,7 @@ use loom_tests::queue_ops::Op::{self, *};
 use loom_tests::queue_ops::{Case, For, Start};
 use loom_tests::{Model, models};
 
-/// Checks every operation of `group` in a pair with itself and with each operation after it.
+/// Checks every operation of `group` in a pair with itself and with each operation after it in `Op::ALL`.
 fn check(model: Model, group: &[Op]) {
     let mut pairs = Vec::new();
     for &first in group {

@@ -1,4 +1,4 @@
-//! Heap memory and allocations of a queue.
+//! Measures the heap memory and the allocations of a queue.
 
 use peers_rust::heap::growth;
 
