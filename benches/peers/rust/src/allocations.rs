@@ -7,8 +7,8 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Measures the live heap of a queue that stores the keys. The string of a key, which is allocated before, and one
-/// pointer and length per key are not counted.
+/// Measures the live heap of a queue that stores the keys. The strings of the keys, which are allocated before the
+/// measurement, and one pointer with its length per key are not counted.
 pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (queue, bytes, _) = growth(|| {
@@ -21,7 +21,7 @@ pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     [("bytes", beside)].into()
 }
 
-/// Counts the allocations of the steady cycle, per key.
+/// Counts the allocations per key when all keys are added, handed out and completed again and again.
 pub(crate) fn allocations<P: Peer>(options: &Options) -> Figures {
     const ROUNDS: usize = 1000;
     let (queue, keys) = (P::new(), keys(options.keys));

@@ -1,4 +1,4 @@
-//! Timing of work, and its figures.
+//! Times work, and computes the figures.
 
 use std::time::{Duration, Instant};
 

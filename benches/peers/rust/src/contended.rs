@@ -1,6 +1,6 @@
 //! Concurrent producers and consumers.
 //!
-//! N producers add keys drawn at random from the set; each producer makes an equal share of the adds. N consumers get and complete the
+//! N producers add keys that are drawn at random from a fixed set; each producer makes an equal share of the adds. N consumers get and complete the
 //! keys. The clock runs from the first add of any producer until the last key is complete; the time is divided by the
 //! number of adds, so it includes all work that an add causes. Adds of a queued key are deduplicated: if the consumers
 //! are slow, fewer keys are handed out. The figures therefore include the number of keys handed out per add.

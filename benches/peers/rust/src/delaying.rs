@@ -11,7 +11,7 @@ use tokio_util::time::{DelayQueue, delay_queue};
 
 use crate::keys::Key;
 
-/// A queue in which keys wait; of several deadlines of one key the earliest counts. Methods take `&mut self` because
+/// A queue in which keys wait for their deadlines. If a key gets several deadlines, the earliest counts. Methods take `&mut self` because
 /// `DelayQueue` has one owner.
 pub(crate) trait Delaying {
     fn new() -> Self;
@@ -19,7 +19,7 @@ pub(crate) trait Delaying {
     fn waiting(&self) -> usize;
 }
 
-/// flyball's queue. It locks, because its handles share it; `DelayQueue` does not lock.
+/// flyball's queue. It takes a lock, because several handles share the queue; `DelayQueue` takes none.
 pub(crate) struct Ours(pub(crate) Queue<Key, Fifo, NoLimiter, WithClock>);
 
 impl Delaying for Ours {

@@ -14,7 +14,7 @@ impl Draws {
         ((x >> 32).wrapping_mul(below as u64) >> 32) as usize
     }
 
-    /// `count` draws in one slice.
+    /// Returns `count` random numbers below `below`.
     pub fn choices(seed: u64, count: usize, below: usize) -> Vec<u32> {
         let mut draws = Self(seed);
         (0..count).map(|_| draws.next(below) as u32).collect()

@@ -6,7 +6,7 @@ use flyball_informer_cache::{
 use parking_lot::Mutex;
 use tokio::sync::mpsc::Receiver;
 
-/// One list, of version 1, then one watch.
+/// A source that returns a list at version 1, and then one watch.
 pub(crate) struct ChannelSource<E, V, F> {
     items: Vec<V>,
     watch: Mutex<Option<Feed<E, F>>>,

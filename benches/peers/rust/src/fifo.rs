@@ -1,4 +1,4 @@
-//! One thread: adds, duplicates, fill and drain.
+//! Runs on one thread: adds, adds of duplicates, fill and drain.
 
 use flyball_ops::PrometheusQueues;
 use flyball_ratelimit::controller_default;
@@ -29,7 +29,7 @@ fn drain<P: Peer>(queue: &P, count: usize) {
     }
 }
 
-/// Repeats a round until `adds` adds are made, after a warm-up of a tenth of the rounds.
+/// Repeats a round of `adds` adds until `options.adds` adds are made, after a warm-up of a tenth of the rounds.
 fn rounds(options: &Options, adds: usize, round: impl Fn()) -> Figures {
     let rounds = (options.adds / adds).max(1);
     (0..(rounds / 10).max(1)).for_each(|_| round());
@@ -55,7 +55,7 @@ pub(crate) fn worker_cycle(options: &Options) -> Figures {
     })
 }
 
-/// `worker_cycle` on a queue with the default limiter, tokio's timer, and metrics in Prometheus' library.
+/// Like `worker_cycle`, on a queue with the default limiter, tokio's timer, and metrics in Prometheus' library.
 pub(crate) fn worker_cycle_full(options: &Options) -> Figures {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _inside = runtime.enter();
@@ -84,7 +84,7 @@ fn work_off<L: QueueLimiter<Key>, T: TimeMode>(queue: &Queue<Key, Fifo, L, T>, c
     lease.succeed();
 }
 
-/// `cycle` with each key at one of three priorities.
+/// Like `cycle`, with each key at one of three priorities.
 pub(crate) fn cycle_priority(options: &Options) -> Figures {
     let (queue, keys) = (Queue::builder().order(Priority::new()).build(), keys(options.keys));
     let levels = Draws::choices(5, keys.len(), 3);
@@ -104,7 +104,7 @@ pub(crate) fn cycle_priority(options: &Options) -> Figures {
 pub(crate) fn add_duplicate<P: Peer>(options: &Options) -> Figures {
     let (queue, keys) = (P::new(), keys(options.keys));
     let figures = rounds(options, keys.len(), || add_all(&queue, &keys));
-    // The queue is empty now, unless it stored a duplicate.
+    // After this drain the queue is empty, unless it stored a duplicate.
     drain(&queue, keys.len());
     queue.shut_down();
     assert!(queue.get().is_none());
@@ -121,7 +121,7 @@ pub(crate) fn fill_drain<P: Peer>(options: &Options) -> Figures {
     [("fill", per_op(fill, ops)), ("drain", per_op(drained, ops)), ("ops", ops as f64)].into()
 }
 
-/// Adds keys, a share of which is queued already, then removes all keys. Measures the time per add.
+/// Adds keys, of which `percent` % are queued already, then removes all keys. Measures the time per add.
 pub(crate) fn mixed<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (mut draws, mut adds, mut fresh) = (Draws(1), Vec::new(), 0);

@@ -29,7 +29,7 @@ struct Plot {
     up: &'static str,
 }
 
-/// The points of each implementation. Positions on the x axis are numbered; `labels` has their names.
+/// The points of each implementation. Positions on the x axis are numbered; `labels` contains the name of each position.
 struct Lines {
     labels: Vec<String>,
     of: BTreeMap<String, Vec<(f64, f64)>>,
@@ -49,7 +49,7 @@ const COLOURS: [(&str, RGBColor); 9] = [
 const WIDTH: u32 = 800;
 /// The width of the strip with the legend.
 const LEGEND: u32 = 170;
-/// The rate of adds whose percentiles are drawn.
+/// The percentiles are drawn for this rate of adds.
 const RATE: f64 = 50_000.0;
 
 const QUEUE: [Plot; 4] = [
@@ -272,7 +272,7 @@ fn readers(all: &[Point], figure: &str) -> Lines {
     for point in all.iter().filter(shown) {
         let readers = point.plot.strip_prefix("readers-");
         let Some(at) = READERS.iter().position(|count| Some(*count) == readers) else { continue };
-        // A logarithmic axis has no zero, and without readers nothing is listed.
+        // Without readers the rate of lists is zero, which a logarithmic axis cannot show.
         if point.median > 0.0 {
             let line = format!("{}, {}", point.party, short(point.x as u64));
             of.entry(line).or_default().push((at as f64, point.median));
@@ -299,7 +299,7 @@ fn short(size: u64) -> String {
     }
 }
 
-/// The y axis is logarithmic, so that a constant distance is a constant ratio.
+/// The y axis is logarithmic, so that equal distances are equal ratios.
 fn draw(plot: &Plot, lines: &Lines, file: &Path) -> Result<(), Failure> {
     let area: DrawingArea<SVGBackend<'_>, Shift> = SVGBackend::new(file, (WIDTH, 420)).into_drawing_area();
     area.fill(&WHITE)?;

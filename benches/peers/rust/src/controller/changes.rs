@@ -26,16 +26,16 @@ pub(crate) struct Changes {
     begin: Instant,
     /// How long a reconcile takes.
     work: Duration,
-    /// By change: the version that its object had before.
+    /// For each change, the version that its object had before.
     before: Vec<u32>,
-    /// By change: when it was sent, in nanoseconds since `begin`.
+    /// For each change, when it was sent, in nanoseconds since `begin`.
     sent: Vec<AtomicU64>,
-    /// By object: the version that its last reconcile saw; 0 before the first.
+    /// For each object, the version that its last reconcile saw; 0 before the first reconcile.
     seen: Vec<AtomicU32>,
     listed: AtomicUsize,
-    /// Changes that a reconcile has seen.
+    /// The number of changes that a reconcile has seen.
     covered: AtomicUsize,
-    /// How many objects of the list, or changes, have to be seen before `reached` is notified.
+    /// The number of changes that must be seen before `reached` is notified.
     awaited: AtomicUsize,
     reached: Notify,
     waits: Mutex<Vec<Duration>>,
@@ -69,7 +69,7 @@ impl Changes {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// Called at the start of a reconcile. Records the time since the oldest change that no reconcile had seen.
+    /// Called at the start of a reconcile. Records the time since the oldest change of this object that no earlier reconcile has seen.
     /// Reconciles of one object never overlap.
     pub(crate) fn begins(&self, state: State) {
         let seen = self.seen[state.number as usize].swap(state.version, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl Work for Changes {
     }
 }
 
-/// All objects change; when a reconcile has seen each change, all change again. So no two changes are coalesced, and
+/// All objects change. As soon as reconciles have seen all of these changes, all objects change again. So no two changes are coalesced, and
 /// every implementation runs the same number of reconciles.
 pub(crate) async fn throughput(options: &Options, party: Party, begin: Instant) -> Figures {
     let objects = options.keys;
@@ -150,7 +150,7 @@ pub(crate) async fn throughput(options: &Options, party: Party, begin: Instant) 
 /// which changes are due.
 pub(crate) struct Pace {
     drawn: Vec<u32>,
-    /// By change: when it is due, in microseconds.
+    /// For each change, when it is due, in microseconds.
     due: Vec<u32>,
 }
 

@@ -1,5 +1,6 @@
-//! kube-runtime's parts of `Controller`: a reflector, `trigger_self`, and `applier`. `Controller` itself needs an `Api`
-//! to a cluster. As in `Controller`, each reconcile runs in its own task, and everything else in one task.
+//! The parts of kube-runtime's `Controller`: a reflector, `trigger_self`, and `applier`. `Controller` itself is not
+//! used, because it needs the `Api` of a cluster. As in `Controller`, each reconcile runs in its own task, and
+//! everything else in one task.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

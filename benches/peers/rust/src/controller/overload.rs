@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 struct Overload {
     begin: Instant,
     work: Duration,
-    /// By key: when it became due or will be due, in nanoseconds since `begin`.
+    /// For each key, when it became due or will be due, in nanoseconds since `begin`.
     due: Vec<AtomicU64>,
     never: AtomicUsize,
     waits: Mutex<Vec<Duration>>,

@@ -1,4 +1,4 @@
-//! A cache of objects with subscribers, implemented by kube-runtime and by flyball: the programs are generic over it.
+//! A cache of objects with subscribers, implemented by kube-runtime and by flyball. The programs are generic over the implementation.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -38,11 +38,11 @@ impl<K> Kind for K where
 {
 }
 
-/// The names of the objects in the changes that a subscriber received.
+/// The changes that a subscriber receives, as a stream of the names of the changed objects.
 pub(crate) type ChangeNames = BoxStream<'static, String>;
 
 pub(crate) trait Cache<K: Kind>: Clone + Send + Sync + 'static {
-    /// Starts a cache with the given number of subscribers in its own task.
+    /// Starts a cache in its own task, with the given number of subscribers.
     fn start(api: Api<K>, config: watcher::Config, subscribers: usize) -> (Self, Vec<ChangeNames>);
 
     fn ready(&self) -> BoxFuture<'static, ()>;

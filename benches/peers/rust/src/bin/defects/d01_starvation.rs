@@ -1,4 +1,4 @@
-//! D1: keys that wait for a slot are taken from a hash table in no fair order.
+//! D1: keys that wait for a free slot are taken from a hash table in an arbitrary order, so some keys wait forever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -38,7 +38,7 @@ fn end<E: Engine>(objects: u32) -> Duration {
             let number: u32 = name(&object).parse().expect("the name is not a number");
             noted.note(number);
             async move {
-                // The reconciles complete in an order unrelated to the table's.
+                // The reconciles complete in an order that is unrelated to their order in the table.
                 let turn = number.wrapping_mul(7_919) % objects;
                 sleep_until(first + turn * MILLISECOND).await;
                 Ok(Action::await_change())

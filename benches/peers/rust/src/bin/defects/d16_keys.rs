@@ -115,7 +115,7 @@ fn program<T: Table>() -> Finding {
     let (_, strings, _) = heap::growth(|| keys.extend(objects.iter().map(T::key)));
     let each = |bytes: i64| bytes / OBJECTS as i64;
     let key = size_of::<T::Key>() as i64 + each(strings);
-    // Fields that belong to the object and not to its key.
+    // The uid and the version belong to the object, and need not be part of its key.
     let meta = objects[0].meta();
     let (first, has) = (format!("{:?}", keys[0]), [&meta.uid, &meta.resource_version]);
     let copied = has.into_iter().flatten().filter(|text| first.contains(text.as_str())).count();

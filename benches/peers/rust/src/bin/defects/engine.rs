@@ -1,4 +1,4 @@
-//! A controller of config maps, implemented by kube-runtime and by flyball: the programs are generic over it.
+//! A controller of config maps, implemented by kube-runtime and by flyball. The programs are generic over the implementation.
 
 use std::fmt::Debug;
 use std::sync::Arc;

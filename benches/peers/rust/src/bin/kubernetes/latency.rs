@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const SENT: &str = "sent";
 
 struct Changes {
-    /// By object: the time in the field `sent` that its last reconcile read; `None` before the first reconcile.
+    /// For each object, the time in the field `sent` that its last reconcile read; `None` before the first reconcile.
     seen: Mutex<Vec<Option<Duration>>>,
     left: AtomicUsize,
     all: Notify,
@@ -88,7 +88,7 @@ pub(crate) async fn write(options: &Options) -> Result<()> {
     let (mut writes, mut draw) = (JoinSet::new(), 1_u64);
     for _ in 0..options.rate * options.seconds {
         ticks.tick().await;
-        // Knuth's linear congruential generator. Its high bits have the longer period.
+        // Knuth's linear congruential generator. Only its high bits are used, because they have the longer period.
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let name = name((draw >> 33) as usize % CHANGING.count);
         let api = api.clone();

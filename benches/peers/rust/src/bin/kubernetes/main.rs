@@ -8,7 +8,7 @@
 //! | `latency` | time from a write to the reconcile that reads the written object |
 //! | `write` | the writer of `latency`: a separate process, so that its CPU time is not part of any measurement |
 //!
-//! Figures are printed as one JSON object. The cluster is that of `$KUBECONFIG`.
+//! A command prints its figures as one JSON object, and uses the cluster of `$KUBECONFIG`.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
 

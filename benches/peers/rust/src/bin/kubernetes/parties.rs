@@ -1,4 +1,4 @@
-//! The controllers. They differ only in the crate of `Controller` and `Config`.
+//! The controllers. They differ only in the crate from which `Controller` and `Config` come.
 
 use std::convert::Infallible;
 use std::sync::Arc;

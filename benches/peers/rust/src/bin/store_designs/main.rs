@@ -3,7 +3,7 @@
 //! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin store_designs` prints Markdown tables;
 //! `--help` lists the sizes and rounds. In each round every design runs every measurement, so other load on the machine
 //! affects all designs alike. A figure is the median of the rounds, with the minimum and the maximum in brackets. Times
-//! are CPU times of the threads, except for the updates beside a lister.
+//! are CPU times of the threads, except for the updates that run while another thread lists the objects.
 //!
 //! Keys are `Arc<str>` of 30 bytes. A lookup passes the same `Arc` that the store holds, as a queue with the store's keys does. There are two
 //! indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader holds the lock for one search or to clone the `Arc`;

@@ -101,7 +101,7 @@ impl Map for Papaya {
     }
 }
 
-/// A persistent map under one lock, changed in place.
+/// imbl's persistent map under one lock, changed in place.
 pub(crate) struct Imbl(
     RwLock<imbl::GenericHashMap<Key, Arc<Pod>, FixedState, imbl::shared_ptr::DefaultSharedPtr>>,
 );

@@ -149,7 +149,7 @@ fn writes<D: Design>(store: &Store<D>, world: &World, figures: &mut Figures) {
     figures.push(("delete and add, ns", per(time, DELETES)));
 }
 
-/// Measures updates alone, then beside a thread that takes snapshots and lists them.
+/// Measures updates alone, then updates while another thread takes snapshots and lists their objects.
 fn beside_lister<D: Design>(store: &Store<D>, world: &World, figures: &mut Figures) {
     let alone = updates(store, world);
     figures.push(("updates/s alone", rate(&alone)));

@@ -1,4 +1,4 @@
-//! The same lock for every design.
+//! A store that puts the same lock around every design.
 
 use std::sync::Arc;
 
@@ -45,6 +45,6 @@ impl<D: Design> Store<D> {
     }
 }
 
-/// A store that shares no cache line with another: one per reader.
+/// A store that shares no cache line with other stores. Each reader has a store of its own.
 #[repr(align(128))]
 pub(crate) struct Padded<D>(pub(crate) Store<D>);
