@@ -1,6 +1,6 @@
 //! Token buckets, and delays of failed keys: compares flyball's limiters with a naive port of client-go's limiters (a mutex around a
 //! map, and floats).
-//! Rows are named as in the table of targets: `limit-default` counts failures of 10 000 keys in the controller default;
+//! Rows are named as in `RESULTS.md`: `limit-default` counts failures of 10 000 keys in the controller default;
 //! `limit-bucket` takes a token and passes the time as an argument. Keys are `Arc<str>` of 30 bytes, as in every bench.
 //!
 //! `cargo bench -p benches --bench limit`

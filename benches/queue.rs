@@ -1,4 +1,4 @@
-//! Compares the queue with a naive port of client-go's queue. Rows are named as in `design.md`; keys are `Arc<str>` of 30
+//! Compares the queue with a naive port of client-go's queue. Rows are named as in `RESULTS.md`; keys are `Arc<str>` of 30
 //! bytes.
 //!
 //! `cargo bench -p benches --bench queue`
@@ -21,7 +21,7 @@ fn keys(count: usize) -> Vec<Key> {
     (0..count).map(|index| format!("namespace-{:04}/name-{index:010}", index % 97).into()).collect()
 }
 
-/// add + get + done on one thread, with 1000 keys.
+/// Adds, gets and completes 1000 keys on one thread.
 fn cycle(criterion: &mut Criterion) {
     let keys = keys(1_000);
     let mut group = criterion.benchmark_group("queue-cycle");
@@ -124,7 +124,7 @@ fn fill_and_drain(criterion: &mut Criterion) {
     }
 }
 
-/// Four producers and four workers process 100 000 keys. Measures the time per add until all keys are complete.
+/// Four producers and four workers process 100 000 keys. Measures the time until all keys are complete, divided by the number of adds.
 fn contended(criterion: &mut Criterion) {
     const SIDES: usize = 4;
     let keys = keys(100_000);

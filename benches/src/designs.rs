@@ -1,7 +1,7 @@
 //! Designs of the store's data structure behind one trait. Each is complete enough to be measured.
 //!
-//! All store the same data: objects by key, two indexes with one value per object, and a `Clone` that is a snapshot. A
-//! change is made in place where no snapshot shares the data. The `store_designs` program in `benches/peers/rust`
+//! All store the same data: objects by key, two indexes with one value per object, and a `Clone` that takes a
+//! snapshot. Data that no snapshot shares is changed in place. The `store_designs` program in `benches/peers/rust`
 //! measures them.
 //!
 //! The designs omit parts of a store that would be the same in all of them: versions, index functions that fail or
@@ -55,9 +55,9 @@ pub fn hash(text: &str) -> u64 {
     FixedState::with_seed(1).hash_one(text)
 }
 
-/// A store's data structure. `clone` is the snapshot: cheap, immutable, and `Send`.
+/// A store's data structure. `clone` takes a snapshot, which is cheap, immutable and `Send`.
 pub trait Design: Clone + Default + Send + Sync {
-    /// The replaced object, to be dropped outside of the lock.
+    /// The replaced object, which the caller drops outside of the lock.
     type Old: Send;
 
     /// Adds or replaces the object of a key.

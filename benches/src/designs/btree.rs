@@ -1,7 +1,7 @@
 //! Design 3: copy-on-write B-trees, one ordered by key, and one per index ordered by value and key.
 //!
 //! Kubernetes' API server keeps its watch cache in a copy-on-write B-tree. Cilium's statedb keeps its tables in
-//! persistent radix trees, where an index is an ordered map of value and primary key. Here, nodes store up to 64 items;
+//! persistent radix trees, in which an index is an ordered map whose keys consist of the value and the primary key. Here, nodes store up to 64 items;
 //! a write copies the nodes on its path that a snapshot shares. Ranges and prefixes need no extra structure; every
 //! search compares strings.
 //!
@@ -85,7 +85,7 @@ impl super::Design for Design {
     }
 }
 
-/// An ordered set with up to `MOST` items per node. The order is a closure that compares an item to the searched one.
+/// An ordered set with up to `MOST` items per node. The order is a closure that compares an item with the one that is searched for.
 #[derive(Clone, Debug)]
 pub(super) struct Tree<T, const MOST: usize> {
     root: Arc<Node<T>>,
@@ -122,7 +122,7 @@ impl<T: Clone, const MOST: usize> Tree<T, MOST> {
         replaced
     }
 
-    /// The item must be in the set: a miss would copy nodes.
+    /// The item must be in the set, because a search that does not find it would still copy nodes.
     pub(super) fn remove(&mut self, order: &impl Fn(&T) -> Ordering) -> Option<T> {
         remove(Arc::make_mut(&mut self.root), order)
     }
@@ -138,7 +138,7 @@ impl<T: Clone, const MOST: usize> Tree<T, MOST> {
         self.from(&|_| Ordering::Greater)
     }
 
-    /// Starts at the first item that is not less than the searched one.
+    /// Starts at the first item that is not less than the one that is searched for.
     pub(super) fn from(&self, order: &impl Fn(&T) -> Ordering) -> Iter<'_, T> {
         let mut path = Vec::new();
         let mut node = &*self.root;

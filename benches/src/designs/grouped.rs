@@ -10,7 +10,7 @@ use super::{Design, Entry, INDEXES, Pod, hash};
 
 /// An item that carries its hash.
 pub trait Hashed: Clone + Debug + Send + Sync {
-    /// The hash under which it is found.
+    /// The hash under which a set finds the item.
     fn hash(&self) -> u64;
 }
 
@@ -18,9 +18,9 @@ pub trait Hashed: Clone + Debug + Send + Sync {
 pub trait Set<T>: Clone + Debug + Default + Send + Sync {
     /// The item with this hash that `eq` accepts.
     fn get(&self, hash: u64, eq: impl Fn(&T) -> bool) -> Option<&T>;
-    /// Like `get`, for a change in place.
+    /// Like `get`, but returns a mutable reference, for a change in place.
     fn get_mut(&mut self, hash: u64, eq: impl Fn(&T) -> bool) -> Option<&mut T>;
-    /// Inserts an item; returns the one it replaces.
+    /// Inserts an item, and returns the item that it replaces.
     fn insert(&mut self, item: T, eq: impl Fn(&T) -> bool) -> Option<T>;
     /// Removes an item.
     fn remove(&mut self, hash: u64, eq: impl Fn(&T) -> bool) -> Option<T>;
@@ -43,7 +43,7 @@ pub trait Family: Clone + Debug + Default + Send + Sync {
 pub struct Record {
     pub(super) hash: u64,
     pub(super) pod: Arc<Pod>,
-    /// The values, shared with the groups.
+    /// The index values, whose allocations are shared with the groups.
     pub(super) values: [Arc<Value>; INDEXES],
 }
 
@@ -54,7 +54,7 @@ pub struct Value {
     pub(super) text: Arc<str>,
 }
 
-/// The records with one value.
+/// The records with one index value.
 #[derive(Debug)]
 pub struct Group<F: Family> {
     value: Arc<Value>,

@@ -2,8 +2,8 @@
 //!
 //! An object is stored in a row of a persistent vector of fixed depth, and found by the row number. A hash index of
 //! integers maps 32 bits of a key's hash to the row. An index value is a number: each row stores one per index, and
-//! each value has a set of rows. So everything except the rows is plain integers, which are copied as memory, and an
-//! update that keeps the index values copies only the path to its row.
+//! each value has a set of rows. So everything except the rows consists of plain integers, which are copied byte by
+//! byte, and an update that keeps the index values copies only the path to its row.
 //!
 //! Not implemented: several index values per row, and shrinking of vectors and pages.
 
@@ -39,7 +39,7 @@ pub struct Rows<const LEAF: usize, const LOAD: usize> {
     columns: [Column<LOAD>; INDEXES],
     /// The number of rows ever allocated.
     end: u32,
-    /// The head of the list of free rows. The first column stores the links.
+    /// The head of the list of free rows. The links of this list are stored in the first column.
     free: u32,
 }
 

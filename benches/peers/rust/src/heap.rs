@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// The system's allocator with counters. While counting is off, it costs one load per call.
+/// The system's allocator with counters. While counting is off, each call costs one additional load.
 struct Counting;
 
 #[global_allocator]

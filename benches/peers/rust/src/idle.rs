@@ -28,7 +28,7 @@ pub(crate) fn idle(options: &Options) -> Figures {
             tokio::spawn(async move { worker.get().await.map(|lease| lease.done()) });
             held.push(queue);
         }
-        // Creating the queues causes background work; it is over before the clock starts.
+        // Creating the queues causes background work, which ends during this sleep, before the measurement starts.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let before = system::cpu();
         tokio::time::sleep(Duration::from_secs(options.seconds)).await;

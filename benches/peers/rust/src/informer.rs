@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | listeners | tasks that receive changes from flyball's informer and from kube-runtime's shared reflector |
-//! | events | changes sent as fast as the informer processes them, to one or several listeners; beside a slow listener; while a listener joins late |
+//! | events | changes as fast as the informer processes them; changes while a listener is slow, or while listeners join late |
 //! | relist | a relist |
 //!
 //! As in `controller.rs`, the sender, the informer and each listener are tasks of one runtime; in Go they are

@@ -1,4 +1,4 @@
-//! Deadlines spread over two seconds and one consumer. Measures the time from deadline to receipt.
+//! One consumer, and deadlines that are spread over two seconds. Measures the time from deadline to receipt.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! One thread calls a limiter: the delay of a failed key, or a check for a token.
+//! One thread calls a limiter, which computes the delay of a failed key or checks for a token.
 //!
-//! Limiters that accept the time as an argument get it, so that the run compares the arithmetic and not the clocks.
+//! Limiters that accept the time as an argument get a computed time, so that the run compares the arithmetic and not the clocks.
 //! Half a token accrues between two checks: after the burst every other check is refused.
 
 use std::cell::Cell;
@@ -45,7 +45,7 @@ impl Clock for Stored {
     }
 }
 
-/// A clock for flyball that returns a stored time. It is atomic, because flyball's clocks are shared between threads.
+/// A clock for flyball that returns a stored time. The time is atomic, because flyball's clocks are shared between threads.
 #[derive(Default)]
 struct ManualTime(AtomicU64);
 
@@ -55,7 +55,7 @@ impl flyball_sync::Clock for ManualTime {
     }
 }
 
-/// A timer on this clock. Nothing in these runs waits for it.
+/// A timer on this clock. It wakes nothing, because no run waits for a token.
 struct Never(Arc<ManualTime>);
 
 impl flyball_sync::Clock for Never {
@@ -68,7 +68,7 @@ impl flyball_sync::Timer for Never {
     fn wake_at(&self, _: Nanos, _: &std::task::Waker) {}
 }
 
-/// Failures of one key after the other, repeatedly; no key is forgotten.
+/// Records a failure of one key after the other, repeatedly. No key is forgotten.
 pub(crate) fn default(options: &Options, party: Party) -> Figures {
     match party {
         Party::Naive => {
@@ -95,7 +95,7 @@ fn failures(options: &Options, when: impl Fn(&Key) -> Duration) -> Figures {
     ns(time, rounds * keys.len())
 }
 
-/// Checks for a token of one bucket.
+/// Checks repeatedly whether one bucket has a token.
 pub(crate) fn bucket(options: &Options, party: Party) -> Figures {
     match party {
         Party::Governor => {
@@ -162,7 +162,7 @@ fn timed(options: &Options, mut check: impl FnMut(u64) -> bool) -> (Figures, usi
     (ns(time, options.adds), granted)
 }
 
-/// Checks for a token of a bucket per key, one key after the other.
+/// Each key has a bucket. Checks the buckets for a token, one key after the other.
 pub(crate) fn keyed(options: &Options, party: Party) -> Figures {
     let keys = keys(options.keys);
     let clock = Stored::default();

@@ -1,8 +1,8 @@
 //! Runs one measurement on flyball's primitives or on another Rust library, and prints the figures as one JSON object.
 //!
-//! The Go program beside it runs the same measurements on client-go and controller-runtime, with the same names, flags,
+//! The Go program in `benches/peers/go` runs the same measurements on client-go and controller-runtime, with the same names, flags,
 //! keys and random draws; `cargo xtask peers` runs both alternately. Keys are `Arc<str>` of 30 bytes. Keys and draws
-//! are generated before the clock starts. Where a key is added, the clone of its `Arc` is part of the add.
+//! are generated before the clock starts. If a run adds a key, the clone of the key's `Arc` is part of the add.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
 

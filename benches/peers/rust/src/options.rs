@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Number of producers, and the same number of consumers.
     #[arg(long, default_value_t = 1)]
     pub(crate) sides: usize,
-    /// Share of adds of keys that are queued already, or of objects that are newer in a list.
+    /// Percentage of adds whose key is queued already, or of objects in a list that are newer.
     #[arg(long, default_value_t = 0)]
     pub(crate) percent: usize,
     /// Adds per second.
@@ -92,7 +92,7 @@ pub(crate) enum Run {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Party {
-    /// flyball's queue. If it waits as a task, the runtime has one thread.
+    /// flyball's queue. If a run waits for the queue in a task, its runtime has one thread.
     Ours,
     /// flyball's queue on a runtime of several threads.
     OursMultiThread,

@@ -7,10 +7,10 @@
 //! | ours, kube, maps | the stores |
 //! | single | one operation after the other, and the heap memory of a store |
 //! | get | point reads by several threads |
-//! | beside | writes beside a thread that lists |
+//! | beside | writes while another thread lists the objects |
 //! | operations | single operations with their latency tails, at any size |
-//! | readers | an informer beside many threads that list |
-//! | replace, stall | a relist beside a thread that reads |
+//! | readers | an informer while many threads list the objects |
+//! | replace, stall | a relist while another thread reads objects |
 //!
 //! Objects are generated before the clock starts. Every read accesses a field of the object that it found, as real
 //! readers do.
@@ -62,7 +62,7 @@ fn indexed<C: Replaces<Reader: Lists>>(options: &Options, run: Run) -> Option<Fi
     }
 }
 
-/// The runs that a map without indexes and views supports, too.
+/// The runs that even a map without indexes and views supports.
 fn by_key<C: Writes>(options: &Options, run: Run) -> Option<Figures> {
     match run {
         Run::StoreAdd => Some(single::add::<C>(options)),

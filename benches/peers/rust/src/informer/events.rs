@@ -22,7 +22,7 @@ use crate::system;
 /// A listener that records when it has received the last state of each object. It may receive a state twice, and may
 /// miss intermediate states.
 pub(super) struct Last {
-    /// By object: its last version.
+    /// For each object, its last version.
     last: Arc<Vec<u32>>,
     known: Vec<u32>,
     /// The number of objects of which the listener has received no state yet.
@@ -35,11 +35,11 @@ pub(super) struct Last {
 /// The progress of all listeners.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Listeners that have received all objects.
+    /// The number of listeners that have received all objects.
     listed: AtomicUsize,
     ended: AtomicUsize,
     changed: Notify,
-    /// Changes delivered to all listeners together.
+    /// The number of delivered changes, added up over all listeners.
     times: AtomicUsize,
 }
 
@@ -96,8 +96,7 @@ impl Handler for Last {
     }
 }
 
-/// Objects drawn at random change as fast as the watch accepts it, until all listeners have received the last state of
-/// each.
+/// Changes random objects as fast as the watch accepts the changes, and waits until all listeners have received the last state of each object.
 pub(super) async fn events(options: &Options, party: Party) -> Figures {
     let drawn = Draws::choices(1, options.adds, options.keys);
     let mut last = vec![1; options.keys];
@@ -141,8 +140,7 @@ impl Handler for Beside {
     }
 }
 
-/// The latency of a listener beside another one that is too slow to handle every change, and the memory that the slow
-/// listener costs.
+/// Measures the latency of a listener while another listener is too slow to handle every change, and the memory that the slow listener costs.
 pub(super) async fn slow_handler(options: &Options, party: Party, begin: Instant) -> Figures {
     let mut quick = options.clone();
     quick.work = 0;
@@ -173,8 +171,8 @@ impl Handler for Counts {
     }
 }
 
-/// Listeners join one after the other while objects change. Measures the time until each has all objects, and the latency of a listener that joined
-/// before.
+/// Listeners join one after the other while objects change. Measures the time until each of them has all objects, and the latency of a listener that
+/// joined before them.
 pub(super) async fn late_join(options: &Options, begin: Instant) -> Figures {
     const JOINS: usize = 5;
     let pace = Pace::new(options);

@@ -81,7 +81,7 @@ pub(super) async fn relist(options: &Options, party: Party) -> Figures {
     figures
 }
 
-/// Objects that share no memory with others.
+/// Returns objects that share no memory with the objects of other calls.
 fn fresh_objects(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Object> {
     let mut all = objects(keys);
     for object in &mut all {
@@ -91,9 +91,9 @@ fn fresh_objects(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Object> {
     all
 }
 
-/// Two lists. The watch between them reports that its version is too old.
+/// A source that returns two lists. The watch between the two reports that its version is too old.
 struct Relisted {
-    /// In reverse order: the next list is the last element.
+    /// The remaining lists in reverse order: the next one is the last element.
     lists: Mutex<Vec<Vec<Object>>>,
     expired: Mutex<Option<oneshot::Receiver<()>>>,
     begins: Mutex<Option<oneshot::Sender<Begun>>>,

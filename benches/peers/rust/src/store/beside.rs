@@ -1,6 +1,6 @@
-//! Updates by one thread, alone and beside a thread that lists all objects in a loop. With snapshots, the lister iterates
+//! Updates by one thread, alone and while another thread lists all objects in a loop. With snapshots, the lister iterates
 //! over a whole snapshot, because other stores iterate over all objects to build a list. The lister does not read the objects,
-//! because a writer that a list blocks could run during the reads.
+//! because a writer that is blocked while the list is built could run during these reads.
 //!
 //! No index value changes. A write is timed from the end of the previous one, so the time includes every delay. The
 //! figures include the complete lists per second: without them, a starved lister would make the writer look fast.
@@ -55,7 +55,7 @@ pub(crate) fn beside<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     figures
 }
 
-/// Writes all updates, or as many as the time limit allows. Returns the duration of each.
+/// Writes all updates, or as many as the time limit allows. Returns the time from the end of each write to the end of the next one.
 fn write<C: Writes>(cache: &mut C, updates: Vec<Pod>, most: Duration) -> Vec<Duration> {
     let mut gaps = Vec::with_capacity(updates.len());
     let begin = Instant::now();

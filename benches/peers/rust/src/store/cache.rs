@@ -6,7 +6,7 @@ use crate::store::pods::Pod;
 pub(crate) trait Writes {
     type Reader: Reads;
 
-    /// Indexes: 1 = namespace; 2 = namespace, node; 4 = namespace, node, labels, uid.
+    /// The argument is the number of indexes. 1: namespace; 2: namespace, node; 4: namespace, node, labels, uid.
     fn new(indexes: usize) -> Self;
     fn reader(&self) -> Self::Reader;
     fn put(&mut self, pod: Pod);
@@ -28,7 +28,7 @@ pub(crate) trait Reads: Clone + Send + Sync {
     type Key: Sync;
 
     fn key(pod: &Pod) -> Self::Key;
-    /// The version of the object.
+    /// Returns the version of the object.
     fn get(&self, key: &Self::Key) -> Option<u64>;
 }
 
@@ -43,7 +43,7 @@ pub(crate) trait Lists: Reads {
     fn by_node(&self, node: &str, each: impl FnMut(&Pod));
 }
 
-/// The sum of all versions, so that every object is read.
+/// Reads every object, and returns the sum of their versions.
 pub(crate) fn read<R: Lists>(view: &R::View) -> u64 {
     let mut sum = 0;
     R::walk(view, |pod| sum += pod.version);

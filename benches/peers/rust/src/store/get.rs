@@ -1,4 +1,4 @@
-//! Concurrent point reads by several threads; wall time divided by the number of reads.
+//! Concurrent point reads by several threads. The figure is the wall time divided by the number of reads.
 
 use std::sync::Barrier;
 use std::thread;

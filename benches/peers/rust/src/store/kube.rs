@@ -39,7 +39,7 @@ impl Lookup for Pod {
         Some(self.namespace.as_ref().into())
     }
 
-    /// A version of the usual length: it is stored, never compared.
+    /// A version of the usual length, which is stored but never compared.
     fn resource_version(&self) -> Option<Cow<'_, str>> {
         Some("1000000".into())
     }

@@ -111,7 +111,7 @@ impl Lists for Collected {
     }
 }
 
-/// One snapshot, kept for all reads: lookups return references.
+/// All reads use one snapshot, so lookups return references.
 impl Reads for Snapshot<Key, Pod> {
     type Key = Key;
 

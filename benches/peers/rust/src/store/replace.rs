@@ -1,4 +1,4 @@
-//! Stores complete lists in a full store, beside one thread that repeatedly gets objects drawn at random.
+//! Stores complete lists in a full store, while another thread repeatedly gets random objects.
 //!
 //! `percent` of the objects are newer in each list. flyball also reports the changes of a list; client-go leaves this
 //! to its queue. The machine itself delays threads, too. So after each list the reader continues for the same time

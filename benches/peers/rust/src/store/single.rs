@@ -1,4 +1,4 @@
-//! One thread, one operation after the other; and the heap memory of a store.
+//! Measures operations on one thread, one after the other, and the heap memory of a store.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -92,10 +92,10 @@ pub(crate) fn list<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     [("snapshot", snapshot / 1e3), ("walk", walk / objects), ("read", read / objects)].into()
 }
 
-/// Measures the live heap of a store, without the strings and without one copy of each object itself.
+/// Measures the live heap of a store, without the strings of the objects and without the size of one `Pod` per object.
 pub(crate) fn bytes<C: Writes>(options: &Options) -> Figures {
     let mut pods = fleet(options.keys, NAMESPACES);
-    // The first store allocates memory that the process needs only once; it does not count.
+    // The first store is not counted, because it also allocates memory that the process needs only once.
     drop(filled::<C>(options.indexes, &pods[..1]));
     let (cache, bytes, allocations) = growth(|| {
         let mut cache = C::new(options.indexes);

@@ -4,15 +4,15 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Shorter gaps are not examined, because reading the kernel's statistics takes longer.
+/// For a shorter time, the kernel's statistics are not read, because reading them would take longer than that time.
 const SHORT: Duration = Duration::from_micros(20);
 
 pub(crate) struct Stalls {
     last: Instant,
     queued: Duration,
-    /// The longest gap between two notes.
+    /// The longest time between two consecutive calls of `note`.
     pub(crate) slowest: Duration,
-    /// The longest gap without the time spent waiting for a core.
+    /// The longest time between two consecutive calls of `note`, without the time in which the thread waited for a core.
     pub(crate) blocked: Duration,
 }
 

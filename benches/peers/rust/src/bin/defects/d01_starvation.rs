@@ -1,4 +1,4 @@
-//! D1: keys that wait for a free slot are taken from a hash table in an arbitrary order, so some keys wait forever.
+//! D1: keys that wait for a free slot are taken from a hash table in an arbitrary order, so some keys starve.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
