@@ -6,7 +6,7 @@
 //!    most `stop_grace` longer. The sum of these two periods is less than `lease_duration`.
 //! 2. A candidate overwrites only the version of the record that it has read last. That record must have no holder, name this candidate as its
 //!    holder, or have stayed unchanged for its lease duration, measured on the candidate's own clock.
-//! 3. After its leadership has ended, a candidate does not lead until it campaigns again, whatever responses arrive later.
+//! 3. After its leadership has ended, a candidate does not lead until it campaigns again, regardless of the responses that arrive later.
 //! 4. At most one request is open at a time. If it has no response after half of the renew deadline, its outcome counts as unknown.
 //! 5. A new holder increments `leader_transitions`. A renewal changes only `renew_time`, and increases it.
 //! 6. A candidate that is stopped while a write is open waits for the response to that write, or reads the Lease, before it ends. So if the write

@@ -18,8 +18,7 @@ pub(crate) struct Explored {
     pub(crate) preemptions: Option<usize>,
     /// The wall-clock time.
     pub(crate) seconds: f64,
-    /// Whether the recorded floors are checked. They are not checked in the run of a seeded fault, because there only the
-    /// fault itself may fail the model.
+    /// Whether the recorded floors are checked. The run of a seeded fault does not check them, because only the fault itself may make the model fail.
     pub(crate) floors_apply: bool,
 }
 

@@ -22,7 +22,7 @@ impl Clock for Ticking {
     }
 }
 
-/// A key and the value it was written with.
+/// A key and its value.
 type Object = (u8, u8);
 type Objects = TtlStore<u8, Object, Ticking>;
 

@@ -94,8 +94,8 @@ pub(super) struct Tree<T, const MOST: usize> {
 #[derive(Clone, Debug)]
 enum Node<T> {
     Leaf(Vec<T>),
-    /// Children, each with a separator: less than or equal to all items of the child, greater than all items of the
-    /// children before it.
+    /// Children, each with a separator. A separator is less than or equal to all items of its child, and greater than all items of the children
+    /// before it.
     Inner(Vec<(T, Arc<Node<T>>)>),
 }
 

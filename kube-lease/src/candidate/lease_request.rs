@@ -41,6 +41,7 @@ pub enum LeaseResponse {
     },
     /// The Lease does not exist.
     NotFound,
-    /// Any other outcome: a conflict, an error, or no response. The candidate then treats it as unknown whether a write was executed.
+    /// Any other outcome: a conflict, an error, or no response. If the request was a write, the candidate assumes that the server may or may not have
+    /// executed it.
     Failed,
 }

@@ -12,9 +12,9 @@ pub struct LeaderElectionRecord {
     /// Another candidate takes over from the holder only if this record has stayed unchanged for this many seconds since that candidate first read
     /// it.
     pub lease_duration_seconds: i32,
-    /// When the holder became the leader, by its wall clock. This time is never used to decide whether the lease has expired.
+    /// When the holder became the leader, according to its wall clock. This time is never used to decide whether the lease has expired.
     pub acquire_time: Option<Timestamp>,
-    /// When the holder wrote this record, by its wall clock. This time is never used to decide whether the lease has expired.
+    /// When the holder wrote this record, according to its wall clock. This time is never used to decide whether the lease has expired.
     pub renew_time: Option<Timestamp>,
     /// How many times the holder has changed.
     pub leader_transitions: i32,

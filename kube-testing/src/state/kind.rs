@@ -186,8 +186,8 @@ impl Kind {
         })
     }
 
-    /// Returns whether the kind defines selectable fields of its own. Objects of other kinds can be selected by name and namespace, whatever their
-    /// scope.
+    /// Returns whether the kind defines selectable fields of its own. Objects of other kinds can be selected by name and namespace, even if the kind
+    /// has no namespaces.
     fn has_own_fields(&self) -> bool {
         !self.is_built_in() || built_in::has_selectable(&self.resource.group, &self.resource.plural)
     }

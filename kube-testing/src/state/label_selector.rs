@@ -28,7 +28,7 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
-    /// Returns whether an object matches; `label` returns its labels by key.
+    /// Returns whether an object matches; `label` returns the value of the object's label with a given key.
     pub(crate) fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| requirement.operator.matches(label(&requirement.key)))
     }

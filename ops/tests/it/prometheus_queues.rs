@@ -119,7 +119,7 @@ workqueue_overdue_total{name=\"q\"} 0
         assert!(line.ends_with('.') && line.split(' ').count() > 4, "{line}");
     }
 
-    // A scrape changes nothing, a drain is visible while it runs, and the series end with the queue.
+    // A scrape changes no value. A drain is visible in scrapes while it runs. The series end when the queue is dropped.
     assert_eq!(scrape(&registry), first);
     queue.shut_down();
     assert!(queue.add("late").is_err());

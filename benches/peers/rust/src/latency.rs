@@ -1,7 +1,7 @@
 //! The time from add to receipt, at a fixed rate of adds.
 //!
-//! The producer spins, because no sleep is as short as the gap between two adds. The latency of an add that is late
-//! counts from the time when it was due.
+//! The producer spins, because no sleep is as short as the time between two adds. If an add is late, its latency is
+//! measured from the time at which it was due.
 
 use std::collections::HashMap;
 use std::thread;

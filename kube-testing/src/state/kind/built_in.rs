@@ -155,7 +155,7 @@ pub(super) fn is(group: &str, plural: &str, rule: BuiltIn) -> bool {
 }
 
 pub(super) fn is_group(group: &str) -> bool {
-    // A group with the suffix `k8s.io` is not sufficient, because custom resources may have such a group, too, as those of the Gateway API do.
+    // The suffix `k8s.io` of a group does not suffice, because groups of custom resources may have it, too, such as those of the Gateway API.
     const GROUPS: [&str; 18] = [
         "admissionregistration.k8s.io",
         "apiextensions.k8s.io",

@@ -1,5 +1,5 @@
-//! The time in which a thread makes no progress. Time in which the thread is runnable and the kernel runs another
-//! thread does not count, because the load of the machine causes it, not the store.
+//! The time in which a thread makes no progress. If the thread is runnable while the kernel runs a different thread,
+//! that time does not count, because the load of the machine causes it, not the store.
 
 use std::fs;
 use std::time::{Duration, Instant};
