@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     let pods = flyball_kube::informer(Api::<Pod>::all(server.client()), Config::default().labels("app=web"))
         .index(&BY_NODE)
         .transform(|mut pod| {
-            // This program does not read the managed fields, so the cache need not keep them.
+            // This program does not read the managed fields, so it removes them before the cache stores the pod.
             pod.metadata.managed_fields = None;
             pod
         })

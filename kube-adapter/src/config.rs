@@ -17,17 +17,17 @@ use flyball_informer_cache::ReflectorConfig;
 use self::boxed_policy::BoxedPolicy;
 use self::classify::Classifier;
 
-/// The default initial and maximum wait of the backoff per object, if one is configured: 5 ms to 5 minutes.
+/// The initial and the maximum wait, 5 ms and 5 minutes, of the recommended backoff for each object and of the backoff after panics and timeouts.
 pub(crate) const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];
-/// The default initial and maximum wait after conflicts, if a conflict backoff is configured.
+/// The initial and the maximum wait after conflicts, unless [`Config::conflict_backoff`] sets other values.
 const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), BACKOFF[1]];
 /// The recommended number of concurrent reconciles.
 const CONCURRENCY: u16 = 64;
 /// The recommended grace for reconciles in flight at a shutdown.
 const GRACE: Duration = Duration::from_secs(20);
-/// The default time between the end of the grace and the drop of reconciles that still run.
+/// The default time after the end of the grace at which reconciles that still run are dropped.
 const ABORT_AFTER: Duration = Duration::from_secs(5);
-/// The default maximum wait of a debounce, in units of its quiet period.
+/// The default maximum wait of a debounce, as a multiple of its quiet period.
 const DEBOUNCES: u32 = 10;
 
 /// The configuration of a controller: kube-runtime's `controller::Config`, with more options.
@@ -122,17 +122,17 @@ impl Default for QueueOrder {
 }
 
 impl Config {
-    /// Sets the options that are better than kube-runtime's defaults for most programs; each can also be set by itself:
+    /// Sets values that are better than kube-runtime's defaults for most programs. Each of these options can also be set by itself:
     ///
     /// - at most 64 reconciles at once ([`concurrency`](Self::concurrency));
     /// - a backoff for each object, 5 ms to 5 minutes, in addition to the delay of the error policy ([`backoff`](Self::backoff));
     /// - a backoff for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
-    /// - at least the delay that the API server requests ([`respect_retry_after`](Self::respect_retry_after));
+    /// - retries wait at least for the delay that the API server requests ([`respect_retry_after`](Self::respect_retry_after));
     /// - reconciles start when all caches have synced ([`wait_for_all_caches`](Self::wait_for_all_caches));
-    /// - reconciles in flight may take 20 s at a shutdown, and are dropped 5 s later
+    /// - at a shutdown, reconciles in flight may run for 20 s; those that still run 5 s later are dropped
     ///   ([`shutdown_grace`](Self::shutdown_grace)).
     ///
-    /// As by default, objects that are queued at a shutdown are left in the queue, because the next process lists all objects anyway.
+    /// Objects that are queued at a shutdown are left in the queue, as by default, because the next process lists all objects anyway.
     ///
     /// # Examples
     /// ```
@@ -153,11 +153,10 @@ impl Config {
     }
 
     /// Delays the reconcile after a change until the object has not changed for `quiet`, so that several changes cause
-    /// one reconcile. Off by default, and if `quiet` is zero.
-    ///
+    /// one reconcile. There is no delay by default, and none if `quiet` is zero.
     /// A change waits for at most ten times `quiet`, however often the object changes; see [`debounce_with_max_wait`](Self::debounce_with_max_wait).
-    /// Requests from other sources, such as [`reconcile_on`](crate::Controller::reconcile_on), are delayed like changes. Retries, and requeues that a
-    /// reconcile returns, are not delayed.
+    /// Reconcile requests from other sources, such as [`reconcile_on`](crate::Controller::reconcile_on), are delayed like changes. Neither retries
+    /// nor requeues that a reconcile returns are delayed.
     pub fn debounce(self, quiet: Duration) -> Self {
         self.debounce_with_max_wait(quiet, quiet.saturating_mul(DEBOUNCES))
     }
@@ -168,12 +167,11 @@ impl Config {
         self
     }
 
-    /// Sets the maximum number of objects that are reconciled at once. 0, the default, means no limit, as in kube-runtime.
-    ///
-    /// Without a limit the first list of ten thousand objects starts ten thousand reconciles, which share the client's
-    /// connections and the memory limit of the pod; [`recommended`](Self::recommended) sets 64. With a limit, objects wait
-    /// for slow reconciles of others. [`Monitor::stats`](crate::Monitor::stats) reports the number of reconciles in flight,
-    /// and a warning is logged, at most once a minute, when there are 256 or more.
+    /// Sets the maximum number of objects that are reconciled at once. 0, the default, means no limit, as in kube-runtime. Without a limit the first
+    /// list of ten thousand objects starts ten thousand reconciles, which share the client's connections and the memory limit of the pod;
+    /// [`recommended`](Self::recommended) sets 64. With a limit, an object may have to wait while slow reconciles of other objects run.
+    /// [`Monitor::stats`](crate::Monitor::stats) reports the number of reconciles in flight. If there are 256 or more, a warning is logged, at most
+    /// once a minute.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
         self
@@ -187,30 +185,29 @@ impl Config {
 
     /// Drops a reconcile at an await point if it has not completed within this time, and counts it as failed. No limit by default.
     ///
-    /// The time for which a result waits for the consumer of the stream does not count.
+    /// The time for which a result waits until the consumer of the stream reads it does not count.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.timeout = (!limit.is_zero()).then_some(limit);
         self
     }
 
-    /// Starts reconciles when all caches have synced, including those of [`owns`](crate::Controller::owns) and
+    /// Starts reconciles only when all caches have synced, including those of [`owns`](crate::Controller::owns) and
     /// [`watches`](crate::Controller::watches), so that an object is not reconciled once for itself and once more for its
     /// owned objects.
-    ///
     /// By default reconciles start when the cache of the controller's own objects and the informers that are [shared](crate::Controller::owns_shared)
     /// with the program have synced, because reconciles read only these caches. Objects of the other caches add their keys when they arrive, and
-    /// after five seconds a warning names the kinds that have not synced. With this option, no object is reconciled if the controller may not list
-    /// one of the kinds.
+    /// after five seconds a warning names the kinds that have not synced. With this option, no object is reconciled while any of the kinds cannot be
+    /// listed, for example because a permission is missing.
     pub fn wait_for_all_caches(mut self) -> Self {
         self.waits_for_all_caches = true;
         self
     }
 
     /// Also reconciles the objects that are queued when a shutdown begins, within the
-    /// [grace](Self::shutdown_grace). Set a grace, because there is none by default. Without this option the objects are left in the queue,
+    /// [grace](Self::shutdown_grace). Set a grace, because the default grace is unlimited. Without this option the objects are left in the queue,
     /// as in kube-runtime: the next process lists all objects anyway.
     ///
-    /// Delayed objects, including retries, are not reconciled in either case.
+    /// Delayed objects, including retries, are not reconciled at a shutdown, with or without this option.
     pub fn drain_on_shutdown(mut self) -> Self {
         self.drains = true;
         self

@@ -50,7 +50,8 @@ fn describe<O: std::fmt::Debug, E: std::fmt::Display>(result: &Result<O, E>) -> 
     }
 }
 
-/// Creates, changes and deletes notes, and deletes a ConfigMap that the controller must restore.
+/// Creates notes, changes one, and deletes a ConfigMap that the controller must restore. Returns, for each ConfigMap, its text and the length in the
+/// status of its note.
 async fn live(server: &ApiServer) -> BTreeMap<String, (String, usize)> {
     let client = server.client();
     let notes = Api::<Note>::namespaced(client.clone(), "default");

@@ -1,4 +1,5 @@
-//! A controller as it is written for kube-runtime: every `Note` has a ConfigMap with its text. This code is the same for both engines.
+//! The user functions of a controller, as for kube-runtime: the controller creates a ConfigMap with the text of each `Note`. This code is the same
+//! with kube-runtime and with flyball.
 
 use std::fmt;
 use std::sync::Arc;
