@@ -213,18 +213,17 @@ impl Config {
         self
     }
 
-    /// Sets how long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. After this time no reconcile is started,
-    /// and those that still run are dropped after [some more time](Self::abort_after). No limit by default, as in kube-runtime.
-    ///
-    /// By default, Kubernetes kills a pod after 30 s. [`recommended`](Self::recommended) sets a grace of 20 s, and reconciles are dropped 5 s after
-    /// it, which leaves time to release a lease.
+    /// Sets how long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. After this time no reconcile is started.
+    /// Reconciles that still run are dropped after a [further time](Self::abort_after). No limit by default, as in kube-runtime.
+    /// By default, Kubernetes kills a pod after 30 s. [`recommended`](Self::recommended) sets a grace of 20 s, and reconciles that still run are
+    /// dropped 5 s later, which leaves 5 s to release a lease.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
         self.grace = Some(limit);
         self
     }
 
-    /// Sets how long a list of the controller's own caches may make no progress, and how long opening a watch may take. After this time the
-    /// request is cancelled, and is retried after a wait. 2 minutes by default; zero means no limit.
+    /// Sets how long a list of the controller's own caches may receive no bytes, and how long opening a watch may take. After this time the request
+    /// is cancelled, and is retried after a wait. The default is 2 minutes; zero means no limit.
     ///
     /// A list whose bytes keep arriving is never cancelled. For an informer of your own, see
     /// [`ReflectorConfig::request_timeout`].
@@ -248,24 +247,22 @@ impl Config {
         reflector
     }
 
-    /// Sets how long reconciles in flight may still run after the [grace](Self::shutdown_grace) is over. After this time
-    /// they are dropped at an await point. 5 s by default.
+    /// Sets how long reconciles in flight may still run after the [grace](Self::shutdown_grace) is over. After this time they are dropped at an await
+    /// point. The default is 5 s.
     pub fn abort_after(mut self, limit: Duration) -> Self {
         self.abort_after = limit;
         self
     }
 
-    /// Reports every reconcile to these metrics.
+    /// Reports every reconcile to `metrics`.
     pub fn controller_metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.controller_metrics = Some(Arc::new(metrics));
         self
     }
 
-    /// Reports the queue to these metrics: depth, latency and the other queue metrics of client-go.
+    /// Reports the queue's depth, its latency and the other queue metrics of client-go to `metrics`.
     ///
-    /// # Examples
-    /// flyball-ops has adapters for Prometheus, `metrics` and `tracing`. A sink of your own implements only the methods it
-    /// needs:
+    /// # Examples flyball-ops has adapters for Prometheus, `metrics` and `tracing`. Your own metrics type implements only the methods that it needs:
     /// ```
     /// use flyball_controller::ReconcileOutcome;
     /// use flyball_kube::{Config, ControllerMetrics, QueueMetrics};

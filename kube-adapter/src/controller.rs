@@ -1,4 +1,4 @@
-//! EDGE. kube-runtime's `Controller`, over flyball's caches, queue and loop.
+//! EDGE. A drop-in replacement for kube-runtime's `Controller`, over flyball's caches, queue and controller loop.
 //!
 //! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; the docs of `run` describe the effect of dropping the
 //! stream.
@@ -36,7 +36,7 @@ use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// The target of spans and events of controllers. It is the same as in kube-runtime, so that filters such as `kube=warn` match.
+/// The `tracing` target of the spans and events of controllers. It is the same as in kube-runtime, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
 
 pub(crate) use self::action::read_duration;
@@ -56,8 +56,8 @@ use self::trigger_backoff::TriggerBackoff;
 use crate::{ApiSource, Config};
 use flyball_kube_lease::Leadership;
 
-/// Runs a function for each object of a kind when the object, or an object related to it, changes. This is kube-runtime's `Controller`, with the same
-/// user functions and the same results, but over caches that lose no change and a queue that starves no object.
+/// Calls a function for an object of a kind when the object, or a related object, changes. It replaces kube-runtime's `Controller`: the user
+/// functions and the results are the same, but the caches lose no change and the queue starves no object.
 ///
 /// To migrate from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are. The delay of the error policy, the
 /// number of concurrent reconciles, and the reconciles that a shutdown waits for are the same as in kube-runtime. [`Config::recommended`]
@@ -117,9 +117,9 @@ where
     own: Option<Box<dyn Trigger>>,
     /// The triggers of related objects.
     triggers: Vec<Box<dyn Trigger>>,
-    /// Futures that wait for the caches that reconciles read, besides the controller's own cache.
+    /// Futures that wait until the shared caches that reconciles read have synced; the controller's own cache is not among them.
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
-    /// The triggers that are streams.
+    /// The triggers that are streams of objects or of reconcile requests.
     streams: Vec<StreamTrigger>,
     /// The informers that this controller owns. They run as long as the controller runs.
     informers: Vec<OwnInformer>,
@@ -141,7 +141,7 @@ where
     /// Creates a controller of the objects that `api` lists and `config` selects.
     ///
     /// # Panics
-    /// Panics outside a tokio runtime with time enabled, because the informer needs one. The informer starts with the controller.
+    /// Panics outside a tokio runtime with time enabled, because the informer needs its timer. The informer starts when the controller runs.
     #[track_caller]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self
     where
@@ -156,7 +156,7 @@ where
     /// Like `new`.
     ///
     /// # Examples
-    /// Custom resources without a type in the program:
+    /// Custom resources for which the program has no Rust type:
     /// ```
     /// # use flyball_kube_testing::ApiServer;
     /// use flyball_kube::{Action, Controller};
@@ -213,11 +213,11 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Creates a controller of the objects of an existing informer: one that is shared with other code, has indexes, or
-    /// is fed by a [`StreamSource`](crate::StreamSource). The informer runs and ends independently of the controller.
+    /// Creates a controller of the objects of an existing informer, for example an informer that is shared with other code, that has indexes, or
+    /// whose source is a [`StreamSource`](crate::StreamSource). The informer runs and ends independently of the controller.
     ///
     /// # Examples
-    /// Informers that the program reads from, too:
+    /// Informers that the program also reads:
     /// ```
     /// # use flyball_kube_testing::ApiServer;
     /// use flyball_kube::{Action, Controller, informer};
@@ -284,7 +284,7 @@ where
         controller
     }
 
-    /// Creates a controller of these objects without a trigger.
+    /// Creates a controller of the objects `main`, without any triggers.
     fn over(main: Objects<K>, dyntype: K::DynamicType) -> Self {
         if let Objects::Kube { dyntype: known, .. } = &main {
             let _ = known.set(dyntype.clone());
@@ -306,8 +306,8 @@ where
         }
     }
 
-    /// Returns a handle of the store that the controller reads. The store is filled while the controller runs. All
-    /// handles return the same store from [`to_kube`](ControllerStore::to_kube).
+    /// Returns a handle of the store that the controller reads. The store is filled while the controller runs. [`to_kube`](ControllerStore::to_kube)
+    /// returns the same store for all handles.
     #[must_use]
     pub fn store(&self) -> ControllerStore<K> {
         ControllerStore::new(self.main.clone())

@@ -1,4 +1,4 @@
-//! PURE. A retry policy of the user with its type erased.
+//! PURE. Erases the type of the user's retry policy.
 
 use std::any::Any;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use flyball_informer_cache::NamespacedName;
 use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 
-/// Any retry policy for the keys of a controller. Each call is a virtual call, and each failure boxes its reservation.
+/// Any retry policy for the keys of a controller. Each method call is virtual, and each failure allocates a box for its reservation.
 pub(crate) struct BoxedPolicy(Box<dyn Erased>);
 
 type Reservation = Box<dyn Any + Send>;

@@ -1,4 +1,4 @@
-//! PURE. Classifies failed requests by the server's answer: whether and how a retry can help.
+//! PURE. Classifies failed requests by the server's answer: whether to retry, and with which backoff.
 
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use flyball_controller::FailureClass;
 use kube::core::Status;
 
-/// The maximum depth to which the causes of an error are followed: without it, a cycle of `source`s would cause an infinite loop.
+/// The maximum number of errors that are read in a chain of causes. Without it, an error that is its own `source` would cause an infinite loop.
 pub(crate) const DEEPEST_CAUSE: usize = 16;
 
-/// A function that returns the class of an error, or `None` to leave the classification to the status of the answer.
+/// A function that returns the class of an error. If it returns `None`, the status of the server's answer decides.
 pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync>;
 
-/// Classifies the error of a reconcile by the status of the API server's answer, if the error or one of its causes has one.
+/// Classifies the error of a reconcile by the status of the API server's answer, if the error or one of its causes contains such a status.
 ///
 /// | status | class |
 /// |---|---|
@@ -39,7 +39,7 @@ impl Classifier {
             return class;
         }
         let Some(status) = status_of(error) else { return FailureClass::Transient };
-        // The last setting for a status applies.
+        // If a status was set more than once, the last setting applies.
         match self.statuses.iter().rev().find(|(code, _)| *code == status.code) {
             Some((_, class)) => *class,
             None if self.conflicts && status.code == 409 => FailureClass::Conflict,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use std::fmt;
 
-    /// An error of a program, with kube's error as its cause.
+    /// An error of the user's program, with a `kube::Error` as its cause.
     #[derive(Debug)]
     struct Wrapped(kube::Error);
 

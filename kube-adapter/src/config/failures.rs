@@ -1,4 +1,4 @@
-//! PURE. The options of a configuration that decide what follows a failed reconcile.
+//! PURE. The options for failed reconciles: whether an object is retried, and after which delay.
 
 use std::error::Error;
 use std::ops::RangeInclusive;
@@ -16,10 +16,9 @@ use super::boxed_policy::BoxedPolicy;
 impl Config {
     /// Sets a backoff for each object: the wait after consecutive failures starts at the lower bound and doubles up to the
     /// upper bound. None by default.
-    ///
-    /// An object waits for the longer of this backoff and the delay of the error policy. The first success of an object resets its backoff.
-    /// An object has at most one pending wait: if the object changes, is reconciled during the wait and fails again, the failure count and
-    /// the end of the wait stay the same. Panics and timeouts count, too.
+    /// An object waits for the longer of this backoff and the delay of the error policy. The first success of an object resets its backoff. An object
+    /// has at most one pending wait: if the object changes, is reconciled during the wait and fails again, the failure count and the end of the wait
+    /// stay the same. Panics and timeouts count as failures.
     ///
     /// A lower bound of zero is raised to 1 ns, and an upper bound below the lower bound is raised to the lower bound.
     pub fn backoff(self, waits: RangeInclusive<Duration>) -> Self {
@@ -48,7 +47,7 @@ impl Config {
         self
     }
 
-    /// Uses exactly the delay of the error policy, which is the default. This undoes [`backoff`](Self::backoff),
+    /// Retries objects after exactly the delay of the error policy, which is the default behaviour. This undoes [`backoff`](Self::backoff),
     /// [`backoff_policy`](Self::backoff_policy), [`conflict_backoff`](Self::conflict_backoff) and
     /// [`respect_retry_after`](Self::respect_retry_after).
     ///
@@ -70,10 +69,10 @@ impl Config {
         self
     }
 
-    /// Delays a retry for at least as long as the API server requests in the status of its answer, for example with 429. Off by default: the error
-    /// policy decides.
+    /// Delays a retry for at least as long as the API server requests in the status of its answer, for example with 429. Off by default: only the
+    /// delay of the error policy applies.
     ///
-    /// kube's client does not pass on a delay that is only in a `Retry-After` header.
+    /// A delay that the server sends only in a `Retry-After` header has no effect, because kube's client does not return it.
     pub fn respect_retry_after(mut self) -> Self {
         self.classifier.respects_retry_after = true;
         self
@@ -87,8 +86,9 @@ impl Config {
     ///
     /// | class | retried |
     /// |---|---|
-    /// | [`Transient`](FailureClass::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |
-    /// | [`Conflict`](FailureClass::Conflict) | with the backoff of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
+    /// | [`Transient`](FailureClass::Transient) | after the longer of the delay of the error policy and the [backoff](Self::backoff), if one is set |
+    /// | [`Conflict`](FailureClass::Conflict) | with the backoff of [`conflict_backoff`](Self::conflict_backoff); 10 ms to 5 minutes if that is not
+    /// set |
     /// | [`Permanent`](FailureClass::Permanent) | not until the object changes |
     pub fn classify_status(mut self, code: u16, class: FailureClass) -> Self {
         self.classifier.statuses.push((code, class));
@@ -119,11 +119,10 @@ impl Config {
     }
 
     /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and doubles up to the upper
-    /// bound, whatever the error policy returns. There is none by default: a conflict is handled like any other error.
-    ///
-    /// A conflict between versions ends when the cache has received the newer version. A conflict between field managers, or over a name, does not
-    /// end by itself. An object that changes during the wait is reconciled immediately; if that reconcile ends in a conflict, too, the count and the
-    /// end of the wait stay the same.
+    /// bound, whatever the error policy returns. By default there is no such backoff: a conflict is handled like any other error.
+    /// A conflict between versions is resolved once the cache has received the newer version. A conflict between field managers, or over a name that
+    /// is already in use, is not resolved by waiting. An object that changes during the wait is reconciled immediately; if that reconcile also ends
+    /// in a conflict, the number of conflicts and the end of the wait stay the same.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
         self.classifier.conflicts = true;
         let first = (*waits.start()).max(Duration::from_nanos(1));

@@ -1,4 +1,4 @@
-//! PURE. The conversion from kube-runtime's configuration of a controller.
+//! PURE. The conversion from kube-runtime's `controller::Config`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::controller::read_duration;
 /// [`action_delay`](crate::action_delay), and accepted only if a configuration that is built from them has the same text.
 ///
 /// # Panics
-/// Panics with a version of kube that formats its configuration differently, because otherwise a limit would be lost silently.
+/// Panics if a version of kube formats its configuration differently, because otherwise a concurrency limit would be lost silently.
 impl From<KubeConfig> for Config {
     #[track_caller]
     fn from(config: KubeConfig) -> Self {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use kube::runtime::controller::Action;
 
-/// Returns the delay after which a reconcile is to run again, or `None` to wait for a change.
+/// Returns the delay after which the action requests another reconcile, or `None` if it waits for a change.
 ///
 /// kube 5 has no getter for the delay, but the `Debug` text of `Action` contains the exact delay, and `Action` implements `PartialEq`. So this
 /// function parses the text, builds an action from the parsed delay, and accepts the delay only if both actions are equal. If a version of kube has a
 /// different text, this function returns an error, and never a wrong delay.
 ///
 /// # Errors
-/// Returns the text if it cannot be parsed.
+/// Returns an [`UnknownAction`] with the text if the text cannot be parsed.
 ///
 /// # Examples
 /// ```
@@ -90,7 +90,7 @@ mod tests {
         for duration in edges {
             assert_eq!(action_delay(&Action::requeue(duration)), Ok(Some(duration)));
         }
-        // The shifts vary the order of magnitude.
+        // The right shifts vary the order of magnitude of the durations.
         let mut random = SplitMix64::new(0);
         for round in 0..100_000 {
             let x = random.next();

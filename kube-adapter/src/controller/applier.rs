@@ -1,4 +1,4 @@
-//! EDGE. kube-runtime's `applier`: a controller over the program's own store and queue of requests.
+//! EDGE. A replacement for kube-runtime's `applier`: a controller that reconciles the requests of a stream, over a store of the program.
 //!
 //! Cancel safety: see [`ReconcileStream`].
 
@@ -25,23 +25,20 @@ use super::{Monitor, ReconcileStream, TARGET};
 use crate::Config;
 use crate::keys::reference_key;
 
-/// Reconciles the objects that a queue requests, and reads them from a store of kube-runtime. This is kube-runtime's `applier`, over the queue and
-/// the loop of a [`Controller`](crate::Controller).
-///
-/// Use this function in a program that merges its triggers itself. It behaves like [`Controller::run`](crate::Controller::run) of a
-/// [controller over a stream](crate::Controller::for_stream). Reconciles start when the store is ready. An error of the queue is yielded as a
-/// [`QueueError`](kube::runtime::controller::Error::QueueError), and the queue is polled again without a wait. A request for an object that is not in
-/// the store yields an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When the queue has ended, the objects requested so far
-/// are reconciled, and the stream ends; delayed requeues that reconciles returned are dropped. The reason of a request is the `object.reason` of the
-/// [span](crate::Controller::run), and is listed in [`Monitor::in_flight`](crate::Monitor::in_flight).
-///
-/// All requests must be for the same kind as the first request, because a store holds only one kind. A request for another kind is logged and
-/// dropped.
+/// Reconciles the objects that the requests of `queue` name, and reads these objects from a kube-runtime store. It replaces kube-runtime's `applier`,
+/// and uses the work queue and the loop of a [`Controller`](crate::Controller). Use this function in a program that merges its triggers itself. It
+/// behaves like [`Controller::run`](crate::Controller::run) of a [controller over a stream](crate::Controller::for_stream). Reconciles start when the
+/// store is ready. The stream of results yields an error of `queue` as a [`QueueError`](kube::runtime::controller::Error::QueueError), and `queue` is
+/// polled again without a wait. For a request whose object is not in the store, it yields an
+/// [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When `queue` has ended, the objects requested so far are reconciled, and
+/// then the stream of results ends; delayed requeues that reconciles returned are dropped. The reason of a request is the field `object.reason` of
+/// the reconcile's [span](crate::Controller::run), and [`Monitor::in_flight`](crate::Monitor::in_flight) lists it. All requests must be for the same
+/// kind as the first request, because a store holds only one kind. A request for a different kind is logged and dropped.
 ///
 /// `config` is a [`Config`], or kube-runtime's own configuration.
 ///
 /// # Panics
-/// The stream panics if it is polled for the first time outside a tokio runtime, or if the queue panics.
+/// The stream of results panics if it is polled for the first time outside a tokio runtime, or if `queue` panics.
 ///
 /// # Cancel safety
 /// Dropping the stream stops the controller immediately.

@@ -3,9 +3,10 @@
 //! | guarded by | |
 //! |---|---|
 //! | `Caches::all` | the list; caches are added before the controller runs |
-//! | `Cache::failures` | the last failures, and which of them have been logged. Logs are written after unlocking |
-//!
-//! Cancel safety: dropping [`Caches::log_status`] stops logging recoveries and has no other effect.
+//! | `Cache::failures` | the current series of failures, their total number, and when a warning was last logged. Log lines are written after
+//! unlocking |
+//! Cancel safety: dropping the future of [`Caches::log_status`] stops the logging of recoveries and of caches that have not synced, and has no other
+//! effect.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -21,13 +22,13 @@ use tokio::time::{Instant, sleep};
 
 use flyball_sync::locks::Mutex;
 
-/// The log target of watches. It is the same as in kube-runtime, so that filters such as `kube=warn` match.
+/// The `tracing` target of log lines about lists and watches. It is the same as in kube-runtime, so that filters such as `kube=warn` match.
 const TARGET: &str = "kube_runtime::watcher";
 /// The minimum time between two warnings of a cache.
 const WARNS_EVERY: Duration = Duration::from_secs(60);
 /// The interval at which caches that fail, or have not synced, are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// If a cache has not synced this long after the start of the controller, a warning is logged.
+/// If a cache has not synced this long after the controller started to reconcile, a warning is logged.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// The status of one of a controller's own caches: the cache of its objects, or a cache of [`owns`](crate::Controller::owns) or
@@ -45,15 +46,15 @@ pub struct CacheStatus {
     pub informer: Option<InformerStatus>,
     /// The number of lists and watches that failed so far.
     pub failures: u64,
-    /// The current failure of its lists and watches; `None` if the last request succeeded.
+    /// The current failure of its lists and watches; `None` if no request is known to fail.
     pub failure: Option<WatchFailure>,
 }
 
-/// A failure of the lists and watches of a cache.
+/// A series of consecutive failed lists and watches of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchFailure {
-    /// The kind of the last request that failed: `list` or `watch`.
+    /// The type of the last request that failed: `list` or `watch`.
     pub request: &'static str,
     /// The error of the last failed request.
     pub message: String,
@@ -82,7 +83,7 @@ pub(crate) struct Cache {
     caches: Caches,
 }
 
-/// Accessors of the cache's informer, with its types erased.
+/// Functions that read the state of the cache's informer, with its types erased.
 struct CacheInfo {
     is_synced: Box<dyn Fn() -> bool + Send + Sync>,
     objects: Box<dyn Fn() -> usize + Send + Sync>,
@@ -104,7 +105,7 @@ struct Current {
     request: &'static str,
     message: String,
     at: Nanos,
-    /// The time of the first check for a recovery. This time is after the retry of the failed request.
+    /// The earliest time of a check for a recovery, which is after the retry of the failed request.
     next: Instant,
     warned: bool,
 }
@@ -125,7 +126,7 @@ impl Caches {
         self.all().iter().map(|cache| cache.state()).collect()
     }
 
-    /// Logs when a cache recovers, and which caches have not synced after the controller has started. Never completes.
+    /// Logs the recovery of a cache, and the names of the caches that have not synced when the controller starts to reconcile. Never completes.
     pub(crate) async fn log_status(&self, controller: &str, has_begun: impl Fn() -> bool) {
         let caches = self.all();
         let (mut begun, mut missed): (Option<Instant>, Option<Vec<bool>>) = (None, None);
@@ -164,7 +165,7 @@ impl Caches {
                 }
                 _ => {}
             }
-            // While no cache fails, the loop waits for the next failure.
+            // Once all caches have synced and none fails, the loop waits for the next failure.
             if quiet && missed.is_some() && !missing.contains(&true) {
                 self.0.failed.notified().await;
             }
@@ -214,8 +215,8 @@ impl Cache {
         }
     }
 
-    /// Records a failed request, and logs it as a failure. A request that fails because its version is too old or not available yet is only logged,
-    /// at the debug level: such failures are part of the normal operation of watches.
+    /// Records a failed request as a failure, and logs it. If the request failed because its version is too old or not available yet, it is only
+    /// logged at the debug level: such failures are part of the normal operation of watches.
     pub(crate) fn failed(&self, failure: &SourceFailure<'_>, error: &watcher::Error) {
         use SourceErrorKind::{Expired, VersionTooLarge};
         let (request, message) = (request(failure, error), failure.to_string());
@@ -276,7 +277,7 @@ impl Cache {
             return true;
         }
         let mut failures = self.failures.lock();
-        // Another request may have failed in the meantime.
+        // A different request may have failed since the lock was released above.
         let Some(current) = failures.current.take_if(|current| current.at == at) else { return true };
         drop(failures);
         if current.warned {
@@ -287,7 +288,7 @@ impl Cache {
     }
 }
 
-/// Returns the kind of the failed request: `list` or `watch`, or both if it is unknown.
+/// Returns the type of the failed request: `list` or `watch`, or `list or watch` if it is unknown.
 fn request(failure: &SourceFailure<'_>, error: &watcher::Error) -> &'static str {
     match (failure.error, error) {
         (Some(_), watcher::Error::InitialListFailed(_)) => "list",

@@ -1,7 +1,7 @@
-//! EDGE. A running controller. The user's types are erased, so this code is compiled once for each queue order, and not again for each controller of
-//! a program.
+//! EDGE. A running controller. The user's types are erased, so this code is compiled once for each queue order, even if the program has several
+//! controllers.
 //!
-//! Cancel safety: dropping [`Engine::run`] stops all of its parts: its own informers, workers and streams of requests.
+//! Cancel safety: dropping the future of [`Engine::run`] stops its own informers, its workers and its streams of keys.
 
 use std::future::pending;
 use std::panic::resume_unwind;
@@ -33,7 +33,7 @@ use crate::controller::reconcile_failed::ReconcileFailed;
 use crate::{Config, Monitor, QueueOrder};
 use flyball_kube_lease::Leadership;
 
-/// The function that the loop calls for each key. It calls the user's functions.
+/// The function that the controller loop calls for each key. This function then calls the user's functions.
 pub(crate) type Reconcile = Arc<
     dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Reconciled, ReconcileError>> + Send + Sync,
 >;
@@ -41,8 +41,8 @@ pub(crate) type Reconcile = Arc<
 /// The outcome of a call of [`Reconcile`] that did not fail.
 pub(crate) enum Reconciled {
     Done(Action),
-    /// The object has a different key than the added one: the added key has a namespace, and the object has none. The key was added before the object
-    /// was known.
+    /// The object has a different key from the one that was added: the added key has a namespace, but the object is cluster-scoped. The key was added
+    /// before the object was in the cache.
     HasKey(NamespacedName, Reason),
 }
 
@@ -53,7 +53,8 @@ pub(crate) struct Engine {
     pub(crate) triggers: Vec<Box<dyn Trigger>>,
     pub(crate) required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     pub(crate) streams: Vec<StreamTrigger>,
-    /// A future that waits for the controller's own objects, and returns the keys of all of them; `None` unless the objects are in a kube store.
+    /// A future that waits until the controller's own objects are listed, and returns the keys of all of them; `None` if the objects come from an
+    /// informer.
     pub(crate) all_keys: Option<BoxFuture<'static, Vec<NamespacedName>>>,
     pub(crate) reasons: Arc<Reasons>,
     pub(crate) informers: Vec<OwnInformer>,
@@ -76,7 +77,7 @@ impl Engine {
                 let fair =
                     Fair::by_group(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
                 match max_in_flight {
-                    // A limit of zero would suspend all namespaces.
+                    // With a limit of zero, no object of any namespace would be reconciled.
                     Some(most) => self.run_in(fair.max_leased(most.max(1)), 0).await,
                     None => self.run_in(fair, 0).await,
                 }
@@ -109,8 +110,8 @@ impl Engine {
         let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
             shutdown.graceful.push(leadership.lost().boxed());
-            // The filter is checked when a key is dequeued. The signal of `lost` alone is not enough: it may arrive slightly late, and the backlog
-            // may be drained after the signal.
+            // The filter is checked when a key is dequeued. The signal of `lost` alone is not enough: it may arrive slightly late, and queued keys
+            // may be drained after it.
             controller =
                 controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
         }
@@ -175,7 +176,7 @@ impl Engine {
             }
         };
         let has_begun = || monitor.ready().is_ok() && leadership.as_ref().is_none_or(Leadership::is_leader);
-        // When one of these futures completes, the others are dropped, and with them all running reconciles.
+        // When one of these futures completes, the others are dropped, which also drops all running reconciles.
         tokio::select! {
             ended = controller.run(reconcile) => match ended {
                 Ok(report) => {
@@ -194,8 +195,7 @@ impl Engine {
                     };
                     tokio::join!(elected, watched(&mut feeding));
                     if ends {
-                        // Debounced keys are due after this sleep. The run ends when all queued keys
-                        // are reconciled.
+                        // After this sleep, all debounced keys are due. The controller ends once all queued keys are reconciled.
                         sleep(config.debounce.map_or(Duration::ZERO, |debounce| debounce.quiet)).await;
                         queue.shut_down();
                     }
@@ -238,7 +238,8 @@ async fn watched(tasks: &mut JoinSet<()>) {
     }
 }
 
-/// The backoff after panics and timeouts if the configuration sets none. The error policy is not called for these failures.
+/// The backoff after panics and timeouts if the configuration sets no backoff. It is needed because the error policy is not called for these
+/// failures.
 struct CrashBackoff(
     Limiter<NamespacedName, OncePerBackoff<NamespacedName, Exponential<NamespacedName>>, TokioTimer>,
 );
@@ -254,7 +255,7 @@ fn queue<O: OrderedLoop>(order: O, config: &Config) -> Keys<O> {
     const AT_ONCE: Duration = Duration::from_nanos(1);
     let policy = match &config.backoff {
         Some(make) => make(),
-        // This policy counts failures and leaves the wait to the error policy.
+        // This policy only counts failures; its wait of 1 ns leaves the delay to the error policy.
         None => BoxedPolicy::new(Exponential::new(AT_ONCE..=AT_ONCE)),
     };
     let queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());

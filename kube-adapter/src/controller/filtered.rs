@@ -1,6 +1,6 @@
-//! EDGE. Owned and watched kinds that the controller watches itself: all of their changes, or those that a predicate accepts.
+//! EDGE. Owned and watched kinds for which the controller has its own watch: all of their changes, or only those that a predicate accepts.
 //!
-//! Cancel safety: nothing runs before the controller does.
+//! Cancel safety: nothing runs before the controller runs.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -25,12 +25,11 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Like [`owns`](Self::owns), but only changes that change the result of the predicate cause a reconcile. The predicate is a kube-runtime
-    /// predicate, as for `predicate_filter`.
-    ///
-    /// A change is accepted if the object is new, was deleted, or was replaced by another object with the same name; if the predicate's hash differs
-    /// from the hash of the previous state; or if the predicate returns `None`. Unlike kube-runtime's filter, this filter accepts every deletion,
-    /// keeps the hash of an object for longer than an hour, and stores nothing for deleted objects.
+    /// Like [`owns`](Self::owns), but a change causes a reconcile only if it changes the result of `predicate`, a kube-runtime predicate as for
+    /// `predicate_filter`.
+    /// A change is accepted if the object is new, was deleted, or was replaced by a different object with the same name. It is also accepted if the
+    /// hash that the predicate returns differs from the hash of the previous state, or if the predicate returns `None`. Unlike kube-runtime's filter,
+    /// this filter accepts every deletion, keeps the hash of an object for longer than an hour, and stores nothing for deleted objects.
     ///
     /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. The predicate is called when the object is decoded. If the
     /// predicate panics, the panic is handled like a panic in a [mapper](Self::watches), and the change is accepted.
@@ -65,7 +64,7 @@ where
         self.owns_where(api, &(), config, move |child| predicate.hash_property(child))
     }
 
-    /// Like [`watches`](Self::watches), but only changes that change the result of the predicate cause a reconcile, as for
+    /// Like [`watches`](Self::watches), but a change causes a reconcile only if it changes the result of `predicate`, as in
     /// [`owns_filtered`](Self::owns_filtered).
     ///
     /// # Panics
@@ -150,8 +149,8 @@ where
         self.informers.push(Box::new(move |config, backoff| {
             let run = run(config, backoff);
             Box::pin(async move {
-                // The mapper may read the controller's own cache, so this informer starts after that cache has synced. If that cache ends, the
-                // controller ends, too.
+                // The mapper may read the controller's own cache, so this informer starts after that cache has synced. If that cache ends before its
+                // first list is complete, the controller cannot run, so the error is ignored here.
                 let _ = main.ready().await;
                 run.await;
             })
@@ -161,7 +160,7 @@ where
     }
 }
 
-/// Returns the keys of these references, except for references that no API server accepts.
+/// Returns the keys of these references. References with names that no API server accepts are skipped.
 fn keys<K: Resource>(references: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<NamespacedName> {
     references.into_iter().filter_map(|reference| reference_key(&reference).ok()).collect()
 }

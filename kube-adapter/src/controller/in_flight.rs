@@ -34,7 +34,7 @@ impl InFlight {
         Arc::new(Self { kind, state: Mutex::default() })
     }
 
-    /// Counts a reconcile until the guard is dropped. `oldest` is called only for a warning.
+    /// Counts a reconcile as in flight until the returned guard is dropped. `oldest` is called only if a warning is logged.
     pub(crate) fn begin(self: &Arc<Self>, oldest: impl FnOnce() -> Option<Duration>) -> Running {
         let mut state = self.state.lock();
         state.running += 1;

@@ -1,6 +1,6 @@
-//! EDGE. Streams that add keys to a controller: streams of objects, and reconcile requests from other code.
+//! EDGE. Streams whose items add keys to a controller: streams of objects, and streams of reconcile requests.
 //!
-//! Cancel safety: dropping a stream between two items loses no item that it has returned.
+//! Cancel safety: dropping a stream of keys loses no item that it has already returned.
 
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,14 +24,14 @@ use super::trigger::{AddOptions, Keys, OrderedLoop};
 use super::trigger_backoff::TriggerBackoff;
 use crate::keys::{object_key, reference_key};
 
-/// A stream of keys, each item with the reason for its keys. Errors are not items: they go to the stream of results.
+/// A stream of keys. Each item has the keys of one change or request, and the reason why they are added. Errors are not items: they are sent to the
+/// stream of results.
 pub(crate) type KeyStream = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 
 /// Creates a stream of keys when the controller starts, because the controller's backoff is known only then.
 pub(crate) type StreamTrigger = Box<dyn FnOnce(Option<&TriggerBackoff>) -> KeyStream + Send>;
 
-/// Maps the items of a stream to keys. As in kube-runtime, an error is followed by a wait before the stream is polled again. Each stream has its own
-/// backoff.
+/// Maps the items of a stream to keys. As in kube-runtime, the stream is polled again only after a backoff wait if it returned an error.
 pub(crate) fn fallible<T, E>(
     stream: impl Stream<Item = Result<T, E>> + Send + 'static,
     errors: mpsc::Sender<E>,
@@ -58,7 +58,7 @@ pub(crate) fn infallible<T: Send + 'static>(
     Box::new(move |_| stream.map(map).boxed())
 }
 
-/// Maps the items of a stream to keys, and reports its errors. The stream is not polled while an error waits for the consumer.
+/// Maps the items of a stream to keys, and reports its errors. The stream is not polled while an error waits for capacity in `errors`.
 pub(crate) fn reporting<T, E>(
     stream: impl Stream<Item = Result<T, E>> + Send + 'static,
     errors: mpsc::Sender<E>,
@@ -124,7 +124,7 @@ pub(crate) async fn feed<O: OrderedLoop>(
     leadership: Option<Leadership>,
 ) {
     while let Some((keys, reason)) = keys.next().await {
-        // A replica that is elected reconciles all objects, so the keys of a standby are dropped.
+        // A replica reconciles all objects when it is elected, so a standby drops the keys that arrive earlier.
         let keys = if leadership.as_ref().is_none_or(Leadership::is_leader) { keys } else { Vec::new() };
         for key in keys {
             // `add` fails only if the queue is shut down.

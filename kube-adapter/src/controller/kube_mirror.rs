@@ -1,11 +1,12 @@
-//! SHELL. A store of kube-runtime that mirrors an informer, for programs with that type in their signatures.
+//! SHELL. A kube-runtime store that mirrors an informer, for programs whose signatures contain kube-runtime's `Store`.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Mirror` | the changes that were reported but not written yet, and kube's writer. `Clone` and `Drop` of objects run under this lock, because kube's writer clones each object |
+//! | `Mirror` | kube's writer, and the changes that were reported but not written yet. `Clone` and `Drop` of objects run under this lock, because
+//! each written object is cloned |
 //!
 //! # Invariants
-//! 1. The reader contains the changes that the informer reported to its observers, in the same order: each change is written during the call that
+//! 1. The reader applies the changes that the informer reported to its observers, in the same order: each change is written during the call that
 //!    publishes it.
 //! 2. The reader becomes ready when the first list has been reported completely, and not before.
 
@@ -37,12 +38,13 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     phase: Phase<K>,
-    /// `None` once the informer has ended before its first list: dropping the writer ends `Store::wait_until_ready` with an error.
+    /// `None` if the informer ended before its first list was complete: dropping the writer makes `Store::wait_until_ready` return an error.
     writer: Option<Writer<K>>,
 }
 
 enum Phase<K> {
-    /// The snapshot is being reported. Meanwhile, a writer on another thread may report newer changes, which are buffered here.
+    /// The informer is reporting its snapshot to the new observer. Meanwhile, a writer on another thread may report newer changes. All changes are
+    /// buffered here.
     Registering(Vec<Change<NamespacedName, K>>),
     /// The first list is not complete.
     Listing,
@@ -87,7 +89,7 @@ where
         Self { reader, complete: Box::new(move || mirror.lock().complete()) }
     }
 
-    /// Must be called when the first list was reported completely.
+    /// Marks the reader as ready. Must be called only after the first list has been reported completely.
     pub(crate) fn complete(&self) {
         (self.complete)();
     }
@@ -109,7 +111,7 @@ where
         }
     }
 
-    /// Called when the snapshot was reported. The snapshot is older than all changes that were reported in the meantime.
+    /// Called when the snapshot has been reported. Writes the snapshot, and then the changes that were reported in the meantime, which are newer.
     fn registered(&mut self) {
         let Phase::Registering(reported) = std::mem::replace(&mut self.phase, Phase::Listing) else { return };
         let (first, later): (Vec<_>, Vec<_>) = reported.into_iter().partition(Change::is_initial);
@@ -154,7 +156,7 @@ mod tests {
         Arc::new(from_value(json!({ "metadata": metadata })).unwrap())
     }
 
-    /// A writer on another thread reports changes before the snapshot is reported.
+    /// A writer on another thread reports newer changes before the informer reports its snapshot.
     #[test]
     fn changes_beside_the_snapshot_are_newer_than_it() {
         let key: NamespacedName = "default/a".parse().unwrap();
