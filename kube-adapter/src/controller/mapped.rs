@@ -1,6 +1,6 @@
-//! EDGE. A compact form of related objects: the keys that they map to are kept, the objects are not.
+//! EDGE. A compact cache of related objects: it stores the keys to which each object maps, but not the object.
 //!
-//! Cancel safety: the same as that of the wrapped source.
+//! Cancel safety: as for the wrapped source.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -27,14 +27,14 @@ pub(crate) struct MappedObject {
     pub(crate) keys: Box<[NamespacedName]>,
 }
 
-/// The data that a controller keeps about an object, besides its identity.
+/// The result of a mapper for one object: the hash of the predicate, and the keys.
 pub(crate) struct MappedKeys {
     pub(crate) property: Option<u64>,
     pub(crate) keys: Vec<NamespacedName>,
 }
 
 impl MappedObject {
-    /// Returns the schema of a cache of rows.
+    /// Returns the schema of a cache of [`MappedObject`]s.
     pub(crate) fn schema() -> Schema<NamespacedName, Self> {
         Schema::new(|row: &Self| row.key.clone(), |row| row.version).with_identity(|a, b| a.uid == b.uid)
     }
@@ -46,29 +46,29 @@ impl MappedObject {
     }
 }
 
-/// A source of rows. It maps each object of the wrapped source to a row, and then drops the object.
+/// A source of [`MappedObject`]s. It maps each object of the wrapped source, and then drops the object.
 pub(crate) struct MappedSource<K, F> {
     source: ApiSource<K>,
     map: Arc<F>,
     stored: Stored,
 }
 
-/// The cache of rows, set once it is built.
+/// The cache of [`MappedObject`]s; set once the cache is built.
 pub(crate) type Stored = Arc<OnceLock<Store<NamespacedName, MappedObject>>>;
 
 impl<K, F: Fn(K) -> MappedKeys> MappedSource<K, F> {
-    /// Creates a source of the keys to which `map` maps each object of `source`.
+    /// Creates a source that maps each object of `source` with `map`.
     pub(crate) fn new(source: ApiSource<K>, map: F) -> Self {
         Self { source, map: Arc::new(map), stored: Arc::default() }
     }
 
-    /// Returns the cell for the cache.
+    /// Returns the cell in which the cache must be set.
     pub(crate) fn stored(&self) -> Stored {
         self.stored.clone()
     }
 }
 
-/// Returns the row of an object. If the mapper panics, returns an error with a row that maps to no key.
+/// Returns the row of an object. If the mapper panics, returns an `Err` with a row without keys.
 fn row<K: Resource>(object: K, map: &impl Fn(K) -> MappedKeys) -> Result<MappedObject, MappedObject> {
     let key = object_key(&object).expect("an object of a source has a name");
     let uid = object.meta().uid.as_deref().map(Box::from);
@@ -84,7 +84,7 @@ fn row<K: Resource>(object: K, map: &impl Fn(K) -> MappedKeys) -> Result<MappedO
     }
 }
 
-/// Returns `row` with the keys of the stored row, if both rows have the same `uid`; otherwise, without keys.
+/// Returns `row` with the keys of the stored row if both rows have the same `uid`; otherwise, returns `row` without keys.
 fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
     let before = stored.get().and_then(|store| store.get(&row.key)).filter(|before| before.uid == row.uid);
     MappedObject { keys: before.map(|before| before.keys.clone()).unwrap_or_default(), ..row }
@@ -138,7 +138,7 @@ where
             Err(error) => return Some(Err(error)),
         };
         if matches!(event.object(), Some(Err(_))) {
-            // Yields once, so that the informer stores the previous events before `as_before` reads the cache.
+            // Yields to the informer once, so that it stores the previous events before `as_before` reads the cache.
             yield_now().await;
         }
         Some(Ok(event.map(|row| row.unwrap_or_else(|row| as_before(row, &self.stored)))))

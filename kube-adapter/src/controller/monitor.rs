@@ -15,8 +15,8 @@ use crate::controller::caches::Caches;
 use crate::controller::reconcile_reasons::{Reasons, ReconcileInFlight};
 use crate::controller::trigger::{Keys, OrderedLoop};
 
-/// Reports the state of a controller, for probes and debug views. Created before the run by [`Controller::monitor`](crate::Controller::monitor);
-/// until the run starts, a monitor reports that the controller is alive and not ready. Cloning increments a reference count.
+/// Reports the state of a controller, for probes and debug views. [`Controller::monitor`](crate::Controller::monitor) creates it before the
+/// controller runs. Until then, the monitor reports that the controller is alive and not ready. Cloning increments a reference count.
 ///
 /// # Examples
 /// ```
@@ -91,9 +91,9 @@ impl Monitor {
         let _ = self.watched.set(watched);
     }
 
-    /// Returns `Ok` if the controller reconciles, or waits to [lead](crate::Controller::with_leadership): the caches that
-    /// it [waits for](crate::Config::wait_for_all_caches) have synced, and it is not shutting down.
-    /// [`caches`](Self::caches) reports the other caches.
+    /// Returns `Ok` if the caches that the controller [waits for](crate::Config::wait_for_all_caches) have synced and the controller is not shutting
+    /// down: it reconciles, or waits to become the [leader](crate::Controller::with_leadership). [`caches`](Self::caches) also reports the caches
+    /// that it does not wait for.
     ///
     /// # Errors
     /// Returns the reason why the controller is not ready.
@@ -110,17 +110,16 @@ impl Monitor {
         self.watched.get().map_or(Ok(()), |watched| watched.health.live(longest))
     }
 
-    /// Returns how many objects are ready, delayed and being reconciled, and the age of the oldest object in each of these states; `None` before the
-    /// run.
+    /// Returns the statistics of the queue: how many objects are ready, delayed and being reconciled, and the age of the oldest object in each of
+    /// these states. Returns `None` before the controller runs.
     #[must_use]
     pub fn stats(&self) -> Option<QueueStats> {
         self.watched.get().map(|watched| (watched.stats)())
     }
 
     /// Returns the running reconciles with their reasons, the longest-running first. For debug views.
-    ///
-    /// Reasons are recorded after the first call of this method, and while a subscriber of `tracing` enables the span of a reconcile. A reconcile
-    /// that was queued before the recording began has the reason "unknown"; a reconcile that started before the recording began is not listed.
+    /// Reasons are recorded from the first call of this method on, and while a `tracing` subscriber enables the span of reconciles. A reconcile has
+    /// the reason "unknown" if its key was queued before the recording began; it is not listed if it started before the recording began.
     ///
     /// # Examples
     /// ```
@@ -144,15 +143,15 @@ impl Monitor {
         self.reasons.in_flight()
     }
 
-    /// Returns how many objects the controller's own caches could not decode so far; see [`ApiSource`](crate::ApiSource). An unreadable object is
-    /// counted again each time that it is listed.
+    /// Returns how many objects the controller's own caches could not decode so far; see [`ApiSource`](crate::ApiSource). The same object is counted
+    /// again each time that it is listed.
     #[must_use]
     pub fn unreadable_count(&self) -> u64 {
         self.unreadable.get()
     }
 
-    /// Returns the status of each of the controller's own caches, with the cache of the reconciled objects first: whether it has synced,
-    /// whether its lists or watches fail, and why. This includes kinds that the controller may not list.
+    /// Returns the status of each of the controller's own caches: whether it has synced, whether its lists or watches fail, and why. The cache of the
+    /// reconciled objects is the first. Kinds that the controller has no permission to list are included.
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
         self.caches.states()

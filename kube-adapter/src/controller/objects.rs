@@ -17,11 +17,11 @@ use tokio::time::timeout;
 use super::kube_mirror::KubeMirror;
 use crate::keys::{object_key, object_ref};
 
-/// The interval at which the readiness of a kube store is polled. It is polled because such a store wakes only its last waiter.
+/// The interval at which a task polls whether a kube store is ready. Polling is needed because such a store wakes only its last waiter.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The objects of a controller. This is an enum, because a [`ControllerStore`](super::ControllerStore) returns the informer or the store from which
-/// it was created.
+/// The objects of a controller. This is an enum and not a trait object, because a [`ControllerStore`](super::ControllerStore) must return the
+/// informer or the store from which it was created.
 pub(crate) enum Objects<K>
 where
     K: Resource + 'static,
@@ -42,7 +42,7 @@ where
     },
 }
 
-/// Why a controller will never have all its objects.
+/// The reason why the first list of a controller's objects will never be complete.
 #[derive(Debug)]
 pub(crate) enum NeverReady {
     Informer(Stopped),
@@ -82,7 +82,7 @@ where
     pub(crate) fn get(&self, key: &NamespacedName) -> Option<Arc<K>> {
         match self {
             Self::Informer { informer, .. } => informer.store().get(key),
-            // kube's store also finds an object without a namespace by a reference that has a namespace, which would give one object two
+            // kube's store also returns a cluster-scoped object for a reference that has a namespace. Without the filter, one object would have two
             // keys.
             Self::Kube { store, .. } => store.get(&self.reference(key)).filter(|object| {
                 object.meta().namespace.as_deref().filter(|it| !it.is_empty()) == key.namespace()
@@ -100,8 +100,8 @@ where
         }
     }
 
-    /// Resolves the key of a reference to the key of its object. A namespaced object may have a cluster-scoped owner. kube's reference to this owner
-    /// still has a namespace, so without the resolution one object would have two keys.
+    /// Converts the key of a reference to the key of the referenced object. A namespaced object may have a cluster-scoped owner, but kube's reference
+    /// to this owner has a namespace. Without the conversion, one object would have two keys.
     pub(crate) fn resolve(&self, key: NamespacedName) -> NamespacedName {
         if key.namespace().is_none() {
             return key;

@@ -16,15 +16,15 @@ use super::trigger_backoff::TriggerBackoff;
 use crate::source::api_error::watcher_error;
 use crate::{ApiSource, Config, reflector_config};
 
-/// The maximum number of watch errors that wait to be read from the stream of results.
+/// The maximum number of watch errors that are buffered for the stream of results.
 pub(super) const MAX_BUFFERED_ERRORS: usize = 64;
 
-/// Starts an informer with the configuration and the backoff of its controller. The returned future runs the informer.
+/// A function that takes the configuration and the backoff of the controller, and returns a future that runs the informer.
 pub(super) type OwnInformer =
     Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
 
-/// Errors of watches that wait to be sent to the stream of results. The channel is bounded: if it is full, a new error of an informer is dropped, and
-/// a stream waits for capacity.
+/// The channel of watch errors for the stream of results. The channel is bounded: if it is full, a new error of an informer is dropped, whereas a
+/// stream of objects is not polled until the channel has capacity.
 pub(super) struct WatchErrors {
     pub(super) sender: mpsc::Sender<watcher::Error>,
     pub(super) receiver: mpsc::Receiver<watcher::Error>,
@@ -87,7 +87,7 @@ where
         .on_error(move |failure| {
             let error = watcher_error(failure);
             failing.failed(failure, &error);
-            // If the channel is full, because the consumer does not read the stream fast enough, the error is dropped.
+            // If the channel is full, because the consumer does not read the stream of results fast enough, the error is dropped.
             let _ = sender.try_send(error);
         })
         .timer(TokioTimer::current())

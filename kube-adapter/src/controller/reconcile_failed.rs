@@ -1,4 +1,4 @@
-//! PURE. The failure of a reconcile, as the loop receives it. Before that, the user's own error has been sent to the stream of results.
+//! PURE. The error that the controller loop receives for a failed reconcile. The user's own error has already been sent to the stream of results.
 
 use std::error::Error;
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::UnknownAction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReconcileFailed {
     pub(crate) class: FailureClass,
-    /// The requested delay; `None` if no delay was requested, or if it cannot be parsed.
+    /// The delay before the retry; `None` if no delay was requested, or if the requested delay cannot be parsed.
     pub(crate) delay: Option<Duration>,
 }
 
 impl ReconcileFailed {
-    /// Creates the failure for the `action` that the error policy returned. `server` is the delay that the server requests; `None` if there
-    /// is none, or if the configuration ignores it. The longer of both delays applies, unless the policy waits for a change.
+    /// Creates the failure for the `action` that the error policy returned. `server` is the delay that the server requests; `None` if it requests
+    /// none, or if the configuration ignores it. The longer of the two delays applies, unless the action waits for a change.
     pub(crate) fn new(
         action: Result<Option<Duration>, UnknownAction>,
         class: FailureClass,

@@ -1,4 +1,4 @@
-//! SHELL. The reasons of reconciles, for the spans of reconciles and for debug views: kube-runtime's reasons and their texts.
+//! SHELL. The reasons of reconciles, for spans and for debug views. The reasons and their texts are those of kube-runtime.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -60,9 +60,9 @@ impl fmt::Display for Reason {
 pub struct ReconcileInFlight {
     /// The key of the object.
     pub object: NamespacedName,
-    /// The text of the reason, as in kube-runtime. If several reasons coalesced into one reconcile, this is the first reason.
+    /// The text of the reason, as in kube-runtime. If several reasons were coalesced into one reconcile, this is the first one.
     pub reason: String,
-    /// How many reasons coalesced into this reconcile.
+    /// How many reasons were coalesced into this reconcile.
     pub reasons: u32,
     /// How long the reconcile has been running.
     pub running_for: Duration,
@@ -80,7 +80,7 @@ pub(crate) struct Reasons {
 struct PendingReason {
     reason: Reason,
     count: u32,
-    /// Whether the reason is a retry, for which the key is delayed. The reason of a change replaces the reason of a retry.
+    /// Whether the reason is a retry, so that the key waits for a delay. The reason of a change replaces that of a retry.
     later: bool,
 }
 
@@ -91,7 +91,7 @@ struct Running {
 }
 
 impl Reasons {
-    /// Records the reason of a key that is about to be added. Of several reasons the first is kept, and all are counted.
+    /// Records the reason of a key that is about to be added. If there are several reasons, the first one is kept, and all are counted.
     pub(crate) fn note(&self, key: &NamespacedName, reason: impl FnOnce() -> Reason) {
         if !self.wanted() {
             return;
@@ -113,8 +113,8 @@ impl Reasons {
         }
     }
 
-    /// Returns the reason of a key whose reconcile starts, the number of reasons, and a guard. The key is listed as in flight until the guard is
-    /// dropped. There is no guard if reasons are not recorded.
+    /// Called when the reconcile of a key starts. Returns the first reason, the number of reasons, and a guard: the key is listed as in flight until
+    /// the guard is dropped. Returns no guard if reasons are not recorded.
     pub(crate) fn begin(self: &Arc<Self>, key: &NamespacedName) -> (Reason, u32, Option<InFlightReason>) {
         if !self.wanted() {
             return (Reason::Unknown, 1, None);
@@ -147,7 +147,7 @@ impl Reasons {
     }
 }
 
-/// The guard of a reconcile in flight. Dropping it removes the reconcile from the list.
+/// The guard of a reconcile in flight. Dropping the guard removes the reconcile from [`Reasons::in_flight`].
 pub(crate) struct InFlightReason {
     of: Arc<Reasons>,
     key: NamespacedName,

@@ -19,8 +19,8 @@ use tracing::Instrument;
 
 pub(super) type ReconcileResult<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
 
-/// The results of a controller's reconciles: the stream of [`Controller::run`](crate::Controller::run) and
-/// [`applier`](crate::applier). Dropping it stops the controller.
+/// The stream of a controller's results, which [`Controller::run`](crate::Controller::run) and [`applier`](crate::applier) return. Polling the stream
+/// runs the controller; dropping it stops the controller.
 ///
 /// # Examples
 /// Runs a controller as a task:
@@ -78,8 +78,8 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
             State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
             state => state,
         };
-        // Errors are polled first: they are few, and would otherwise wait as long as results keep arriving. Once all senders of errors are
-        // dropped, the results alone determine the end of the stream.
+        // The errors are polled first: they are few, and would otherwise wait as long as results keep arriving. Even when all senders of errors are
+        // dropped, the stream continues until the results end.
         if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
             return Poll::Ready(Some(Err(Outcome::QueueError(error))));
         }

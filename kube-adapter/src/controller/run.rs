@@ -1,7 +1,7 @@
 //! EDGE. Adapts the user's functions to the controller loop, and the loop's results to a stream.
 //!
 //! Cancel safety: dropping the stream stops the controller immediately, as in kube-runtime: running reconciles are dropped at
-//! their next await. A result is sent before its object is released. A consumer that does not poll the stream delays the
+//! their next await. The result of a reconcile is sent before the lease of its key ends. A consumer that does not poll the stream delays the
 //! reconciles; no result is lost.
 
 use std::error::Error;
@@ -46,11 +46,10 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Returns the stream of results. The first poll of the stream starts the controller, and the stream ends when the controller has shut down.
-    ///
+    /// Returns the stream of results. The first poll of this stream starts the controller. The stream ends when the controller has shut down.
     /// `reconcile` is called for each object that is new or has changed, or to which a changed object maps. It is never called concurrently for the
-    /// same object; after a change during the call, it is called once more. `error_policy` is called after each error; the object is retried after
-    /// exactly the delay that it returns, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
+    /// same object; if the object changes during the call, `reconcile` is called once more. `error_policy` is called after each error; the object is
+    /// retried after exactly the delay that it returns, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
     /// [`conflict_backoff`](crate::Config::conflict_backoff), [`respect_retry_after`](crate::Config::respect_retry_after) and
     /// [`classify_status`](crate::Config::classify_status) change this delay. After [`Action::await_change`] the object is not retried until it
     /// changes.
@@ -60,27 +59,23 @@ where
     /// [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted, and retried. If an object was deleted
     /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). If one of the controller's own watches fails,
     /// the stream yields a [`QueueError`](Outcome::QueueError). Neither ends the controller.
-    ///
     /// An object that becomes unreadable, because its JSON no longer fits its type, is not reconciled. Each time it would be reconciled, the stream
     /// instead yields a `QueueError` with the name of the object. While such an object is being deleted, it is still reconciled, so that finalizers
     /// run: the reconcile receives the new metadata, and the rest of the state that was decoded last. [`unreadable_reason`](crate::unreadable_reason)
     /// returns why an object is unreadable. Once the object can be decoded again, it is reconciled, whatever [`filter_changes`](Self::filter_changes)
-    /// returns.
+    /// returns. Each reconcile has a `tracing` span `reconciling object`, with kube-runtime's target `kube_runtime::controller`. Its parent is the
+    /// span in which the stream is first polled. Its fields are `object.ref`, `object.reason` and `object.reasons`. If several reasons were coalesced
+    /// into one reconcile, `object.reason` is the first one, and `object.reasons` is their number.
     ///
-    /// Each reconcile has a `tracing` span `reconciling object`, with kube-runtime's target `kube_runtime::controller`, within the span in which the
-    /// stream is first polled. Its fields are `object.ref`, `object.reason` and `object.reasons`. If several reasons coalesced into one reconcile,
-    /// the last two fields are the first reason and the number of reasons.
+    /// # Where kube-runtime accepts more Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be
+    /// `Sync`. Replace a reference to a local variable by an `Arc` in the context or in the closure, an `Rc` by an `Arc`, and a `RefCell` by a lock.
+    /// `reconcile` may be `FnMut`: it is called under a lock, which is released before its future runs, so it should do little before it returns the
+    /// future. An `error_policy` that changes state, such as a counter, must keep it in an atomic or behind a lock.
     ///
-    /// # Where kube-runtime accepts more
-    /// Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be `Sync`. Replace a reference to a
-    /// local variable with an `Arc` in the context or in the closure, an `Rc` with an `Arc`, and a `RefCell` with a lock. `reconcile` may be `FnMut`:
-    /// it is called under a lock, which is released before its future runs, so it should do little before it returns the future. An `error_policy`
-    /// that changes state, such as a counter, needs an atomic.
-    ///
-    /// # Panics
-    /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
+    /// # Panics The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
     /// [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. The stream also panics if one of the controller's own
-    /// informers panics, for example when it decodes an object. Otherwise, changes in this informer would silently add no keys.
+    /// informers panics, for example when it decodes an object. If it did not panic, the changes of this informer's objects would silently add no
+    /// keys.
     ///
     /// # Cancel safety
     /// Dropping the stream stops the controller immediately.
@@ -115,7 +110,7 @@ where
     }
 }
 
-/// The parts of a run besides the user's functions. `Q` is the error type of the triggers.
+/// All parts of a controller that runs, except the user's functions. `Q` is the error type of the triggers.
 pub(super) struct RunSetup<K, Q>
 where
     K: Resource + 'static,
@@ -133,7 +128,7 @@ where
     pub(super) leadership: Option<Leadership>,
     pub(super) monitor: Monitor,
     pub(super) watch_errors: mpsc::Receiver<Q>,
-    /// Converts the error for an object that cannot be decoded to `Q`; returns `None` if there can be no such object.
+    /// Converts the error for an unreadable object to `Q`. Returns `None` if the objects of this controller are never unreadable.
     pub(super) unreadable: fn(watcher::Error) -> Option<Q>,
 }
 
@@ -220,13 +215,14 @@ where
     E: 'static,
     Q: 'static,
 {
-    /// An `FnMut`, as in kube-runtime. It is called under the lock; its future runs without the lock.
+    /// The user's `reconcile`, an `FnMut` as in kube-runtime. The function is called under the lock; the future that it returns runs without the
+    /// lock.
     reconcile: Mutex<F>,
     error_policy: P,
     context: Arc<C>,
     main: Objects<K>,
     classifier: Classifier,
-    /// The timeout of the user's reconcile. It does not include the time for which the result waits for the consumer.
+    /// The timeout of the user's reconcile. The time for which its result waits for the consumer does not count.
     limit: Option<Duration>,
     reasons: Arc<Reasons>,
     unreadable: fn(watcher::Error) -> Option<Q>,
@@ -247,7 +243,7 @@ where
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Reconciled, ReconcileError> {
         let (reason, reasons, _in_flight) = self.reasons.begin(&key);
         let mut reference = self.main.reference(&key);
-        // The object is read here, so that the reconcile receives its newest state.
+        // The object is read only now, so that the reconcile receives its newest state.
         let Some(object) = self.main.get(&key) else {
             let known = self.main.resolve(key.clone());
             if known != key {
@@ -257,7 +253,7 @@ where
             return Ok(Reconciled::Done(Next::await_change()));
         };
         // The desired state of an unreadable object is unknown, so the object is not reconciled. An unreadable object that is being deleted is
-        // reconciled, because a finalizer cleans up the state that was decoded last.
+        // reconciled, because its finalizers must run; they use the state that was decoded last.
         if object.meta().deletion_timestamp.is_none()
             && let Some(why) = unreadable_reason(&*object)
             && let Some(error) = (self.unreadable)(cannot_be_read(&reference, why))
@@ -265,7 +261,7 @@ where
             self.send_result(Err(Outcome::QueueError(error))).await;
             return Ok(Reconciled::Done(Next::await_change()));
         }
-        // `kubectl describe` uses these fields to find the Events that are created from this reference.
+        // `kubectl describe` uses these fields to find the Events whose object reference is made from this `ObjectRef`.
         reference.extra.uid = object.meta().uid.clone();
         reference.extra.resource_version = object.meta().resource_version.clone();
         let span = tracing::info_span!(
@@ -326,7 +322,8 @@ fn cannot_be_read(object: &impl fmt::Display, why: &str) -> watcher::Error {
     watcher::Error::WatchFailed(kube::Error::SerdeError(error))
 }
 
-/// Converts the delay of an action. A delay that cannot be parsed counts as a failure, because an extra reconcile is better than none.
+/// Converts the delay of an action. A delay that cannot be parsed counts as a failure, because a retry that was not requested is better than a missed
+/// one.
 fn next(
     key: &NamespacedName,
     requested: Result<Option<Duration>, UnknownAction>,

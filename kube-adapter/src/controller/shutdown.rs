@@ -1,6 +1,6 @@
 //! EDGE. The shutdown of a controller: graceful, and immediate.
 //!
-//! Cancel safety: signals are awaited only while the controller runs.
+//! Cancel safety: dropping the stream of results drops the signals, which are awaited only while the controller runs.
 
 use std::hash::Hash;
 
@@ -11,7 +11,7 @@ use kube::Resource;
 use super::Controller;
 use flyball_kube_lease::Leadership;
 
-/// The signals that shut a controller down. One signal of a list suffices.
+/// The signals that shut a controller down. One signal of either list suffices.
 #[derive(Default)]
 pub(crate) struct ShutdownSignals {
     pub(crate) graceful: Vec<BoxFuture<'static, ()>>,
@@ -45,7 +45,7 @@ where
     /// Stops immediately when `signal` completes: running reconciles are dropped at an await point.
     ///
     /// # Examples
-    /// Reconciles may run for at most an hour:
+    /// Reconciles may continue for at most an hour after a graceful shutdown begins:
     /// ```
     /// # use flyball_kube_testing::ApiServer;
     /// use flyball_kube::{Action, Controller};
@@ -82,14 +82,13 @@ where
         self
     }
 
-    /// Reconciles only while this process leads. The caches sync before the election, and the controller is [ready](crate::Monitor::ready)
-    /// once they have synced. When this process is elected, all objects are reconciled; when the election is stopped, or the leadership is
-    /// lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts after the [renew
+    /// Reconciles only while this process is the leader. The caches sync without waiting for the election, and the controller is
+    /// [ready](crate::Monitor::ready) once they have synced. When this process is elected, all objects are reconciled; when the election is stopped,
+    /// or the leadership is lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts after the [renew
     /// deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the lease, even if objects are queued.
-    ///
-    /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another
-    /// `run` method of the election. Requests of [`reconcile_on`](Self::reconcile_on) that arrive before this process leads are dropped,
-    /// because all objects are reconciled later. If this method is called again, the new `leadership` replaces the earlier one.
+    /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another `run`
+    /// method of the election. Requests of [`reconcile_on`](Self::reconcile_on) that arrive before this process is elected are dropped, because the
+    /// election causes a reconcile of all objects. If this method is called again, the new `leadership` replaces the earlier one.
     ///
     /// # Examples
     /// ```
@@ -126,9 +125,8 @@ where
 
     /// [Shuts down gracefully](Self::graceful_shutdown_on) on the first Ctrl+C or SIGTERM, and stops immediately on the
     /// second.
-    ///
-    /// The signals are caught from the start of the run until the process exits, so they no longer end the process. The other parts of the process
-    /// must end by themselves.
+    /// From the start of the controller until the process exits, these signals no longer end the process. Its other parts must handle the end
+    /// themselves.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, graceful) = tokio::sync::oneshot::channel();
         self.shutdown.graceful.push(graceful.map(|_| ()).boxed());
@@ -160,7 +158,7 @@ async fn signal() {
     uncaught(tokio::signal::ctrl_c().await).await;
 }
 
-/// Waits forever if the signal cannot be caught, because returning would shut the controller down without a signal.
+/// If the signal cannot be caught, waits forever, because a return would shut the controller down without a signal.
 async fn uncaught(caught: std::io::Result<()>) {
     if let Err(error) = caught {
         tracing::warn!(target: super::TARGET, %error, "cannot listen to signals");

@@ -1,4 +1,4 @@
-//! EDGE. The objects of a controller, with the API of kube-runtime's readers.
+//! EDGE. The objects of a controller, with the methods of kube-runtime's `Store`.
 //!
 //! Cancel safety: dropping [`ControllerStore::wait_until_ready`] ends the wait and has no other effect.
 
@@ -24,10 +24,9 @@ use crate::keys::reference_key;
 /// |---|---|
 /// | a controller | [`Controller::store`](crate::Controller::store) |
 /// | an informer | `ControllerStore::from(informer)` |
-/// | a store of kube | `ControllerStore::from(store)`: for a store that a test fills, for example |
-///
-/// [`informer`](Self::informer) returns the informer, which also has consistent snapshots that block no writer, indexes, labels, changes and the
-/// status of the watch. [`to_kube`](Self::to_kube) is for signatures with kube's type.
+/// | a store of kube | `ControllerStore::from(store)`, for example for a store that a test fills |
+/// [`informer`](Self::informer) returns the informer, which also has indexes, lookups by label, subscriptions to changes, the status of the watch,
+/// and consistent snapshots that block no writer. [`to_kube`](Self::to_kube) returns a kube-runtime `Store`, for signatures that need this type.
 ///
 /// # Examples
 /// Tests a mapper that looks up its objects in a store, without an informer:
@@ -117,13 +116,11 @@ where
         self.objects.informer()
     }
 
-    /// Returns the same objects as a store of kube-runtime: the one that this handle was created from, or one that mirrors
-    /// the informer.
-    ///
-    /// The first call creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's store, not as long as the
-    /// handle: keep one handle, and do not create one by `ControllerStore::from(informer)` for each call. While the informer has not synced, a task
-    /// of the current runtime completes the mirror. Each change is written to the mirror when the informer publishes it, before controllers that were
-    /// started after the creation of the mirror are notified. Each write costs two clones of the object and an entry with the strings of its name,
+    /// Returns a kube-runtime store with the same objects: the store from which this handle was created, or a mirror of the informer. The first call
+    /// creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's store, not as long as the handle: keep one
+    /// handle, and do not create one by `ControllerStore::from(informer)` for each call. If the informer has not synced yet, a task of the current
+    /// runtime marks the mirror as ready later. Each change is written to the mirror when the informer publishes it. A controller that was started
+    /// after the creation of the mirror is notified after this write. Each write clones the object twice and allocates an entry with its name,
     /// namespace, `uid` and version (D14 and D16 of the [crate's documentation](crate#coming-from-kube-runtime)). The mirror has the limits of kube's
     /// store: `wait_until_ready` wakes one of several waiters (D6), a `find` or `state_filter` of a reader blocks the informer (D13), and there is no
     /// index (D15).
@@ -159,8 +156,8 @@ where
         }
     }
 
-    /// Waits until the first list is complete. Any number of tasks may wait. An informer wakes all of them; a store of kube wakes only the
-    /// last waiter, and the others are woken up to a second later.
+    /// Waits until the first list is complete. Any number of tasks may wait. An informer wakes all of them. A kube-runtime store wakes only its last
+    /// waiter; the other tasks continue at most one second later.
     ///
     /// # Errors
     /// Returns an error if the informer ended before its first list was complete, for example because its controller was dropped, or if the
@@ -198,7 +195,7 @@ where
         }
     }
 
-    /// Returns any object for which `wanted` returns `true`. O(n); a lookup in an index of the informer is O(1).
+    /// Returns one of the objects for which `wanted` returns `true`. O(n); a lookup in an index of the informer is O(1).
     pub fn find(&self, mut wanted: impl FnMut(&K) -> bool) -> Option<Arc<K>> {
         match &self.objects {
             // kube's own `find` would block writers during the search.

@@ -21,25 +21,23 @@ use crate::keys::object_key;
 
 /// Controllers over streams and stores of kube-runtime, with the same methods as kube-runtime's `Controller`.
 ///
-/// A stream and a store lose the changes that they lose in kube-runtime; an informer loses none. See the [crate's
+/// These streams and stores can lose changes, as in kube-runtime; an informer loses none. See the [crate's
 /// documentation](crate#streams-and-stores-of-kube-runtime).
-///
 /// Each stream is polled in a task of its own while the controller runs. An error of a stream is a
 /// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results. The stream that failed is polled again after a wait, by
-/// default with kube-runtime's backoff; no other stream waits. A change whose mapper panics is logged and lost; other changes are not affected. When
-/// all streams have ended, and the controller has no informer, it reconciles the queued objects and ends; delayed requeues that reconciles returned
-/// are dropped.
+/// default that of kube-runtime's backoff; no other stream waits. A change whose mapper panics is logged and lost; other changes are not affected.
+/// When all streams have ended, and the controller has no informer, it reconciles the queued objects and ends; delayed requeues that reconciles
+/// returned are dropped.
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
     /// Creates a controller of the objects of a kube-runtime store, which are reconciled when the stream returns them.
-    ///
-    /// The stream must be reflected into that store: an object that is not in the store yields an
-    /// [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). Reconciles start when the store is ready. With
+    /// The objects of the stream must also be written to that store, for example by `reflect`: for an object that is not in the store, the stream of
+    /// results yields an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). Reconciles start when the store is ready. With
     /// [`with_leadership`](Self::with_leadership) all objects of the store are reconciled when this process is elected.
-    /// [`filter_changes`](Self::filter_changes) has no effect, because a stream has no change to compare; filter the stream instead.
+    /// [`filter_changes`](Self::filter_changes) has no effect, because a stream has no previous states to compare; filter the stream instead.
     ///
     /// [`new`](Self::new) and [`for_shared`](Self::for_shared) use an informer, which loses no change.
     ///
@@ -124,7 +122,7 @@ where
     /// Like [`for_stream`](Self::for_stream), but for a stream of shared objects, such as kube-runtime's `ReflectHandle`.
     ///
     /// # Examples
-    /// Objects of one watch for several controllers. The stream that writes the store must be polled, too:
+    /// One watch for the objects of several controllers. The stream that writes the store must be polled, too:
     /// ```
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
@@ -202,7 +200,7 @@ where
     }
 
     /// Like [`owns`](Self::owns), but for a stream of owned objects. A deletion adds the key of the owner if the stream
-    /// returns deleted objects, as kube-runtime's `touched_objects` does; a deletion that the stream misses adds no key.
+    /// returns deleted objects, as kube-runtime's `touched_objects` does. A deletion that the stream misses adds no key.
     ///
     /// # Examples
     /// Streams of owned objects, and of objects that map to the controller's own objects:
