@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 
 use crate::{ApiSource, schema};
 
-/// kube's maximum duration of a watch, in seconds. A watch must end before the client's read timeout, because the client treats a
-/// connection that is silent for 295 s as lost.
+/// kube's default maximum duration of a watch, in seconds. It is shorter than the client's read timeout, because the client treats a connection on
+/// which nothing arrives for 295 s as lost.
 const LONGEST_WATCH: u32 = 290;
 
-/// Returns a builder of an informer for the objects of an `Api` that the configuration selects. The informer has an [`ApiSource`] and the reflector
-/// configuration of [`reflector_config`].
+/// Returns an informer builder for the objects that `api` lists and `config` selects. The builder has an [`ApiSource`] and the configuration that
+/// [`reflector_config`] returns.
 ///
 /// Use the builder like that of any flyball informer: add indexes, a transformation or an error handler, and call `start()` in a tokio task.
 ///
@@ -53,19 +53,19 @@ where
     Informer::builder(schema(), source).reflector_config(reflector).on_build(on_build)
 }
 
-/// Converts the list and watch options of a watcher's configuration to the configuration of a reflector. Periods that a watcher
-/// does not configure keep their defaults.
+/// Converts the list and watch options of a watcher's configuration to the configuration of a reflector. Timeouts and intervals that a watcher's
+/// configuration does not have keep their defaults.
 ///
-/// - `page_size`: the size of each page, in every list. An explicit 500 cannot be distinguished from kube's default, which is also 500.
-///   With this size, the reflector requests pages of 500 if a server would otherwise read everything from storage at once, and no pages if
-///   the server has a cache. [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) request pages of 500 in
-///   every list. No size, or 0, turns paging off.
-/// - `list_semantic`: applies to the first list only. Later lists must be at least as new as the informer's state, and a server answers them from the
-///   server's cache.
+/// - `page_size`: the size of each page, in every list. An explicit 500 cannot be distinguished from kube's default, which is also 500. With this
+///   size, the reflector requests pages of 500 objects if the server would otherwise read all objects from its storage at once, and an unpaged list
+///   if the server can answer from its cache. [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) request pages of 500
+///   in every list. A page size of `None` or 0 turns paging off.
+/// - `list_semantic`: applies to the first list only. Later lists request a state at least as new as that of the informer, and the server answers
+///   them from its cache.
 /// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of the timeout and the whole
 ///   timeout, so that watches do not end together. The client's `read_timeout`, 295 s by default, must be longer, because the client treats
-///   a watch without events as a lost connection. Zero leaves the duration to the server, which ends watches within an hour.
-/// - `initial_list_strategy`: streaming lists or plain lists. Plain lists are also used after a streaming list has failed.
+///   a watch without events as a lost connection. With zero, the server chooses the duration, which is at most an hour.
+/// - `initial_list_strategy`: streaming lists or plain lists. If a streaming list has failed, plain lists are used instead.
 ///
 /// # Examples
 /// ```

@@ -9,10 +9,9 @@ use crate::unreadable_reason;
 /// Returns the schema of Kubernetes objects: the key is `namespace/name`, or `name` for a kind without namespaces, the version is the
 /// `resourceVersion`, and two objects with the same key are the same object if they have the same `uid`.
 ///
-/// An object without a name has no key; the sources of this crate never return one.
-///
-/// A relist treats an object that has the stored `resourceVersion` as unchanged. A new default of a custom resource, or a conversion between its
-/// versions, changes an object without a new `resourceVersion`, so a running cache receives the new state only with the next write to the object.
+/// An object without a name has no key. The sources of this crate never return such an object.
+/// A relist treats an object as unchanged if its `resourceVersion` equals the stored one. A new default of a custom resource, or a conversion between
+/// its API versions, changes an object but not its `resourceVersion`. So a running cache gets the new state only after the next write to the object.
 /// `schema().with_content_eq(|a, b| a == b)` makes each relist compare the objects; see [`Schema::with_content_eq`].
 ///
 /// # Panics
@@ -38,15 +37,15 @@ use crate::unreadable_reason;
 pub fn schema<K: Resource>() -> Schema<NamespacedName, K> {
     Schema::new(|object: &K| object_key(object).expect("an object of a source has a name"), version_of)
         .with_identity(|a, b| a.meta().uid == b.meta().uid)
-        // An object that could not be decoded is replaced when it can be decoded again. This may happen without a
-        // write, for example by a new default.
+        // An object that could not be decoded is replaced when it can be decoded again, even if its version is the same: a new default, for example,
+        // can make an object readable without a write.
         .with_content_eq(|a, b| unreadable_reason(a).is_some() == unreadable_reason(b).is_some())
 }
 
 /// Returns the key of an object: `namespace/name`, or `name` for a kind without namespaces.
 ///
 /// # Errors
-/// Returns an error if the object has no name, or a name that no API server assigns.
+/// Returns an error if the object has no name, or a name that no API server accepts.
 ///
 /// # Examples
 /// ```
@@ -84,7 +83,7 @@ pub(crate) fn object_ref<K: Resource>(key: &NamespacedName, dyntype: K::DynamicT
     }
 }
 
-/// Returns the version of an object. An invalid version counts as no version, so the object always replaces the stored one.
+/// Returns the version of an object. An invalid version counts as no version, and an object without a version always replaces the stored object.
 pub(crate) fn version_of(object: &impl Resource) -> Version {
     object.meta().resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -1,7 +1,6 @@
-//! PURE. Predicates that decide which changes cause a reconcile: those of flyball-controller and those of kube-runtime.
-//!
-//! A predicate is any function of a [`Change`]: `|change| all(change) && any(change)` is the conjunction of two predicates. Use predicates with
-//! [`Controller::filter_changes`](crate::Controller::filter_changes). All predicates of this module accept deletions.
+//! PURE. Predicates that decide which changes cause a reconcile: the predicates of flyball-controller, and a conversion for those of kube-runtime.
+//! A predicate is any function from a [`Change`] to a `bool`, so `|change| first(change) && second(change)` is the conjunction of two predicates. Use
+//! predicates with [`Controller::filter_changes`](crate::Controller::filter_changes). All predicates of this module accept deletions.
 
 #[doc(no_inline)]
 pub use flyball_controller::predicate::{changed, generation_unobserved};
@@ -9,10 +8,10 @@ pub use flyball_controller::predicate::{changed, generation_unobserved};
 use flyball_informer_cache::{Change, ChangeKind};
 use kube::runtime::Predicate;
 
-/// Converts a predicate of kube-runtime to a filter of changes. The filter accepts an update if the hashes that the predicate returns for
-/// the two states differ, or if the predicate returns `None`.
+/// Converts a predicate of kube-runtime to a filter of changes. The filter accepts an update if the predicate returns different hashes for the old
+/// and the new state, or if it returns `None` for the new state.
 ///
-/// The filter also accepts additions, deletions, and changes that replace an object with another object of the same name.
+/// The filter also accepts additions, deletions, and changes that replace an object by a different object of the same name.
 ///
 /// # Examples
 /// ```

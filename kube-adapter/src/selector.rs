@@ -1,4 +1,4 @@
-//! PURE. Label selectors: conversions between the caches' [`Selector`] and those of kube and Kubernetes.
+//! PURE. Conversions between the caches' [`Selector`] and the label selectors of kube and Kubernetes.
 
 use std::error::Error;
 use std::fmt;
@@ -9,15 +9,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use kube::core::{Expression, Selector as KubeSelector};
 use kube::{Resource, ResourceExt};
 
-/// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program needs only one type.
-///
-/// A requirement that the other type cannot express is an error; it is never left out. A converted selector selects the same objects, and a
-/// round trip returns an equal [`Selector`]. For `labels(…)` of a watcher or a list, use the text: `selector.to_string()`.
+/// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program can use one type for all purposes. If the
+/// other type cannot express a requirement, the conversion returns an error; it never omits a requirement. A converted selector selects the same
+/// objects, and a round trip returns an equal [`Selector`]. For the method `labels(…)` of `watcher::Config` or `ListParams`, use the text form:
+/// `selector.to_string()`.
 ///
 /// | | from | to |
 /// |---|---|---|
-/// | [`kube::core::Selector`] | always | except [`nothing`](Selector::nothing), `>` and `<` |
-/// | [`LabelSelector`] | except unknown operators, values that do not fit the operator, and invalid labels | except `nothing`, `>` and `<` |
+/// | [`kube::core::Selector`] | always | always, except for [`nothing`](Selector::nothing), `>` and `<` |
+/// | [`LabelSelector`] | always, except for unknown operators, values that do not fit the operator, and invalid labels | always, except for
+/// `nothing`, `>` and `<` |
 ///
 /// # Examples
 /// ```
@@ -40,25 +41,25 @@ use kube::{Resource, ResourceExt};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SelectorExt: Sized + private::Sealed {
-    /// Converts kube's selector.
+    /// Converts a kube selector to a [`Selector`].
     #[must_use]
     fn from_kube(selector: &KubeSelector) -> Self;
 
-    /// Converts this selector to kube's.
+    /// Converts this selector to a kube selector.
     ///
     /// # Errors
     /// [`SelectorError::Nothing`], [`SelectorError::Comparison`].
     fn to_kube(&self) -> Result<KubeSelector, SelectorError>;
 
-    /// Converts the selector in the spec of an object. A selector without requirements selects everything, as in
+    /// Converts a `LabelSelector`, as in the `spec` of a Deployment. A selector without requirements selects everything, as in
     /// Kubernetes.
     ///
     /// # Errors
     /// [`SelectorError::Operator`], [`SelectorError::Values`], [`SelectorError::Label`].
     fn from_label_selector(selector: &LabelSelector) -> Result<Self, SelectorError>;
 
-    /// Converts this selector for the spec of an object: `matchLabels` for the first equality of each key,
-    /// `matchExpressions` for all other requirements.
+    /// Converts this selector to a `LabelSelector`, as in the `spec` of a Deployment. The first equality of each key is converted to `matchLabels`,
+    /// and all other requirements to `matchExpressions`.
     ///
     /// # Errors
     /// [`SelectorError::Nothing`], [`SelectorError::Comparison`].
@@ -71,7 +72,7 @@ pub trait SelectorExt: Sized + private::Sealed {
 
 impl SelectorExt for Selector {
     fn from_kube(selector: &KubeSelector) -> Self {
-        // kube's selector returns its expressions only by `into_iter`.
+        // A kube selector returns its expressions only by `into_iter`, which consumes it, so it is cloned.
         selector.clone().into_iter().fold(Self::everything(), |all, expression| match expression {
             Expression::In(key, values) => all.in_set(key, values),
             Expression::NotIn(key, values) => all.not_in(key, values),
@@ -123,7 +124,8 @@ impl SelectorExt for Selector {
                 _ => Err(SelectorError::Operator { key: key.to_owned(), operator: operator.clone() }),
             }
         })?;
-        // The parser accepts only valid labels. So a selector with an invalid label cannot be formatted and parsed to an equal selector.
+        // This checks whether the labels are valid: the parser accepts only valid labels, so parsing the text of a selector with an invalid label
+        // fails or returns a different selector.
         let text = selector.to_string();
         match selector.is_nothing() || text.parse().is_ok_and(|read: Self| read == selector) {
             true => Ok(selector),
@@ -193,26 +195,26 @@ mod private {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SelectorError {
-    /// The selector matches nothing; only flyball's [`Selector`] can express that.
+    /// The selector matches nothing. The target type cannot express that.
     Nothing,
-    /// A requirement compares numbers (`>`, `<`); only flyball's [`Selector`] and the text form can express that.
+    /// A requirement compares numbers (`>`, `<`). The target type cannot express that.
     Comparison {
         /// The key of the label.
         key: String,
     },
-    /// An operator that Kubernetes does not have.
+    /// The operator is not one of Kubernetes' label selectors.
     Operator {
         /// The key of the label.
         key: String,
         /// The operator.
         operator: String,
     },
-    /// An invalid label key or value. An API server refuses it, too.
+    /// An invalid label key or value. An API server also rejects it.
     Label {
         /// The selector, as text.
         selector: String,
     },
-    /// `In` or `NotIn` without values, or `Exists` or `DoesNotExist` with values. An API server refuses them, too.
+    /// `In` or `NotIn` without values, or `Exists` or `DoesNotExist` with values. An API server also rejects them.
     Values {
         /// The key of the label.
         key: String,

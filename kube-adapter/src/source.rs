@@ -1,7 +1,7 @@
 //! EDGE. The objects of an `Api` as the source of an informer: paged lists, watches, streaming lists.
 //!
 //! Cancel safety: dropping a request cancels it. If a page is being decoded on a blocking thread, that thread still decodes it completely, and then
-//! drops it. A dropped watch closes its connection, and holds no other resource.
+//! drops it. Dropping a watch closes its connection; a watch holds no other resource.
 
 pub(crate) mod api_error;
 mod decode;
@@ -42,21 +42,17 @@ use crate::source::api_error::source_error;
 /// blocking thread.
 const INLINE: usize = 64 * 1024;
 
-/// The objects of a [`kube::Api`], as a source that an informer lists and watches. The objects are typed, dynamic or,
-/// for an `Api<PartialObjectMeta<K>>`, metadata only. They come from one namespace or from all, and may be limited by
-/// selectors.
-///
-/// The requests are the same as those of client-go's reflector, except for the first list: if the configuration requests the
-/// [most recent](watcher::ListSemantic::MostRecent) state, which is kube's default, the first list is read from storage, not from the server's cache.
-/// Later lists are read from the cache.
-///
-/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state of the
-/// object was decoded, the cache keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is marked, and
-/// [`unreadable_reason`](crate::unreadable_reason) returns the reason. A transformation runs again on the marked object. If another source wraps an
-/// `ApiSource`, the cache of the other source keeps the object unchanged. The source finds the object in the cache by its name, so none of this works
-/// with a transformation that removes the name. If the object is deleted while it cannot be decoded, its last known state is delivered, with the kind
-/// [`Missed`](flyball_informer_cache::ChangeKind::Missed); in a cache with a custom [schema](crate::schema) that does not compare the `uid`, only its
-/// metadata is delivered.
+/// A [`Source`] that lists and watches the objects of a [`kube::Api`]. The objects are typed, dynamic or, for an `Api<PartialObjectMeta<K>>`,
+/// metadata only. They come from one namespace or from all namespaces, and can be limited by selectors. The requests are the same as those of
+/// client-go's reflector, except for the first list: if the configuration requests the [most recent](watcher::ListSemantic::MostRecent) state, which
+/// is kube's default, the first list is read from storage, not from the server's cache. Later lists are read from the cache. An object that cannot be
+/// decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state of the object was decoded, the cache
+/// keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is marked, and
+/// [`unreadable_reason`](crate::unreadable_reason) returns the reason. A transformation of the informer is applied again to the marked object. If a
+/// different source wraps this `ApiSource`, the cache of that source keeps the object unchanged. The `ApiSource` looks up the object in the cache by
+/// its name, so none of this works if a transformation removes the name. If the object is deleted while it cannot be decoded, its last known state is
+/// delivered, with the kind [`Missed`](flyball_informer_cache::ChangeKind::Missed). If the cache has a custom [schema](crate::schema) that does not
+/// compare the `uid`, only the metadata is delivered.
 ///
 /// A large page is decoded on a blocking thread of tokio, so it delays neither the informers nor other tasks of the runtime.
 ///
@@ -83,7 +79,7 @@ pub struct ApiSource<K> {
     counter: UnreadableCounter,
     listing: Listing,
     stored: StoredObjects<K>,
-    /// The number of bytes of lists that have arrived.
+    /// The total number of bytes that have arrived in answers to list requests.
     arrived: AtomicU64,
     objects: PhantomData<fn() -> K>,
 }
@@ -93,7 +89,7 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     PartialObjectMeta<K>: Resource + DeserializeOwned,
 {
-    /// Creates a source of the metadata of the objects of this `Api`.
+    /// Creates a source that requests only the metadata of the objects of `api`.
     ///
     /// # Examples
     /// ```
@@ -129,10 +125,9 @@ impl<K> ApiSource<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Creates a source of the objects of this `Api` that the configuration selects.
-    ///
-    /// The page size, the semantic and the strategy of the initial list, and the timeout are options of the reflector.
-    /// [`into_informer`](Self::into_informer) passes them to the reflector; the source ignores them.
+    /// Creates a source of the objects that `api` lists and `config` selects.
+    /// The source ignores the page size, the semantic and the strategy of the initial list, and the timeout, because they are options of the
+    /// reflector. [`into_informer`](Self::into_informer) passes them to the reflector.
     #[must_use]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self {
         let request = Request::new(api.resource_url());
@@ -162,13 +157,13 @@ where
         self.counter.clone()
     }
 
-    /// Uses this counter for the objects that cannot be decoded.
+    /// Makes the source count the objects that cannot be decoded with this counter.
     pub(crate) fn counted_by(self, counter: &UnreadableCounter) -> Self {
         Self { counter: counter.clone(), ..self }
     }
 
-    /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded. Use it to implement
-    /// [`Source::is_unreadable`] for a source that converts the objects of this one. Without a `uid`, only the key is compared.
+    /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded. Call it in [`Source::is_unreadable`] of a
+    /// source that converts the objects of this source. If `uid` is `None`, only the key is compared.
     ///
     /// # Examples
     /// ```
@@ -222,7 +217,7 @@ where
         crate::informer::over(self)
     }
 
-    /// Returns a function that connects the source to the cache that it feeds.
+    /// Returns a function that connects the source to the store that its informer fills.
     pub(crate) fn on_build(&self) -> impl FnOnce(&Store<NamespacedName, K>) + Send + Sync + 'static
     where
         K: Clone,
@@ -248,14 +243,14 @@ where
             false => self.request.list(&params),
         };
         let mut built = built.map_err(kube::Error::BuildRequest)?;
-        // The version is added here, because `ListParams` omits the version "0" if there is a limit. Without the version, the server reads
-        // its storage, not its cache.
+        // The version is added here, because `ListParams` omits the version "0" if there is a limit. Without a version, the server would read from
+        // its storage, not from its cache.
         let version = match request.min_version {
             _ if params.continue_token.is_some() => None,
             ListVersion::MostRecent => None,
             ListVersion::Any => Some("resourceVersion=0".to_owned()),
-            // With a limit, the server requires exactly this version unless `resourceVersionMatch` is set. Without a limit "not older than" is the
-            // default, and servers before 1.19 do not support `resourceVersionMatch`.
+            // With a limit, the server returns exactly this version unless `resourceVersionMatch` is set. Without a limit, `NotOlderThan` is the
+            // default, so `resourceVersionMatch` is omitted, because servers before 1.19 do not support it.
             ListVersion::NotOlderThan(version) if request.limit.is_some() => {
                 Some(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan"))
             }

@@ -20,7 +20,7 @@ use crate::config::boxed_policy::BoxedPolicy;
 use crate::keys::reference_key;
 use crate::unreadable_reason;
 
-/// A type-erased informer and its mapper. The controller calls the method that fits the order of its queue.
+/// An informer and its mapper, with their types erased. The controller calls the method for the order of its queue.
 pub(crate) trait Trigger: Send {
     fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo>;
     fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority>;
@@ -70,8 +70,8 @@ where
     }
 }
 
-/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions. To act on deletions,
-/// use a finalizer, or own the objects that remain after the deletion.
+/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions. To act on a deletion, the user
+/// needs a finalizer, or must own objects that outlive the deleted object.
 pub(crate) fn own<K>(
     informer: &Informer<NamespacedName, K>,
     filter: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
@@ -79,7 +79,7 @@ pub(crate) fn own<K>(
 where
     K: Resource + Send + Sync + 'static,
 {
-    // An object is not reconciled while it is unreadable. So the change that makes it readable is accepted, whatever the filter returns.
+    // An object is not reconciled while it is unreadable, so the change that makes it readable again is accepted whatever the filter returns.
     let is_unreadable = |change: &Change<NamespacedName, K>| {
         states(change).any(|state| unreadable_reason(&**state).is_some())
     };
@@ -90,7 +90,7 @@ where
     Box::new(Mapped { informer: informer.clone(), keys, related: None })
 }
 
-/// Creates the trigger of owned objects: maps a change to the owners in its old and in its new state.
+/// Creates the trigger of owned objects: maps a change to the owners of the old and of the new state.
 pub(crate) fn owned<K, C>(
     informer: &Informer<NamespacedName, C>,
     owners: &Objects<K>,
@@ -105,7 +105,7 @@ where
     watched(informer, owners, kind, move |child: &Arc<C>| owners_of(&**child, &dyntype))
 }
 
-/// Returns the owners of this kind that an object names.
+/// Returns the owners of kind `K` in the owner references of an object.
 pub(crate) fn owners_of<K>(child: &impl Resource, dyntype: &K::DynamicType) -> Vec<ObjectRef<K>>
 where
     K: Resource,
@@ -116,7 +116,7 @@ where
     child.owner_references().iter().filter_map(owner).collect()
 }
 
-/// Creates the trigger of related objects for which only keys are kept: maps a change to the keys of its old and of its new state.
+/// Creates the trigger of related objects for which only keys are cached: maps a change to the keys of the old and of the new state.
 pub(crate) fn related_keys<K>(
     informer: &Informer<NamespacedName, MappedObject>,
     main: &Objects<K>,
@@ -173,14 +173,14 @@ where
         let references = mapper(change).into_iter();
         let keys = references.filter_map(|reference| Some(main.resolve(reference_key(&reference).ok()?)));
         let mut keys: Vec<_> = keys.collect();
-        // Both states usually map to the same keys.
+        // The old and the new state usually map to the same keys.
         keys.dedup();
         keys
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
-/// Returns the previous state of the object, if there is one and it differs, followed by the object of the change.
+/// Returns the previous state of the object, if there is one and it is a different allocation, followed by the object of the change.
 fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>> {
     let old = change.old().filter(|old| !Arc::ptr_eq(old, change.object()));
     old.into_iter().chain([change.object()])
@@ -188,15 +188,16 @@ fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>
 
 /// The queue of every controller of this crate, with one of three orders.
 pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
-/// The loop over the queue. The types of the loop do not depend on the user's types, so the loop is compiled in this crate, once for each order.
+/// The controller loop over this queue. Its type parameters do not depend on the user's types, so the loop is compiled in this crate, once for each
+/// order.
 pub(crate) type Loop<O> =
     flyball_controller::Controller<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
 /// The fair order, with namespaces as groups; objects without a namespace are one group.
 pub(crate) type ByNamespace = Fair<NamespacedName, Arc<str>>;
 
-/// A loop over a queue with one of three orders.
+/// A queue order for which the controller loop can run; one of three.
 pub(crate) trait OrderedLoop: Order<NamespacedName> + Sized {
-    /// Attaches a trigger to the loop.
+    /// Attaches a trigger to the controller loop.
     fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self>;
 
     /// Adds a key with a priority, if the order has priorities.

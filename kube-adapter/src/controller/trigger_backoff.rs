@@ -1,4 +1,4 @@
-//! SHELL. One backoff, set by the program, for all lists, watches and streams of a controller.
+//! SHELL. A backoff that the program sets, and that all lists, watches and streams of a controller share.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -21,16 +21,14 @@ where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
 {
-    /// Sets the backoff of the controller's own lists, watches and streams. By default each list, watch and stream has a backoff of its
-    /// own, from 800 ms to 30 s with jitter. If the server requests a longer wait, the longer wait applies. A shared informer has its own
-    /// backoff.
-    ///
-    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure takes the next wait of `backoff`, and any
-    /// list, event or item that arrives [resets](Backoff::reset) it. Only the list, watch or stream that failed waits. When the backoff has no
-    /// further wait, the controller [shuts down](Self::graceful_shutdown_on). The backoff is called under a lock.
+    /// Sets the backoff of the controller's own lists, watches and streams. By default each list, watch and stream has a backoff of its own, from 800
+    /// ms to 30 s with jitter. If the server requests a longer wait than the backoff, the longer wait applies. A shared informer keeps its own
+    /// backoff. All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure waits for the next duration of
+    /// `backoff`, and any list, event or item that arrives [resets](Backoff::reset) `backoff`. Only the list, watch or stream that failed waits. When
+    /// `backoff` returns `None`, the controller [shuts down](Self::graceful_shutdown_on). `backoff` is called under a lock.
     ///
     /// # Examples
-    /// A controller that ends when lists and watches have failed three times in a row:
+    /// A controller that ends after three consecutive failures of its lists and watches:
     /// ```
     /// # use flyball_kube_testing::ApiServer;
     /// use flyball_kube::{Action, Controller};
@@ -90,7 +88,7 @@ pub(crate) struct TriggerBackoff(Arc<Shared>);
 
 struct Shared {
     backoff: Mutex<Box<dyn Backoff>>,
-    /// Notified when the backoff has no further wait.
+    /// Notified when the backoff returns `None`.
     gave_up: Notify,
 }
 
@@ -104,7 +102,7 @@ impl TriggerBackoff {
         BackoffHandle(self.0.clone())
     }
 
-    /// Waits until the backoff has no further wait.
+    /// Returns a future that completes when the backoff has returned `None`.
     pub(crate) fn gave_up(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let shared = self.0.clone();
         async move { shared.gave_up.notified().await }
@@ -128,8 +126,8 @@ impl Iterator for BackoffHandle {
 
 impl Backoff for BackoffHandle {
     /// Resets the backoff even if another list or watch still fails: in kube-runtime, an item of any stream resets the backoff of all streams. If the
-    /// backoff were reset only after all streams have succeeded, a kind that the controller may not list would raise the wait of all others to the
-    /// maximum, and would end the controller if the number of waits is limited.
+    /// backoff were reset only after every stream has succeeded, one kind that cannot be listed would raise the wait of all other streams to the
+    /// maximum. It would also end the controller if the backoff has a limited number of waits.
     fn reset(&mut self) {
         self.0.backoff.lock().reset();
     }
@@ -137,7 +135,7 @@ impl Backoff for BackoffHandle {
 
 impl RetryBackoff for BackoffHandle {
     fn failed(&mut self) -> Duration {
-        // If the backoff has no further wait, the controller ends.
+        // If the backoff returns `None`, the controller ends, so there is no retry.
         self.next().unwrap_or(Duration::MAX)
     }
 

@@ -25,12 +25,11 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Reconciles an object only after changes for which `filter` returns `true`, as kube-runtime's `predicate_filter` does. By default every change
-    /// of the controller's own objects causes a reconcile, including a status write of the reconcile itself; a deletion never does.
-    ///
-    /// [`predicate`](crate::predicate) has the usual predicates, and accepts those of kube-runtime. The informer calls the filter; if the
-    /// filter panics for a change, the change is lost. A later call replaces the filter. The filter has no effect on a controller [over a
-    /// stream](Self::for_stream), which has no changes to compare.
+    /// Limits the changes of the controller's own objects that cause a reconcile to those for which `filter` returns `true`, as kube-runtime's
+    /// `predicate_filter` does. By default every change of the controller's own objects causes a reconcile, including a status write of the reconcile
+    /// itself. A deletion never causes a reconcile. The module [`predicate`](crate::predicate) has the usual predicates, and a conversion for those
+    /// of kube-runtime. The informer calls the filter; if the filter panics for a change, the change is lost. A later call replaces the filter. The
+    /// filter has no effect on a controller [over a stream](Self::for_stream), because a stream has no previous states to compare.
     ///
     /// # Examples
     /// ```
@@ -56,12 +55,11 @@ where
         self
     }
 
-    /// Reconciles the owners of the objects of this kind: when an owned object is created, changed or deleted, its owner is
-    /// reconciled. If its owner changes, both owners are reconciled. A deletion that was missed while the watch was down
-    /// also reconciles the owner.
-    ///
-    /// Only metadata is requested. For each object, only its name, its version and its last owners are kept, which takes a few hundred bytes.
-    /// [`owns_shared`](Self::owns_shared) takes an informer that keeps the objects.
+    /// Reconciles the owners of the objects of this kind: when an owned object is created, changed or deleted, its owner is reconciled. If an object
+    /// gets a different owner, both the old and the new owner are reconciled. The owner is also reconciled if a deletion was missed while the watch
+    /// was down.
+    /// Only metadata is requested. For each object, only its name, its version and its last owners are kept, which takes a few hundred bytes in
+    /// total. To keep the objects, pass an informer to [`owns_shared`](Self::owns_shared).
     ///
     /// # Panics
     /// Panics outside a tokio runtime.
@@ -108,22 +106,21 @@ where
         self
     }
 
-    /// Reconciles the objects that `mapper` returns for related objects. When a related object is created, changed or deleted, the objects
-    /// that the mapper returns for its newest state are reconciled, and so are the objects that the mapper returned for the previous state.
-    ///
-    /// The mapper is called for each decoded state of an object, including the last state in a deletion event, and for each object of a relist. The
-    /// first list is decoded when the [store](Self::store) of this controller has synced, so a mapper may read the store. For each object, only its
-    /// name, its version and its last keys are kept. If a deletion was missed while the watch was down, the objects of those keys are reconciled.
-    /// [`watches_shared`](Self::watches_shared) keeps the objects, and calls the mapper for both states of a change.
+    /// Reconciles the objects to which `mapper` maps related objects. When a related object is created, changed or deleted, the objects to which its
+    /// newest and its previous state map are reconciled. The mapper is called for each decoded state of an object, including the last state in a
+    /// deletion event, and for each object of a relist. The first list is decoded only after the [store](Self::store) of this controller has synced,
+    /// so a mapper may read the store. For each object, only its name, its version and its last keys are kept. If a deletion was missed while the
+    /// watch was down, the objects with these keys are reconciled. With [`watches_shared`](Self::watches_shared), the informer keeps the objects, and
+    /// the mapper is called for both states of a change.
     ///
     /// The mapper runs in the task of the informer, or on a blocking thread. If the mapper panics, the panic is logged with the name of the
-    /// object. The objects of the last keys are then reconciled, and the mapper is called again when the object changes.
+    /// object. The objects to which the previous state maps are then reconciled, and the mapper is called again when the object changes.
     ///
     /// # Panics
     /// Panics outside a tokio runtime.
     ///
     /// # Examples
-    /// A mapper that looks for the objects that use a secret:
+    /// A mapper that returns the objects that use a secret:
     /// ```
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -194,10 +191,10 @@ where
     }
 
     /// Like [`watches_shared`](Self::watches_shared), but the mapper receives the whole change: its kind, and the states before and after
-    /// it. The mapper returns all objects to reconcile, for both states.
+    /// it. It must return the objects to reconcile for both states.
     ///
     /// # Examples
-    /// Pods that become ready, or are deleted:
+    /// Reconciles a service when one of its pods becomes ready or unready:
     /// ```
     /// # use flyball_kube::{Change, Controller, Informer, NamespacedName};
     /// # use k8s_openapi::api::core::v1::{Pod, Service};
@@ -295,7 +292,7 @@ where
     }
 }
 
-/// Returns the name of a kind that is known only by its type: the type's name without the path.
+/// Returns the name of the type without its path, which serves as the name of a kind if only its type is known.
 pub(crate) fn named<T>() -> &'static str {
     let name = std::any::type_name::<T>();
     let path = name.split('<').next().unwrap_or(name);

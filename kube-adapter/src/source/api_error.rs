@@ -13,8 +13,8 @@ use kube::runtime::watcher;
 
 use crate::config::classify::DEEPEST_CAUSE;
 
-/// The error of a failed request of a source: kube's own error, with the kind of the request. Every error of a source
-/// of this crate has an `ApiError` as its [cause](SourceError::cause). Clones share the error.
+/// The error of a failed request to the API server: kube's own error, with the type of the request. Every [`SourceError`] of a source of this crate
+/// has an `ApiError` as its [cause](SourceError::cause). Clones share the error.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ use crate::config::classify::DEEPEST_CAUSE;
 #[derive(Clone, Debug)]
 pub struct ApiError {
     error: Arc<watcher::Error>,
-    /// Whether another error wraps this one and names the failed request. If so, this error displays only the client's error.
+    /// Whether this error is wrapped by a different error that names the failed request. If so, it displays only the client's error.
     within: bool,
 }
 
@@ -47,7 +47,7 @@ impl ApiError {
         &self.error
     }
 
-    /// Returns the client's error, if there is one.
+    /// Returns the error of kube's client, if the request failed with one.
     #[must_use]
     pub fn kube_error(&self) -> Option<&kube::Error> {
         match &*self.error {
@@ -70,7 +70,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the kind that determines how an informer reacts.
+    /// Returns the [`SourceErrorKind`], which determines how an informer reacts.
     #[must_use]
     pub fn kind(&self) -> SourceErrorKind {
         match (self.status(), self.kube_error()) {
@@ -81,8 +81,8 @@ impl ApiError {
         }
     }
 
-    /// Returns the client's error if another error wraps this one, and so only the client's error is displayed. The prefix of a service error is left
-    /// out, because the wrapping error displays it.
+    /// Returns the client's error if this error is wrapped, because then only the client's error is displayed. For a service error it returns the
+    /// inner error, because the wrapping error already displays the prefix.
     fn within(&self) -> Option<&(dyn StdError + 'static)> {
         match self.kube_error().filter(|_| self.within)? {
             kube::Error::Service(error) => Some(&**error),
@@ -90,7 +90,7 @@ impl ApiError {
         }
     }
 
-    /// Returns an owned copy: a status of the server is copied, any other error is shared.
+    /// Returns an owned copy of kube's error. A status of the server is cloned; any other error is shared.
     fn to_watcher(&self) -> watcher::Error {
         let copy = |error: &kube::Error| match error {
             kube::Error::Api(status) => kube::Error::Api(status.clone()),
@@ -106,7 +106,7 @@ impl ApiError {
     }
 }
 
-/// Converts an error to the error type of informers' sources.
+/// Converts a watcher error to a [`SourceError`].
 pub(crate) fn source_error(error: watcher::Error) -> SourceError {
     ApiError::from(error).into()
 }
@@ -141,8 +141,8 @@ impl StdError for ApiError {
     }
 }
 
-/// Converts the failure of a source of this crate to the error that kube's watcher would have returned, for streams and
-/// functions that use that type.
+/// Converts the failure of a source of this crate to the error that kube's watcher would have returned, for streams and functions that use
+/// `watcher::Error`.
 ///
 /// A failure without a variant in kube's watcher, such as a request timeout, becomes
 /// [`WatchFailed`](watcher::Error::WatchFailed) with the failure's message inside.
@@ -155,7 +155,7 @@ pub(crate) fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
     }
 }
 
-/// Returns the kind of a status. The kinds are checked in client-go's order, because a status may match several of them.
+/// Returns the [`SourceErrorKind`] of a status. The kinds are checked in client-go's order, because a status may match several of them.
 fn kind_of_status(status: &Status) -> SourceErrorKind {
     if status.code == 429 || status.reason == "TooManyRequests" {
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
@@ -174,7 +174,7 @@ fn kind_of_status(status: &Status) -> SourceErrorKind {
     }
 }
 
-/// Returns whether the status is "Too large resource version". Servers since 1.19, since 1.17, and before 1.17 report it in different forms.
+/// Returns whether the status means "Too large resource version". It has a different form in servers before 1.17, from 1.17 on, and from 1.19 on.
 fn is_too_large_version(status: &Status) -> bool {
     const WORDS: &str = "Too large resource version";
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
@@ -183,10 +183,9 @@ fn is_too_large_version(status: &Status) -> bool {
             && (causes.any(|cause| cause.message == WORDS) || status.message.contains(WORDS)))
 }
 
-/// Returns whether a connection could not be opened or was lost, as opposed to a malformed answer.
-///
-/// client-go checks only for a refused connection, and relists after any other error. This function checks for more errors, because connections fail
-/// in more ways when a server stops or starts.
+/// Returns whether a connection could not be opened or was lost, as opposed to a malformed answer. client-go checks only whether the connection was
+/// refused, and relists after any other error. This function accepts more errors, because connections fail in other ways, too, when a server stops or
+/// starts.
 pub(crate) fn is_connection_lost(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST_CAUSE).any(|error| {
         error.downcast_ref().is_some_and(is_io_connection_lost)

@@ -49,7 +49,7 @@ pub(super) enum Fallback<K> {
 struct List<T> {
     #[serde(default)]
     metadata: ListMeta,
-    /// May be null, but not missing: an answer without this field is not a list.
+    /// The field may be null, but must not be missing: an answer without it is not a list.
     #[serde(deserialize_with = "or_null", bound(deserialize = "T: Deserialize<'de>"))]
     items: Vec<T>,
 }
@@ -70,8 +70,8 @@ where
         trim(&mut object);
         object
     };
-    // An error means that at least one object cannot be decoded, or that the bytes are not a list. Only in this case are the objects decoded one by
-    // one, because that parses each object twice.
+    // An error here means that at least one object cannot be decoded, or that the bytes are not a list. Decoding the objects one by one parses each
+    // object twice, so it is done only after such an error.
     let Ok(list) = serde_json::from_slice::<List<K>>(bytes) else { return page_as(bytes, &trimmed) };
     let (mut unreadable, List { metadata, mut items }) = (Vec::new(), list);
     items.retain_mut(|object| match object_key(object) {
@@ -87,7 +87,7 @@ where
     Ok((of(metadata, items), unreadable))
 }
 
-/// Decodes a page of a list object by object; each object is converted by `map` before the next one is decoded.
+/// Decodes a page of a list, object by object. Each object is converted with `map` before the next one is decoded.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a page.
@@ -99,7 +99,8 @@ where
     K: Resource + DeserializeOwned,
 {
     let mut unreadable = Vec::new();
-    // The items stay raw text, because an object may be nested too deeply to be decoded in any form.
+    // The items are kept as raw text at first, because an object may be nested too deeply for the decoder; such an object must not fail the whole
+    // page.
     let List { metadata, items } = serde_json::from_slice::<List<&RawValue>>(bytes)?;
     let read = |item: &RawValue| -> Result<V, Unreadable> {
         let object: K = serde_json::from_str(item.get()).map_err(|error| Unreadable::new(item, error))?;
@@ -118,8 +119,8 @@ fn of<V>(metadata: ListMeta, items: Vec<V>) -> Page<V> {
     Page { items, version, continuation: metadata.continue_ }
 }
 
-/// Shrinks the lists of the metadata to their lengths. The JSON decoder allocates a capacity of four, and all objects have managed fields, mostly one
-/// or two. Without this, the cache would waste half a kibibyte per object.
+/// Shrinks the lists of the metadata to their lengths. The JSON decoder allocates a capacity of four for each list, but an object mostly has only one
+/// or two managed fields. Without shrinking, the cache would waste half a kibibyte per object.
 pub(super) fn trim(object: &mut impl Resource) {
     let meta = object.meta_mut();
     meta.managed_fields.iter_mut().for_each(Vec::shrink_to_fit);
@@ -137,7 +138,7 @@ where
             trim(&mut object);
             Line::Event(event(object))
         }
-        // An object without a name is never in the cache, whatever the type of the event.
+        // An object without a name cannot be in the cache, so an event of any type becomes a bookmark.
         Err(error) => {
             let fallback = Fallback::Deliver(WatchEvent::Bookmark(version_of(&object)));
             Line::Unreadable(Unreadable::unnamed(&object, error), fallback)
@@ -169,7 +170,7 @@ struct Other<'a> {
     object: Option<&'a RawValue>,
 }
 
-/// Decodes a line that cannot be decoded as an event with an object of type `K`.
+/// Handles a line of a watch that cannot be decoded as an event with an object of type `K`.
 fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Line<K> {
     let Other { kind, event, object } = serde_json::from_slice(bytes).unwrap_or_default();
     if kind == "Status"
