@@ -1,4 +1,4 @@
-//! EDGE. A limit for the requests of a client: client-go's `QPS` and `Burst`, on a token bucket.
+//! EDGE. A rate limit for the requests of a client, like client-go's `QPS` and `Burst`, with a token bucket.
 //!
 //! Cancel safety: see [`Throttled`].
 
@@ -24,22 +24,18 @@ pub use stats::ThrottleStats;
 pub use throttled::{Throttled, ThrottledFuture};
 
 /// Limits the rate and the burst of a client's requests. It is a tower layer for
-/// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and also the handle by which you read and change the limit.
+/// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and also a handle to read and change the limit.
+/// kube itself has no such limit. client-go limits every client, by default to [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT). controller-runtime
+/// turns this limit off, because API servers have "API Priority and Fairness". But a limit still protects a server from a bug in a controller, and
+/// prevents one part of a program from slowing down the others. So this layer is opt-in, and its quota must be set explicitly.
+/// Each call costs one token, however long the response takes: a watch costs one token, as in client-go. If an inner layer, such as the retry layer
+/// of kube's client, retries a request, the retry costs no further token. Add this layer last, so that it is the outermost.
+/// **FIFO**: tokens are granted in the order of the calls, over all clients that share the layer. Clones of the layer share one bucket. **Exact**: no
+/// interval of length `d` contains more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token.
+/// A request that does not have to wait costs one atomic compare-and-exchange.
 ///
-/// kube has no limit of its own. client-go limits every client, to [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) unless configured otherwise.
-/// controller-runtime turns the limit off, because an API server has priority and fairness. But a limit still protects a server from a bug in a
-/// controller, and one part of a program from another. So this layer is opt-in, and its quota must be set explicitly.
-///
-/// Each call costs one token, however long the response takes: a watch costs one token, as in client-go. A retry by an inner layer, such as that of
-/// kube's client, costs no further token. Add this layer last, so that it is the outermost.
-///
-/// **FIFO** over all clients that share the layer: clones are handles to the same bucket. **Exact**: no interval of length `d` contains
-/// more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token. A request that does
-/// not have to wait performs one atomic compare-and-exchange.
-///
-/// # Events
-/// Target `flyball_kube`. A request that waited for 50 ms or more is logged at the level debug. A request that waited for a
-/// second or more is logged as a warning, at most once in ten seconds, because the demand exceeds the quota.
+/// # Events Target `flyball_kube`. A request that waited for 50 ms or more is logged at the level debug. A request that waited for a second or more
+/// is logged as a warning, at most once in ten seconds: such waits show that the demand exceeds the quota.
 ///
 /// # Examples
 /// ```
@@ -87,10 +83,10 @@ impl ThrottleLayer {
     /// The shortest wait that is logged as a warning, as in client-go.
     const TOO_LONG: Duration = Duration::from_secs(1);
 
-    /// Creates a layer with a full bucket, for the clients to which you add it.
+    /// Creates a layer with a full bucket. Add it to the clients that it must limit.
     ///
     /// # Panics
-    /// Panics outside a tokio runtime, because the layer uses the runtime's clock. Building a client outside a runtime panics, too.
+    /// Panics outside a tokio runtime, because the layer uses the runtime's clock. Building a kube client outside a runtime also panics.
     #[must_use]
     #[track_caller]
     pub fn new(quota: Quota) -> Self {
@@ -115,7 +111,7 @@ impl ThrottleLayer {
         self.shared.bucket.waiters()
     }
 
-    /// Returns the statistics of the waits so far.
+    /// Returns statistics of the requests and of their waits so far.
     #[must_use]
     pub fn stats(&self) -> ThrottleStats {
         self.shared.tally.read()
@@ -131,7 +127,7 @@ impl ThrottleLayer {
         }
         let since = bucket.now();
         let mut token: Token = Box::pin(async move { bucket.acquire().await });
-        // The first poll joins the wait queue. If the first poll yields to other tasks instead, the second poll joins.
+        // The first poll joins the wait queue. If the first poll yields because the task's budget is used up, the second poll joins.
         // The no-op waker is replaced by the next poll, which passes the task's waker.
         let mut poll = || token.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
         let come = poll() || poll();
@@ -159,7 +155,7 @@ impl fmt::Debug for ThrottleLayer {
 
 type Token = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A position in the wait queue; dropping it leaves the queue.
+/// A position in the wait queue. Dropping this value leaves the queue.
 struct Waiting {
     throttle: ThrottleLayer,
     since: Nanos,

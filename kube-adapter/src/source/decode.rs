@@ -183,7 +183,7 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     let fallback = match object.and_then(bare::<K>) {
         _ if unread.name.is_none() && at == Version::ZERO => Fallback::Nothing,
         // This deletion event has only metadata. Its `uid` is cleared, so that the cache reports the stored object as the last state, and not this
-        // one: filters and mappers need the fields that are missing here to find all related objects.
+        // object: filters and mappers need the fields that are missing here.
         Some(mut object) if event == "DELETED" => {
             object.meta_mut().uid = None;
             Fallback::Deliver(WatchEvent::Deleted(object))
@@ -195,7 +195,7 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     Line::Unreadable(unread, fallback)
 }
 
-/// Returns an object with nothing but its metadata, if its type can be decoded from that.
+/// Decodes an object from its metadata alone. Returns `None` if its type needs other fields.
 fn bare<K: DeserializeOwned>(object: &RawValue) -> Option<K> {
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
     fields.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&&**name));
@@ -208,7 +208,8 @@ struct About {
     metadata: ObjectMeta,
 }
 
-/// The names in an object. They can be decoded however deep or invalid the rest of the object is, because the decoder skips the rest.
+/// The name, `uid` and version of an object. They can be decoded even if the rest of the object is invalid or nested too deeply, because the decoder
+/// skips the rest.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Head {
@@ -246,7 +247,7 @@ impl Unreadable {
         }
     }
 
-    /// Creates the error for an object that can be decoded, but has no key.
+    /// Creates the record of an object that can be decoded, but has no key.
     fn unnamed(object: &impl Resource, error: impl fmt::Display) -> Self {
         let name = object.meta().name.clone();
         Self { name, uid: None, version: version_of(object), meta: None, error: error.to_string() }

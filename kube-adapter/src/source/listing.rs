@@ -1,6 +1,6 @@
-//! EDGE. The objects of the current list that could not be decoded: they still exist, so the cache must not delete them at the end of the list. An
-//! informer requests one list at a time, in pages or as a stream. After a list, the informer calls `Source::is_unreadable` for each stored object
-//! that the list lacks. A new list clears the recorded objects.
+//! EDGE. Records the objects of the current list that could not be decoded. They still exist on the server, so the cache must not delete them at the
+//! end of the list. An informer requests one list at a time, in pages or as a stream. After a list, the informer calls `Source::is_unreadable` for
+//! each stored object that the list lacks. A new list clears the recorded objects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use flyball_sync::locks::Mutex;
 
 use super::decode::Unreadable;
 
-/// The objects that could not be decoded. Clones share the objects, because the source records them in paged lists, and its watch in streaming lists.
+/// The objects that could not be decoded. Clones share one record: the source adds objects of paged lists, and its watch adds objects of streaming
+/// lists.
 #[derive(Clone, Default)]
 pub(super) struct Listing(Arc<Mutex<HashMap<NamespacedName, Listed>>>);
 
 struct Listed {
     uid: Option<String>,
-    /// The details of the object, until `Listing::take` takes them when the list is stored.
+    /// The details of the object. When the list is stored, `Listing::take` removes them.
     unread: Option<Unreadable>,
 }
 
@@ -27,19 +28,19 @@ impl Listing {
     }
 
     pub(super) fn add(&self, unread: Unreadable, keeps: bool) {
-        // An object without a key was never in the cache.
+        // An object without a key need not be recorded, because it was never in the cache.
         if let Some(key) = unread.key() {
             self.0.lock().insert(key, Listed { uid: unread.uid.clone(), unread: keeps.then_some(unread) });
         }
     }
 
-    /// Removes an object that was decoded, or deleted, before the list is complete.
+    /// Removes the record of an object: a later event of the same streaming list could be decoded, or deleted the object.
     pub(super) fn remove(&self, key: &NamespacedName) {
         self.0.lock().remove(key);
     }
 
-    /// Returns whether the list has an undecoded object with this key and `uid`. A different `uid` means that the requested object was deleted. A
-    /// missing `uid` matches, because a transformation may have removed the `uid` of the stored object.
+    /// Returns whether the list has an undecoded object with this key and `uid`. If the `uid` in the list differs, the object in question was
+    /// deleted. If a `uid` is missing, it matches any other, because a transformation may have removed the `uid` of the stored object.
     pub(super) fn has(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
         self.0.lock().get(key).is_some_and(|listed| match (&listed.uid, uid) {
             (Some(listed), Some(uid)) => listed == uid,
@@ -47,7 +48,7 @@ impl Listing {
         })
     }
 
-    /// Called when the list is stored: takes the objects that could not be decoded.
+    /// Called when the list has been stored: takes the details of the objects that could not be decoded.
     pub(super) fn take(&self) -> Vec<(NamespacedName, Unreadable)> {
         let mut listed = self.0.lock();
         listed.iter_mut().filter_map(|(key, listed)| Some((key.clone(), listed.unread.take()?))).collect()

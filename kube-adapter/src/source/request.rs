@@ -1,5 +1,5 @@
-//! EDGE. One request and its response. kube's own client works in the same way, but drops the delay that a server requests, and decodes the
-//! body as text.
+//! EDGE. Sends one request and reads its response. kube's own methods work in the same way, but they drop the delay that the server requests, and
+//! decode the body as text.
 
 use http::header::{ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Request, StatusCode};
@@ -12,20 +12,20 @@ use tokio::task::coop::consume_budget;
 
 use flyball_sync::locks::{AtomicU64, Ordering};
 
-/// Requests an uncompressed watch: from Kubernetes 1.37 on a server would compress each event separately, which kube's client
+/// Makes the server send the watch uncompressed. Otherwise, servers from Kubernetes 1.37 on compress each event separately, which kube's client
 /// cannot decode.
 pub(super) fn uncompressed(mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
     request.headers_mut().entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
     request
 }
 
-/// Sends a request; a response with an error status is an error.
+/// Sends a request. Returns an error if the response has an error status.
 pub(super) async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<Body, kube::Error> {
     let (head, body) = client.send(request.map(Body::from)).await?.into_parts();
     if !head.status.is_client_error() && !head.status.is_server_error() {
         return Ok(body);
     }
-    // The status code identifies the failure, even if the body cannot be read.
+    // An unreadable body is ignored, because the status code alone identifies the failure.
     let words = body.collect_bytes().await.unwrap_or_default();
     Err(kube::Error::Api(Box::new(status(head.status, &head.headers, &words))))
 }
@@ -44,7 +44,7 @@ pub(super) async fn read(mut body: Body, arrived: &AtomicU64) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
-/// Returns the status of a response. The server's flow control rejects requests in plain text, and sends the delay only in a header.
+/// Returns the status of a response. When the server's flow control rejects a request, the body is plain text, and the delay is only in a header.
 fn status(code: StatusCode, headers: &HeaderMap, words: &[u8]) -> Status {
     let mut status = serde_json::from_slice::<Status>(words).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(words).trim(), "Failed to parse error data")

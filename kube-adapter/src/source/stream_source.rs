@@ -1,7 +1,6 @@
-//! EDGE. A stream of kube's `watcher()` as a source of an informer.
-//!
-//! Cancel safety: the stream and the incomplete list are stored in the source. Each item that the stream yields is stored there or returned without
-//! an await in between. So a dropped future or watch loses nothing; the next future or watch continues after the last item.
+//! EDGE. The [`Source`] of an informer over a stream of kube's `watcher()`.
+//! Cancel safety: the stream and the incomplete list are stored in the source. Each item that the stream yields is stored there or returned, without
+//! an await point in between. So if a future or a watch is dropped, no item is lost; the next one continues after the last item.
 
 use std::fmt;
 use std::pin::Pin;
@@ -25,13 +24,11 @@ use tokio::sync::Mutex as AsyncMutex;
 
 type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
 
-/// A stream of [`watcher()`](watcher::watcher), with any adapters, as the source of an informer.
-///
-/// The stream determines when a relist begins; an informer cannot request a relist. So the informer needs a reflector that never requests a list:
-/// [`informer_from_stream`] configures it. A list has the version of its newest object, because a watcher does not return the list's own version.
-///
-/// An error of the stream is a failure of the source: the informer backs off and continues with the same stream. So the
-/// stream needs no backoff. After the end of the stream every request fails. An object without a name is logged and skipped.
+/// The source of an informer that reads a stream of [`watcher()`](watcher::watcher), with or without stream adapters. The stream determines when a
+/// relist begins; an informer cannot request a relist. So the informer needs a reflector that never requests a relist; [`informer_from_stream`]
+/// configures one. The version of a list is that of its newest object, because a watcher does not return the list's own version.
+/// After an error of the stream, the informer backs off and then continues with the same stream. So the stream needs no backoff of its own. After the
+/// end of the stream every request of the informer fails. An object without a name is logged and skipped.
 ///
 /// # Examples
 /// ```
@@ -101,10 +98,10 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
         Self(Arc::new(AsyncMutex::new(State { events: Box::pin(events.fuse()), incomplete_list: None })))
     }
 
-    /// Returns a builder of an informer of these objects, whose reflector requests no list by itself.
+    /// Returns an informer builder for these objects. Its reflector never requests a relist by itself.
     fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
         let config = ReflectorConfig {
-            // With these values, internal errors never lead to a list, and a watch does not end by itself.
+            // With these values, internal errors never cause a relist, and a watch does not end because of its age.
             max_internal_error_retry_duration: Duration::MAX,
             min_watch_timeout: Duration::from_secs(365 * 24 * 3600),
             ..ReflectorConfig::default()
@@ -125,7 +122,7 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
             let items = state.collect(event.map_err(source_error)?);
             if let Some(items) = items {
                 // The version is computed from this list alone, even if it is lower than the version of the previous list: if the server was restored
-                // to an earlier version, the cache must follow. The version is never zero, because zero requests a watch from any state.
+                // to an earlier version, the cache must follow. The version is at least 1, because version zero would request a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
                 return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
             }
@@ -189,7 +186,7 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
                     let error = ApiError::from(watcher::Error::WatchFailed(words("the stream began anew")));
                     return Some(Err(SourceError::new(SourceErrorKind::Expired, error)));
                 }
-                // Outside a list these events have no meaning.
+                // These events have no meaning here: the first two occur only within a list, and the objects of the others have no name.
                 watcher::Event::InitApply(_) | watcher::Event::InitDone => {}
                 watcher::Event::Apply(_) | watcher::Event::Delete(_) => {}
             }
@@ -197,8 +194,8 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     }
 }
 
-/// Converts an error in the middle of a watch. The same stream continues after the error, so the error has the kind `Expired` only if the watch has
-/// to restart.
+/// Converts an error that the stream yields during a watch. The watcher continues after the error, so the error has the kind `Expired` only if the
+/// watcher must list again.
 fn failed(error: watcher::Error) -> SourceError {
     let restarts = matches!(error, watcher::Error::WatchError(_));
     let error = ApiError::from(error);

@@ -1,9 +1,9 @@
-//! EDGE. Objects whose newest state cannot be decoded. The cache stores the last state that was decoded, with the newest metadata and a mark.
-//!
-//! The mark is part of the object. So each copy of a state has the mark of that state, and a list in which the object can be decoded replaces the
-//! marked object even at the same version. The mark is stored in `metadata.selfLink`: API servers have not set this field since 1.20, and clear it at
-//! every write, so the mark hides no value and is never persisted. Two alternatives were rejected: an annotation, which a client that replaces the
-//! object would write to the server, and a table beside the cache, which would change earlier or later than the cache.
+//! EDGE. Objects whose newest state cannot be decoded. For such an object, the cache stores the last state that was decoded, with the newest metadata
+//! and a mark. The mark is part of the object, so every copy of a marked state has the mark. If the object can be decoded in a later list, it
+//! replaces the marked object even if both have the same version. The mark is stored in `metadata.selfLink`: API servers have not set this field
+//! since Kubernetes 1.20, and clear it at every write. So the mark overwrites no value, and is never persisted. Two alternatives were rejected: an
+//! annotation, which a client that replaces the object would write to the server, and a separate table, whose changes would be visible earlier or
+//! later than those of the cache.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -55,7 +55,7 @@ pub fn unreadable_reason<K: Resource>(object: &K) -> Option<&str> {
     object.meta().self_link.as_deref()?.strip_prefix(MARK)
 }
 
-/// The cache that a source feeds. It contains the last decoded state of each object. Clones share the cache.
+/// The cache that is filled from a source. It contains the last decoded state of each object. Clones share the cache.
 pub(super) struct StoredObjects<K>(Arc<OnceLock<Stored<K>>>);
 
 /// A function that returns a copy of the stored object with this key.
@@ -79,7 +79,7 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         K: Clone,
     {
         let store = store.clone();
-        // `set` cannot fail, because it is called once: a source feeds one cache.
+        // `set` cannot fail, because it is called once: a source fills one cache.
         let _ = self.0.set(Box::new(move |key| store.get(key).map(|object| K::clone(&object))));
     }
 
@@ -88,7 +88,7 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
     }
 
     /// Returns the stored object with its new metadata and the mark. Returns `None` if no object with this `uid` is stored, or if the stored object
-    /// already has this version or a newer version. All delivered events must be stored before the call.
+    /// already has this version or a newer version. All delivered events must be in the store before this is called.
     pub(super) fn with_new_metadata(
         &self,
         key: &NamespacedName,
@@ -102,7 +102,7 @@ impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
         }
         match meta {
             Some(meta) => *object.meta_mut() = *meta,
-            // The metadata cannot be decoded either, so the previous metadata is kept, with the new version.
+            // The metadata cannot be decoded either. The object keeps its previous metadata, but gets the new version.
             None => object.meta_mut().resource_version = Some(version.to_string()),
         }
         object.meta_mut().self_link = Some(format!("{MARK}{error}"));

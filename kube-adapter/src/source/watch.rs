@@ -1,4 +1,4 @@
-//! EDGE. A running watch: the lines of a response body that does not end.
+//! EDGE. A running watch: it reads the lines of a response body, each of which is an event.
 //!
 //! Cancel safety: see the parent module. The informer does not use a watch again after it has dropped one of the watch's futures.
 
@@ -24,7 +24,7 @@ use super::unreadable_counter::UnreadableCounter;
 use crate::keys::object_key;
 use crate::source::api_error::{is_connection_lost, source_error};
 
-/// The capacity, in bytes, that the line buffer keeps between lines, and the number of bytes for which one unit of the task's budget is consumed.
+/// The capacity, in bytes, that the line buffer keeps between lines. Reading this many bytes also consumes one unit of the task's budget.
 const PIECE: usize = 4096;
 
 type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::Error>>;
@@ -57,16 +57,16 @@ type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::E
 pub struct ApiWatch<K> {
     lines: Lines,
     line: Vec<u8>,
-    /// Whether the watch starts with all existing objects in unspecified order. In this case, the version of one object implies nothing about the
-    /// other objects.
+    /// Whether the watch starts with all existing objects in unspecified order. If so, objects with lower versions may still follow an object, so its
+    /// version is no valid bookmark.
     unordered: bool,
     counter: UnreadableCounter,
-    /// The list before this watch, or the streaming list at its start.
+    /// The undecoded objects of the list before this watch, or of the streaming list at its start.
     listing: Listing,
     /// Whether the watch starts with a streaming list that is not complete yet.
     lists: bool,
     stored: StoredObjects<K>,
-    /// Objects of the list that could not be decoded. They are handled once the list is stored.
+    /// Objects of the list that could not be decoded. The watch returns events for them once the list is stored.
     unreadable: Vec<(NamespacedName, Unreadable)>,
     url: String,
     objects: PhantomData<fn() -> K>,
@@ -110,7 +110,7 @@ impl<K> ApiWatch<K> {
         match self.lines.read_until(b'\n', &mut self.line).await {
             Ok(_) if self.line.ends_with(b"\n") => Some(Ok(())),
             Ok(_) => None,
-            // The watch has ended; the next watch resumes from the last version.
+            // A lost connection ends the watch without an error; the next watch resumes from the last version.
             Err(error) if is_connection_lost(&error) => {
                 tracing::debug!(url = self.url, %error, "the connection of a watch was lost");
                 None
@@ -128,7 +128,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
                     drop(object_key(object).map(|key| self.listing.remove(&key)));
                 }
-                // The informer stores the list before it polls for the next event.
+                // The undecoded objects can be taken here, because the informer stores the list before it polls for the next event.
                 WatchEvent::InitialListEnd(_) => (self.lists, self.unreadable) = (false, self.listing.take()),
                 WatchEvent::Bookmark(_) => {}
             }
@@ -146,7 +146,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 }
 
-/// Yields once. The informer stores all received events when its watch is pending, so all delivered events are stored at the next poll.
+/// Yields once. The informer stores all events that it has received when its watch is pending, so all of them are stored at the next poll.
 async fn all_is_stored() {
     yield_now().await;
 }
@@ -168,8 +168,8 @@ where
             if let Err(error) = self.line().await? {
                 return failed(watcher::Error::WatchFailed(kube::Error::ReadEvents(error)));
             }
-            // Yields to other tasks, because the connection may always have more data, and the runtime may have only
-            // one thread.
+            // Yields to other tasks when the budget is used up, because the connection may always have more data, and the runtime may have only one
+            // thread.
             for _ in 0..=self.line.len() / PIECE {
                 consume_budget().await;
             }

@@ -1,17 +1,16 @@
-//! SHELL. One service that many requests share; a waiting request does not own the service.
+//! SHELL. A service that many requests share. A request that waits does not hold the service.
 //!
 //! | guarded by `idle` | |
 //! |---|---|
-//! | the service | taken out while a request polls it for readiness and calls it, both in one poll, so it runs without a lock |
-//! | `polled_again` | set if another request was polled in the meantime; that request is woken when the service is put back |
+//! | the service | a request takes the service out, polls it for readiness and calls it in the same poll, so the service runs without a lock |
+//! | `polled_again` | set if a different request is polled while the service is taken out; that request is woken when the service is put back |
 //!
 //! | guarded by `wakers` | |
 //! |---|---|
-//! | the wakers of requests that wait for readiness | when the service may be ready, all are taken out, and woken after unlocking |
-//!
+//! | the wakers of requests that wait for readiness | when the service may be ready, all wakers are removed, and woken after unlocking |
 //! A waiting request is only a waker in a list, so a request that is kept but never polled again blocks no other request. An async mutex was
-//! rejected, because it assigns the lock to the first waiter even if that waiter is not polled. The list has a cost: when the inner service becomes
-//! ready, all requests that wait for it are polled.
+//! rejected, because it passes the lock to the first waiter even if that waiter is never polled again. The cost of the list: when the inner service
+//! becomes ready, all requests that wait for it are polled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -67,8 +66,8 @@ impl<S> SharedService<S> {
                 let mut taken = Taken { shared: self, service: Some(service), called: false };
                 let Some(service) = taken.service.as_mut() else { return Poll::Ready(None) };
                 if let Poll::Ready(ready) = service.poll_ready(&mut Context::from_waker(&self.waker)) {
-                    // A registered waker of this request stays registered until all wakers are woken, because another request of the same task may
-                    // wait with the same waker.
+                    // If this request has registered a waker, the waker is not removed here, because a different request of the same task may wait
+                    // with the same waker.
                     taken.called = true;
                     return Poll::Ready(match ready {
                         Ok(()) => request.take().map(|request| Ok(service.call(request))),
@@ -79,7 +78,7 @@ impl<S> SharedService<S> {
             if joined {
                 return Poll::Pending;
             }
-            // The loop checks again, because the service may have become ready, or been put back, before this waker was registered.
+            // The loop then checks again, because the service may have become ready or been put back before this waker was registered.
             self.waiting.join(waker);
             joined = true;
         }
@@ -90,7 +89,7 @@ impl<S> SharedService<S> {
 struct Taken<'a, S> {
     shared: &'a SharedService<S>,
     service: Option<S>,
-    /// Whether `poll_ready` returned a result, so that the service may be ready for the next request, too.
+    /// Whether `poll_ready` returned `Ready`. If so, the service may also be ready for the next request.
     called: bool,
 }
 
@@ -115,7 +114,7 @@ impl Waiting {
         }
     }
 
-    /// Wakes each waiter, even if a waker panics.
+    /// Wakes all waiters, even if one of their wakers panics.
     fn wake_all(&self) {
         let wakers = std::mem::take(&mut *self.wakers.lock());
         let mut panicked = Ok(());

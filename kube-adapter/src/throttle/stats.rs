@@ -1,5 +1,5 @@
-//! SHELL. Statistics of waits. Every number is a separate atomic. A snapshot reads the numbers one after another, so they may be from slightly
-//! different times.
+//! SHELL. Statistics of the waits for tokens. Each number is a separate atomic, and a snapshot reads one after another, so the numbers may be from
+//! slightly different times.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::ThrottleLayer;
 pub struct ThrottleStats {
     /// The number of requests that were granted a token.
     pub requests: u64,
-    /// The number of these requests that had to wait.
+    /// The number of these requests that had to wait for their token.
     pub delayed: u64,
     /// The sum of all waits.
     pub total_wait: Duration,
@@ -40,7 +40,7 @@ pub(super) struct StatsCounters {
     delayed: AtomicU64,
     total: AtomicU64,
     longest: AtomicU64,
-    /// No long wait is logged before this time.
+    /// No warning about a long wait is logged before this time.
     quiet_until: AtomicU64,
 }
 
@@ -50,7 +50,7 @@ impl StatsCounters {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a wait that has ended. Returns whether to log it as too long.
+    /// Counts a wait that has ended. Returns whether a warning about this wait must be logged.
     pub(super) fn waited(&self, waited: Duration, now: Nanos) -> bool {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         self.count_request();

@@ -1,11 +1,10 @@
 //! EDGE. The service that a throttle layer returns.
 //!
-//! # Tower's contract
-//! The inner service is polled for readiness and called in the same poll of a request, which has exclusive access to the service during that poll. So
-//! the service that is called is always the one that was polled ready. The token is not taken in [`poll_ready`](Service::poll_ready) for three
-//! reasons. First, if the request were dropped, its token would remain, and would be spent later on top of a full burst. Second, a request would hold
-//! a reservation in the inner service while it waits for its token. Third, a client is one `Buffer` with one task behind it, so the client would be a
-//! single waiter, however many of its requests wait.
+//! # Tower's contract A request polls the inner service for readiness and calls it in the same poll, with exclusive access to the service. So the
+//! service that is called is always the one whose `poll_ready` returned `Ready`. The token is not taken in [`poll_ready`](Service::poll_ready) for
+//! three reasons. First, if a request were dropped after `poll_ready`, its token would remain, and could be spent later in addition to a full burst.
+//! Second, a request would hold a reservation in the inner service while it waits for its token. Third, all requests of a kube client pass through
+//! the single task of a `Buffer`, so the client would be a single waiter, however many of its requests wait.
 //!
 //! # Cancel safety
 //! A request that is dropped while it waits leaves the wait queue, and takes no token; the waiters behind it move up. A request that is kept but
@@ -24,9 +23,9 @@ use super::service::SharedService;
 use super::{ThrottleLayer, Waiting};
 
 /// A service whose requests wait for the tokens of a [`ThrottleLayer`].
-///
-/// The service is always ready. A request waits after the call: first for its token, in the order of the calls, and then until the inner service is
-/// ready. So add a layer that limits the requests in flight outside this layer. Clones share the inner service, which need not be `Clone`.
+/// The service is always ready. The future of a call waits: first for its token, in the order of the calls, and then until the inner service is
+/// ready. So a layer that limits the number of requests in flight must be outside this layer. Clones share the inner service, which need not be
+/// `Clone`.
 ///
 /// # Cancel safety
 /// A request that is dropped while it waits for its token takes no token. A request that is kept but never polled uses up one token, and has no other
@@ -85,7 +84,7 @@ pin_project! {
     /// A request to a [`Throttled`] service. The future allocates only if it must wait for its token.
     ///
     /// # Panics
-    /// Panics if it is polled again after an error, or a panic, of the inner service.
+    /// Panics if it is polled again after the inner service returned an error or panicked.
     ///
     /// # Cancel safety
     /// A request that is dropped while it waits for its token takes no token.

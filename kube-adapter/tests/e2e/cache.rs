@@ -24,7 +24,7 @@ fn map(name: &str, value: &str) -> ConfigMap {
         .unwrap()
 }
 
-/// Selects the config maps of these tests; the cluster creates other config maps in every namespace.
+/// Selects the config maps of these tests. The cluster itself creates other config maps in every namespace.
 fn test_config() -> Config {
     Config::default().labels("flyball=cache")
 }
@@ -75,8 +75,8 @@ async fn synced(client: &Client, namespace: &Namespace, config: Config) -> Cache
     cache
 }
 
-/// An API server on an etcd before 3.4.31 or 3.5.13 refuses streaming lists. With such a server, this test checks that the cache falls back to a
-/// plain list.
+/// An API server whose etcd is older than 3.4.31 or 3.5.13 refuses streaming lists. With such a server, this test checks that the cache falls back to
+/// a plain list.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
@@ -93,7 +93,7 @@ async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
     within_limit(metadata.synced()).await.unwrap();
     assert_eq!(known(&pages).len(), 530);
 
-    // From this line on, changes arrive by watches.
+    // The caches have synced, so the following changes arrive by watches.
     write(&api, "map-7", "1").await.unwrap();
     api.delete("map-8", &DeleteParams::default()).await.unwrap();
     api.create(&PostParams::default(), &map("new", "0")).await.unwrap();
@@ -165,8 +165,8 @@ async fn writers_that_read_the_cache_lose_no_write() {
     assert_eq!(counted, (WRITERS * WRITES).to_string());
 }
 
-/// Measures ten thousand objects with flyball and with kube's own watcher and store. The test prints the times, and asserts only that the contents
-/// agree.
+/// Measures how long flyball, and kube's own watcher and store, take to list ten thousand objects. The test prints the times; it asserts only that
+/// flyball's cache equals a direct list.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn ten_thousand_objects() {
@@ -189,7 +189,7 @@ async fn ten_thousand_objects() {
             let (reader, writer) = reflector::store();
             let events = reflector(writer, watcher(api.clone(), config.clone())).touched_objects();
             let running = tokio::spawn(events.for_each(async |_| ()));
-            // This never completes if the server does not support streaming lists.
+            // kube-runtime's store never becomes ready if the server does not support streaming lists.
             match tokio::time::timeout(Duration::from_secs(5), reader.wait_until_ready()).await {
                 Ok(_) => took(&format!("{name}, kube-runtime"), began),
                 Err(_) => println!("{COUNT} objects, {name}, kube-runtime: not within five seconds"),

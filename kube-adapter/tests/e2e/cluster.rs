@@ -1,4 +1,4 @@
-//! The parts that all tests share: clients, namespaces, timeouts.
+//! The helpers that all tests share: clients, namespaces, timeouts.
 
 use std::future::Future;
 use std::path::Path;
@@ -35,8 +35,8 @@ async fn config_of(kubeconfig: &Path, context: Option<&str>) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig")
 }
 
-/// A separate namespace for one test, on the shared cluster. On a cluster of the user, dropping this value deletes the namespace; if the deletion
-/// fails, this is only logged. A cluster that the tests started is removed as a whole.
+/// A separate namespace for one test, on the shared cluster. On the user's own cluster, dropping this value deletes the namespace; a failed deletion
+/// is only printed. If the tests started the cluster, the whole cluster is removed instead.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) name: String,
@@ -58,7 +58,7 @@ impl Drop for Namespace {
             return;
         }
         let name = std::mem::take(&mut self.name);
-        // The deletion uses its own thread, runtime and client, because those of the test may be shutting down.
+        // The deletion uses a new thread, runtime and client, because those of the test may be shutting down.
         let delete = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {

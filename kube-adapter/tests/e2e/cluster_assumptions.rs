@@ -16,7 +16,7 @@ async fn create(api: &Api<ConfigMap>, name: &str) {
     api.create(&PostParams::default(), &map).await.unwrap();
 }
 
-/// Returns whether this config map exists. Clusters put config maps of their own into every namespace.
+/// Returns whether this config map exists. The list may contain others, because a cluster creates config maps in every namespace.
 async fn is_there(api: &Api<ConfigMap>, name: &str) -> bool {
     let list = api.list(&ListParams::default()).await.unwrap();
     list.items.iter().any(|map| map.metadata.name.as_deref() == Some(name))
@@ -70,14 +70,14 @@ mod own_cluster {
         front.cut();
         assert_eq!(within_limit(added(&mut watch)).await, None, "the watch must end with its connection");
         create(&maps, "b").await;
-        // The history is unchanged, so both events are delivered.
+        // The history of the server is complete, so a new watch delivers both events.
         let mut again = Box::pin(maps.watch(&WatchParams::default(), &start).await.unwrap());
         for name in ["a", "b"] {
             assert_eq!(within_limit(added(&mut again)).await.as_deref(), Some(name));
         }
     }
 
-    /// Returns the name of the object that the watch reports as added, or `None` at its end.
+    /// Returns the name of the next object that the watch reports as added, or `None` if the watch ended.
     async fn added(
         watch: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin),
     ) -> Option<String> {

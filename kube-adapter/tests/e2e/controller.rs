@@ -1,5 +1,5 @@
-//! A controller on a real API server. The controller is killed and shut down, its server is killed, and its watches are cut. In the end
-//! every object is reconciled.
+//! Tests a controller on a real API server: the controller is killed or shut down, its server is killed, or its watches are cut. In the end every
+//! object must be reconciled.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
@@ -30,7 +30,7 @@ struct Copying {
     slow: Duration,
 }
 
-/// Creates or updates the copy of a map with the label; the map owns its copy.
+/// Creates or updates the copy of a labelled config map, which owns its copy.
 async fn copy(origin: Arc<ConfigMap>, copying: Arc<Copying>) -> Result<Action, kube::Error> {
     sleep(copying.slow).await;
     let maps = Api::<ConfigMap>::namespaced(copying.client.clone(), &origin.namespace().unwrap_or_default());
@@ -99,7 +99,7 @@ async fn values(maps: &Api<ConfigMap>) -> [BTreeMap<String, String>; 2] {
         match name.strip_suffix("-copy") {
             Some(of) => values[1].insert(of.to_owned(), value),
             None if map.metadata.labels.is_some() => values[0].insert(name, value),
-            // The cluster itself has created this config map.
+            // This config map was created by the cluster itself.
             None => None,
         };
     }
@@ -130,7 +130,7 @@ impl SplitMix64 {
     }
 }
 
-/// Not a test: the process that a test starts and kills. It copies config maps until it is killed.
+/// This is not a test, but the process that a test starts and kills: it copies config maps until it is killed.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn process_of_a_copier() {
@@ -186,8 +186,8 @@ async fn killed_at_any_point_and_started_again_it_converges() {
     settled(&maps).await;
 }
 
-/// Shuts a controller down in the middle of 300 reconciles. Returns how many copies were missing at the signal, how many were missing at
-/// the end, and the number of reconciles.
+/// Shuts a controller down while it reconciles 300 objects. Returns how many copies were missing at the shutdown signal, how many were missing at the
+/// end, and the number of reconciles.
 async fn ended_under_load(config: Config) -> (usize, usize, usize) {
     let client = client().await;
     let namespace = Namespace::fresh(&client).await;
@@ -199,7 +199,7 @@ async fn ended_under_load(config: Config) -> (usize, usize, usize) {
     let name = namespace.name.clone();
     let running =
         tokio::spawn(async move { copier(client, &name, slow, config, async { drop(end.await) }).await });
-    // The caches are filled when the first copies appear.
+    // Once the first copies appear, the caches are filled.
     while values(&maps).await[1].len() < 20 {
         sleep(Duration::from_millis(10)).await;
     }
@@ -216,7 +216,7 @@ async fn ended_under_load(config: Config) -> (usize, usize, usize) {
 async fn a_shutdown_under_load_leaves_queued_keys() {
     let (before, after, reconciles) = ended_under_load(Config::default()).await;
     assert!(before > 100 && after > 50, "{before} copies were missing at the signal, and {after} at the end");
-    // The reconciles that were in flight at the signal have ended.
+    // The reconciles that were in flight at the shutdown signal have completed.
     assert!(before - after <= 24 && reconciles < 300, "{before} {after} {reconciles}");
 }
 
@@ -225,14 +225,15 @@ async fn a_shutdown_under_load_leaves_queued_keys() {
 async fn a_drain_under_load_reconciles_queued_keys() {
     let (before, after, reconciles) = ended_under_load(Config::default().drain_on_shutdown()).await;
     assert!(before > 100, "{before} copies were missing at the signal");
-    // All objects are reconciled. An object is reconciled a second time only if its copy changed before the signal.
+    // All objects are reconciled. An object is reconciled a second time only if its copy changed before the shutdown signal, so the number of
+    // reconciles may exceed 300.
     assert!(after == 0 && reconciles >= 300, "{after} {reconciles}");
 }
 
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn two_that_write_the_same_objects_both_get_their_way() {
-    // Each controller counts to ten in a separate key of the object, by replacing the object that it read.
+    // Each controller counts to ten under its own key in the object's data, by replacing the whole object that it read.
     async fn count(
         map: Arc<ConfigMap>,
         (client, mine): (Client, &'static str),
@@ -305,7 +306,7 @@ mod own_cluster {
         let copying = tokio::spawn(async move {
             copier(client, "default", Duration::ZERO, Config::default(), std::future::pending()).await
         });
-        // A writer changes objects during the whole test.
+        // A separate task changes objects during the whole test.
         let (say, mut end) = oneshot::channel::<()>();
         let writer = tokio::spawn({
             let maps = maps.clone();

@@ -23,7 +23,7 @@ mod own_cluster {
     use crate::cluster::{Cluster, Namespace, client_of};
 
     const NODE: &str = "node";
-    /// The longest time for a step. A step ends when nothing has changed for `QUIET`.
+    /// The longest time that a step may take. A step ends when nothing has changed for `QUIET`.
     const LIMIT: Duration = Duration::from_secs(60);
     const QUIET: Duration = Duration::from_millis(1500);
 
@@ -46,7 +46,7 @@ mod own_cluster {
         );
     }
 
-    /// One namespace in which the test operates, and the settled states that were recorded there.
+    /// A namespace in which the test performs its steps, and the state after each step.
     struct Scenario<'a> {
         client: &'a Client,
         namespace: &'a str,
@@ -199,7 +199,7 @@ mod own_cluster {
             "owner": owner_of(slice), "endpoints": endpoints})
     }
 
-    /// The steps of the test: a deployment, a replica set without a deployment, and a service.
+    /// Performs the steps of the test, with a deployment, a replica set without a deployment, and a service.
     async fn play(client: &Client, namespace: &str) -> Vec<(&'static str, Value)> {
         let mut play = Scenario { client, namespace, settled: Vec::new() };
         let template = |app: &str, image: &str| {
@@ -229,7 +229,7 @@ mod own_cluster {
         play.change(json!({"spec": {"replicas": 6}})).await;
         play.settle("more pods", 6, 6).await;
         play.set_image(BROKEN).await;
-        // A quarter of six pods is 1.5. So there may be two more pods (rounded up), and one pod less may be available (rounded down).
+        // A quarter of six pods is 1.5. So there may be two additional pods (rounded up), and one pod may be unavailable (rounded down).
         play.settle("a template that never works", 5, 8).await;
         play.change(json!({"spec": {"replicas": 9}})).await;
         play.settle("more pods on the way", 7, 12).await;
@@ -281,7 +281,7 @@ mod own_cluster {
         for ((step, ours), (_, theirs)) in ours.iter().zip(&theirs) {
             assert_eq!(ours, theirs, "{step}\nours: {ours:#}\ntheirs: {theirs:#}");
         }
-        // The original controllers ran in this namespace, too, and must have changed nothing.
+        // In this namespace, kube-controller-manager ran after the example controllers, and must have changed nothing.
         assert_eq!(uids(&client, &here.name).await, before);
         let mut left = Scenario { client: &client, namespace: &here.name, settled: Vec::new() };
         left.settle("left to the originals", 2, 2).await;

@@ -1,5 +1,5 @@
-//! Elections on a real API server, in real time, with periods of seconds. The tests assert that nothing happens too early, and tolerate
-//! late events.
+//! Elections on a real API server, in real time, with lease periods of a few seconds. The tests fail if an event happens too early, and tolerate late
+//! events.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -30,7 +30,7 @@ use crate::cluster::{Namespace, client, within_limit};
 const LEASE: Duration = Duration::from_secs(4);
 const RENEW: Duration = Duration::from_millis(2500);
 const RETRY: Duration = Duration::from_millis(500);
-/// Tolerance for a server and a machine under load.
+/// The delay that is tolerated if the server or the machine is under load.
 const SLACK: Duration = Duration::from_secs(10);
 
 fn election(client: Client, namespace: &Namespace, identity: &str) -> Election {
@@ -42,7 +42,7 @@ async fn spec(client: &Client, namespace: &Namespace) -> LeaseSpec {
     Api::<Lease>::namespaced(client.clone(), &namespace.name).get("l").await.unwrap().spec.unwrap()
 }
 
-/// The number of candidates that do the leader's work at this moment.
+/// The number of candidates that currently do the leader's work.
 #[derive(Clone, Default)]
 struct ActiveLeaders(Arc<AtomicU32>);
 
@@ -128,7 +128,7 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
             };
             second.run(work).await
         });
-        // The wait is longer than the lease duration, so the first candidate renews the lease in the meantime.
+        // The test waits for longer than the lease duration, so the first candidate must renew the lease in the meantime.
         tokio::select! {
             _ = &mut begun => panic!("the first candidate still leads"),
             () = tokio::time::sleep(LEASE + RETRY) => {}
@@ -164,12 +164,12 @@ async fn a_lease_is_released_at_the_end_or_expires() {
         assert_eq!(released.holder_identity.as_deref().unwrap_or_default(), "");
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(0)));
 
-        // The next candidate does not wait for the lease to expire.
+        // The next candidate acquires the lease without waiting for its expiry.
         let start = Instant::now();
         let mut second = election(client.clone(), &namespace, "second");
         let led = AtomicBool::new(false);
         {
-            // Like `kill -9`: the future is dropped without any cleanup.
+            // As with `kill -9`, nothing is cleaned up: the future is dropped.
             let run = second.run(|_| async {
                 led.store(true, Ordering::SeqCst);
                 pending::<()>().await;
@@ -189,7 +189,7 @@ async fn a_lease_is_released_at_the_end_or_expires() {
     .await;
 }
 
-/// A process with a controller that labels the ConfigMaps of a namespace with the name of its replica while it leads.
+/// A replica: while it is the leader, its controller labels the ConfigMaps of a namespace with the name of the replica.
 struct Replica {
     monitor: Monitor,
     status: LeaderStatus,

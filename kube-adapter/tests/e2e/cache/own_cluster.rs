@@ -1,4 +1,4 @@
-//! Tests of the same caches while servers are killed and connections break.
+//! Tests the caches while servers are killed and connections break.
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use super::proxy::Proxy;
 use super::{Cache, agreed, create, informer, map, test_config, write};
 use crate::cluster::{Cluster, client_of, within_limit};
 
-/// The failures that an informer reported: whether the server answered, and the cause.
+/// The failures that the informers report. Each has a flag whether the server answered, and the cause.
 type Failures = UnboundedReceiver<(bool, BackoffCause)>;
 
-/// Returns one cache for each way to list, and the failures that the caches report.
+/// Returns one cache for each way to list (default, small pages, streaming), and the failures that the caches report.
 fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Failures) {
     let (sender, failures) = unbounded_channel();
     let start = |config: Config| {
@@ -28,7 +28,8 @@ fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Failures) {
         let failed = move |failure: &SourceFailure<'_>| {
             let cause = failure.error.and_then(SourceError::cause);
             let error = cause.and_then(|cause| cause.downcast_ref::<ApiError>());
-            // A watch that ended too early counts as answered. `send` fails only after the test has dropped the receiver.
+            // A failure without an error, such as a watch that ended too early, counts as answered. `send` fails only after the test has dropped the
+            // receiver.
             _ = sender.send((error.is_none_or(|error| error.status().is_some()), failure.cause));
         };
         informer(api, config).on_error(failed).start().unwrap()
@@ -39,7 +40,7 @@ fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Failures) {
     )
 }
 
-/// Writes changes of each kind; the values differ in each round.
+/// Updates, deletes and creates objects, with values that differ in each round.
 async fn change(api: &Api<ConfigMap>, round: usize) {
     for n in 0..20 {
         write(api, &format!("map-{}", 20 + n), &round.to_string()).await.unwrap();
@@ -78,7 +79,7 @@ async fn a_server_that_is_killed_and_comes_back() {
     while let Ok((answered, _)) = failures.try_recv() {
         answers += u64::from(answered);
     }
-    // A refused connection must not cause a relist; only an error response may. A server that is starting may send some error responses.
+    // Only an error response may cause a relist, not a refused connection. A server that is starting may send some error responses.
     let relists: u64 = caches.iter().map(|cache| cache.status().relists).sum();
     assert!(relists <= answers, "{relists} lists after {answers} failures");
 }
@@ -161,7 +162,7 @@ async fn change_some(api: &Api<ConfigMap>, round: usize) {
     }
 }
 
-/// Returns a client that connects to another local port.
+/// Returns a client that connects to the local port of the proxy.
 async fn client_through(kubeconfig: &Path, port: u16) -> Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let mut config =
