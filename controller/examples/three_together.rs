@@ -32,7 +32,7 @@ struct Item {
     version: u64,
 }
 
-/// The functions that return the key and the version of an item.
+/// The schema: how to get the key and the version of an item.
 const ITEMS: Schema<Arc<str>, Item> =
     Schema::new(|item: &Item| item.name.clone(), |item| Version::new(item.version));
 
@@ -45,10 +45,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     warehouse.put("nuts", "A", 80);
     warehouse.put("lamps", "B", 5);
 
-    // The cache: the items of the warehouse, by name and by shelf.
+    // The cache has the items of the warehouse, by name and by shelf.
     let items = Informer::builder(ITEMS, warehouse.clone()).index(&BY_SHELF).start()?;
 
-    // The queue: its keys are shelves. A shelf that fails waits 10 ms, then 20 ms, and so on up to a second.
+    // The keys of the queue are shelves. A shelf whose reconcile fails waits 10 ms, then 20 ms, and so on up to a second.
     let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1));
     let shelves = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
 
@@ -91,7 +91,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The external state that a reconcile changes. Every third attempt to write a sign fails.
+/// The signs on the shelves, which are the external state that a reconcile changes. Every third attempt to write a sign fails.
 #[derive(Default)]
 struct Signs {
     counts: Mutex<BTreeMap<Arc<str>, u32>>,
@@ -109,7 +109,7 @@ impl Signs {
     }
 }
 
-/// A source: anything that can be listed, and watched from a given version on. This source keeps all its history in
+/// The source. A source is anything that can be listed, and watched from a given version on. This source keeps all its history in
 /// memory; version n is the state after n events.
 #[derive(Clone, Default)]
 struct Warehouse {
@@ -120,7 +120,7 @@ impl Warehouse {
     fn put(&self, name: &str, shelf: &str, count: u32) {
         self.history.send_modify(|history| {
             let version = history.len() as u64 + 1;
-            // A cache treats the addition of a known object as an update.
+            // The event is `Added` even if the item exists, because a cache treats the addition of a known object as an update.
             history.push(WatchEvent::Added(Item { name: name.into(), shelf: shelf.into(), count, version }));
         });
     }

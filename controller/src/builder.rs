@@ -26,14 +26,12 @@ use crate::{
     RunError, RunReport,
 };
 
-/// The reconcile loop: changes become keys, keys become reconciles.
-///
-/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start
-/// when every informer has synced. A reconcile that returns an error, panics or times out is a failure of its key alone: the
-/// key is retried after the delay of the queue's limiter.
+/// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
+/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every informer has
+/// synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the queue's limiter.
 ///
 /// # Examples
-/// The queue is already shut down, so the run ends by itself when all queued keys are reconciled:
+/// In this example the queue is already shut down, so the run ends by itself when all queued keys are reconciled:
 /// ```
 /// # use flyball_controller::{Action, Controller};
 /// # use flyball_ratelimit::Exponential;
@@ -72,7 +70,7 @@ where
 {
     /// Creates a controller over this queue, with one worker and no informer.
     ///
-    /// Other code may add keys to the queue, too. Do not give the queue a capacity, because a full queue refuses keys, and
+    /// Other code may also add keys to the queue. Do not give the queue a capacity, because a full queue refuses keys, and
     /// a change whose key is refused is lost. The queue's limiter decides when a failed key is retried. To observe the
     /// controller, give the queue [metrics](flyball_workqueue::QueueBuilder::metrics). These metrics report for each lease
     /// the outcome of its reconcile (succeeded, requeued or failed). If a reconcile is dropped with its worker, its lease
@@ -102,7 +100,7 @@ where
         Self { setup }
     }
 
-    /// Applies all of these settings; calls after this one override them.
+    /// Replaces the settings of the controller with `settings`. Methods that are called later override single settings.
     ///
     /// # Errors
     /// Returns an error if a controller cannot run with these settings.
@@ -130,7 +128,7 @@ where
         Ok(self.conflict_backoff(Exponential::new(settings.conflict_backoff())))
     }
 
-    /// Reports the start, the end and the duration of every reconcile to this sink. To measure durations, the queue
+    /// Reports the start, the end and the duration of every reconcile to `metrics`. To measure durations, the queue
     /// [tracks ages](Queue::track_ages), which costs a clock read at each add and each get, and one more at the end of
     /// each reconcile. Without metrics nothing is measured.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
@@ -138,8 +136,8 @@ where
         self
     }
 
-    /// Returns the readiness and liveness of the controller. From now on the queue [tracks ages](Queue::track_ages), which costs one clock read at
-    /// each add and each get. A key that other code has leased from the queue for too long affects the liveness, too.
+    /// Returns a [`Health`], which reports the readiness and the liveness of the controller. From now on the queue [tracks ages](Queue::track_ages),
+    /// which costs one clock read at each add and each get. If other code leases a key from the queue for too long, this also affects the liveness.
     ///
     /// # Examples
     /// ```
@@ -175,13 +173,12 @@ where
         Health::new(self.setup.watches.clone(), move || queue.stats().oldest_lease)
     }
 
-    /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but no change becomes a key and no worker starts.
-    /// Use this for leader election: a replica with warm caches takes over without a new list.
-    ///
-    /// A controller in standby is [ready](Health::ready) when all caches have synced. If it were not ready, a rolling
-    /// update would wait for the new replica forever, and never stop the old replica. When `begins` completes, all
-    /// objects become keys, as at any start. To keep reconciles from starting after the leadership has ended, add
-    /// [`filter_keys`](Self::filter_keys) with a function that returns whether this replica still leads.
+    /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but changes add no keys and no worker starts.
+    /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first.
+    /// A controller in standby is [ready](Health::ready) when all caches have synced. If it were not ready, a rolling update would wait for the new
+    /// replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
+    /// controller. To keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function that
+    /// returns whether this replica still leads.
     ///
     /// # Examples
     /// ```
@@ -208,12 +205,12 @@ where
         self
     }
 
-    /// Runs the controller, and returns a report when the run has ended. The run ends when the controller is shut down or
-    /// [idle](Self::stop_when_idle), or when other code has shut down the queue and the backlog is served. The future must be polled within a
-    /// tokio runtime, because it uses the runtime's timer.
+    /// Runs the controller. Returns a report when the run has ended. The run ends when the controller is shut down or [idle](Self::stop_when_idle),
+    /// or when other code has shut down the queue and all queued keys are reconciled. The future must be polled within a tokio runtime, because it
+    /// uses the runtime's timer.
     ///
     /// The run has these steps:
-    /// 1. The controller observes all informers: their objects become keys, and so does every later change.
+    /// 1. The controller observes all informers: it adds the keys of their objects, and then the keys of every later change.
     /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. If an
     ///    informer ends before the controller, the run ends, unless the informer was shut down and
     ///    [`stop_when_idle`](Self::stop_when_idle) is set. A controller [in standby](Self::standby_until) observes its
@@ -221,7 +218,7 @@ where
     /// 3. At [shutdown](Self::graceful_shutdown_on) the controller first stops mapping changes to keys.
     /// 4. Running reconciles finish, and no further reconcile starts, unless the controller
     ///    [drains](Self::drain_on_shutdown) its queue. After the [grace](Self::shutdown_grace), reconciles that still
-    ///    run are [cancelled](Context::cancelled), and [some time later](Self::abort_after) they are dropped.
+    ///    run are [cancelled](Context::cancelled), and those that still run after a [further time](Self::abort_after) are dropped.
     /// 5. The workers are joined and the queue is shut down. The keys that are still in the queue are in the
     ///    [report](RunReport::leftovers).
     ///
@@ -231,7 +228,7 @@ where
     /// - [`RunError::Config`] if the configuration of the controller is invalid.
     /// - [`RunError::SyncFailed`] if an informer ended before it had synced, and [`RunError::SyncTimeout`] if an informer
     ///   took [too long](Self::cache_sync_timeout) to sync. No key was reconciled in either case.
-    /// - [`RunError::CacheEnded`] if an informer ended later, because its cache would never change again. The error is
+    /// - [`RunError::CacheEnded`] if an informer ended after it had synced, because its cache would never change again. The error is
     ///   returned after the running reconciles have ended.
     ///
     /// After an error the queue is not shut down, and keeps its keys.
@@ -239,12 +236,11 @@ where
     /// # Panics
     /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
     ///
-    /// # Cancel safety
-    /// Dropping the future stops the workers and the mapping of changes, and finishes nothing: the runtime drops each
-    /// running reconcile at its next await point, which may be after the drop of the future returns. No queued key is lost,
-    /// because the queue is not shut down. Keys whose reconciles were dropped count as failed and are retried after their
-    /// backoff, and all keys stay in the queue for the next controller. Every change published until the drop has become
-    /// keys; a later controller over the same informers starts with all their objects.
+    /// # Cancel safety Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops
+    /// each of them at its next await point, which may be after the drop of the future has returned. No queued key is lost, because the queue is not
+    /// shut down. Keys whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next
+    /// controller. The keys of every change that was published before the drop have been added. A later controller over the same informers starts
+    /// with the keys of all their objects.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>
     where
         F: Fn(K, Context) -> R + Send + Sync + 'static,
@@ -267,14 +263,12 @@ where
 
     /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk, for example one
     /// request or one transaction for a hundred objects.
-    ///
     /// `reconcile` receives the keys of one [batch](BatchConfig), each key once, and returns one result per key, in the order of the keys. Each key
     /// has its own outcome: it is retried, given up or requeued independently of the other keys. If the whole call fails, every key in the batch
-    /// fails. A call fails if it returns an error, panics, times out, or returns a number of results that differs from the number of keys.
-    ///
-    /// Only one worker at a time collects batches, and a worker that reconciles does not collect, so keys stay in the
-    /// queue while all workers are busy. Keys in an open batch are leased, and the age of their leases includes the time
-    /// in the batch. Open batches together hold fewer keys than eight full batches. All other settings, including
+    /// fails. A call fails if it returns an error, panics, times out, or returns a number of results that differs from the number of keys. Only one
+    /// worker at a time collects keys for batches, and a worker does not collect while it reconciles. So keys stay in the queue while all workers are
+    /// busy. Keys in an open batch are leased, and the age of their leases includes the time in the batch. All open batches together hold fewer keys
+    /// than eight full batches would. The [`reconcile_timeout`](Self::reconcile_timeout) limits the whole call; the other settings, including
     /// [`finally`](Self::finally), apply to single keys.
     ///
     /// # Errors

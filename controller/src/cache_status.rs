@@ -8,7 +8,7 @@ use flyball_informer_cache::InformerState;
 /// The status of a cache that a controller watches.
 ///
 /// # Examples
-/// The caches that a program logs while its controller is not ready:
+/// Returns the caches for which a controller that is not ready still waits, as text for a log line:
 /// ```
 /// use flyball_controller::{CacheStatus, Health};
 ///

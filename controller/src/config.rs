@@ -1,11 +1,11 @@
-//! PURE. The configuration of a controller, as data.
+//! PURE. The configuration of a controller, as a struct.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::InvalidControllerConfig;
 
-/// The configuration of a controller, as data. With the feature `serde`, this struct can be read from a section of a
+/// The configuration of a controller. With the feature `serde`, this struct can be read from a section of a
 /// configuration file. See [`Controller::with_config`](crate::Controller::with_config).
 ///
 /// Missing settings have their defaults; unknown settings are errors. Durations are strings: `"250ms"`, `"5s"`, `"2m"`.
@@ -29,7 +29,7 @@ use crate::InvalidControllerConfig;
 pub struct ControllerConfig {
     /// How many keys are reconciled at once: [`workers`](crate::Controller::workers).
     pub workers: usize,
-    /// The maximum number of workers. The pool grows up to this number while all workers are busy:
+    /// The maximum number of workers, up to which the worker pool grows while all workers are busy:
     /// [`workers_between`](crate::Controller::workers_between). If this is `None`, the maximum is `workers`.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_workers: Option<usize>,

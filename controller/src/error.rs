@@ -1,4 +1,4 @@
-//! PURE. The errors of a controller that could not run, or whose run ended early.
+//! PURE. The reasons why a controller could not run, or why its run ended early.
 
 use std::error::Error;
 use std::fmt;
@@ -40,8 +40,8 @@ pub enum InvalidControllerConfig {
     ConflictBackoffMaxBelowInitial,
     /// A maximum number of attempts is set, but the queue has no limiter that counts the failures of a key.
     LimiterCountsNoFailures,
-    /// [`stop_when_idle`](crate::Controller::stop_when_idle) is set, but the controller has no informer. Such a controller
-    /// only serves keys that other code adds, so it cannot determine when no work is left.
+    /// [`stop_when_idle`](crate::Controller::stop_when_idle) is set, but the controller has no informer. Such a controller only reconciles keys that
+    /// other code adds, so it cannot determine when no work is left.
     NoInformers,
     /// A [resync period](crate::WatchOptions::resync_every) is 0, so all objects would be resynced continuously.
     ZeroResyncPeriod,
@@ -98,7 +98,7 @@ impl Error for InvalidControllerConfig {}
 /// The reason why a controller did not start, or ended early.
 ///
 /// # Examples
-/// The errors that a program can handle:
+/// How a program may react to each error:
 /// ```
 /// use flyball_controller::{RunError, StartCondition};
 ///
@@ -121,7 +121,7 @@ pub enum RunError {
     /// and holds the keys that have been added so far.
     SyncFailed(StartCondition),
     /// Not all caches had synced within the [sync timeout](crate::Controller::cache_sync_timeout), so the workers never
-    /// started. The queue is unchanged, and holds the keys of the changes so far.
+    /// started. The queue stays open, and holds the keys that have been added so far.
     SyncTimeout {
         /// The timeout.
         limit: Duration,
@@ -129,9 +129,9 @@ pub enum RunError {
         missing: Vec<CacheStatus>,
     },
     /// The informer of a cache failed, or was shut down, while the controller ran, so the cache no longer changes. With
-    /// [`stop_when_idle`](crate::Controller::stop_when_idle), an informer that was shut down is not an error.
-    /// Running reconciles have ended as at a [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut
-    /// down and keeps all other keys, for a later controller with new caches.
+    /// [`stop_when_idle`](crate::Controller::stop_when_idle), an informer that was shut down is not an error. Running reconciles have ended as at a
+    /// [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut down, and keeps the keys that were not reconciled, for a later
+    /// controller with new caches.
     CacheEnded(CacheStatus),
 }
 

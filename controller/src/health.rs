@@ -16,7 +16,7 @@ use crate::run::watch_set::{Lifecycle, WatchSet};
 /// a reference count.
 ///
 /// # Examples
-/// A function that answers the probes of a kubelet:
+/// A function that answers the readiness and liveness probes of a kubelet:
 /// ```
 /// use flyball_controller::Health;
 /// use std::time::Duration;
@@ -45,9 +45,9 @@ impl Health {
         Self { watches, oldest: Arc::new(oldest) }
     }
 
-    /// Returns `Ok` if the controller runs, or is [in standby](crate::Controller::standby_until) with all required caches synced. A controller
-    /// that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does not change the
-    /// readiness, because the workers go on while the new cache syncs.
+    /// Returns `Ok` if the workers have started, or if the controller is [in standby](crate::Controller::standby_until) and all required caches have
+    /// synced. A controller that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does
+    /// not change the readiness, because the workers continue while the new cache syncs.
     ///
     /// # Errors
     /// Returns the reason why the controller is not ready.
@@ -109,7 +109,7 @@ impl fmt::Debug for Health {
 pub enum NotReady {
     /// The controller has not started.
     NotStarted,
-    /// A cache has not synced, or another [condition](crate::Controller::wait_for_cache) that workers wait for is not met.
+    /// A required cache has not synced, or a [condition](crate::Controller::wait_for_cache) that workers wait for is not met.
     Syncing,
     /// A cache has ended, so it never changes again. The run ends with
     /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which holds the status of that cache.
@@ -145,7 +145,7 @@ impl Error for NotReady {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotLive {
-    /// A key has been leased for this long.
+    /// A key has been leased for longer than the limit; contains the age of its lease.
     Stuck(Duration),
     /// A cache of the controller has ended and never changes again. If the controller [stops when
     /// idle](crate::Controller::stop_when_idle), a cache that was shut down normally is not reported.

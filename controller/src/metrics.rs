@@ -1,6 +1,6 @@
-//! EDGE. The metrics of a controller: a sink that receives a report of each reconcile.
+//! EDGE. The metrics of a controller: a trait to which the controller reports each reconcile.
 //!
-//! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is reported as dropped, by a guard.
+//! Cancel safety: nothing here waits. If a reconcile is dropped with its worker, a guard reports it as dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,15 @@ use std::time::Duration;
 use crate::{FailureClass, ReconcileOutcome};
 use flyball_sync::panics;
 
-/// A sink for the metrics of a controller, set by [`Controller::metrics`](crate::Controller::metrics).
-///
-/// Every method has an empty default body; implement only the methods that you need. The workers call the methods, so keep them quick. A panic in a
-/// method is caught and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric labelled by
-/// key would have one series per key.
+/// Receives the metrics of a controller; pass an implementation to [`Controller::metrics`](crate::Controller::metrics).
+/// Every method has an empty default body; implement only the methods that you need. The workers call the methods, so the methods must be quick. A
+/// panic in a method is caught and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric
+/// labelled by key would have one series per key.
 ///
 /// The depth of the queue and the waiting times of keys are reported by the queue's own [metrics](flyball_workqueue::QueueBuilder::metrics).
 ///
 /// # Examples
-/// Counts failures by kind, and measures the slowest reconcile:
+/// Counts the reconciles of each outcome, and measures the slowest one:
 /// ```
 /// # use flyball_controller::{Action, Controller, ControllerMetrics, ReconcileOutcome};
 /// # use flyball_ratelimit::Exponential;
@@ -115,12 +114,12 @@ use flyball_sync::panics;
     note = "metrics of a queue are given to the queue: `Queue::builder().metrics(..)`"
 )]
 pub trait ControllerMetrics: Send + Sync + 'static {
-    /// The controller starts with this maximum number of workers. Not called if the number is unbounded.
+    /// The controller starts, with this maximum number of workers. This method is not called if the number is unbounded.
     fn max_workers(&self, workers: usize) {
         let _ = workers;
     }
 
-    /// A worker starts, at the start of the run or [because all other workers are busy](crate::Controller::workers_between).
+    /// A worker starts, either at the start of the run or [because all other workers are busy](crate::Controller::workers_between).
     fn worker_started(&self) {}
 
     /// A worker stopped, because it was idle for longer than its timeout, or because the controller ends.
@@ -129,7 +128,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
     /// A reconcile starts.
     fn reconcile_started(&self) {}
 
-    /// A batch of this many keys starts. Each key is also reported as a reconcile of its own.
+    /// A batch of `keys` keys starts. Each key is also reported as a reconcile of its own.
     fn batch_started(&self, keys: usize) {
         let _ = keys;
     }
@@ -149,7 +148,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = failures;
     }
 
-    /// A key was given up, after a failure of this class. Called before the lease of the key ends.
+    /// A key was given up after a failure of the class `class`. Called before the lease of the key ends.
     fn gave_up(&self, class: FailureClass) {
         let _ = class;
     }
@@ -158,7 +157,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
 /// Ignores all reports. Use `()` if you only need the [durations](crate::RunReport::durations) in the report of the run.
 impl ControllerMetrics for () {}
 
-/// Lets the caller keep a handle to the sink.
+/// Forwards all reports to the inner value, so that the caller can keep a handle to it.
 impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
     fn max_workers(&self, workers: usize) {
         (**self).max_workers(workers);
@@ -197,7 +196,7 @@ impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
     }
 }
 
-/// Reports on drop that a worker has stopped. Created when the start of the worker is reported.
+/// When dropped, reports that a worker has stopped. It is created when the start of the worker is reported.
 pub(crate) struct WorkerMetricsGuard<'a>(pub(crate) Option<&'a dyn ControllerMetrics>);
 
 impl Drop for WorkerMetricsGuard<'_> {
@@ -209,7 +208,7 @@ impl Drop for WorkerMetricsGuard<'_> {
     }
 }
 
-/// Reports on drop that a reconcile was dropped, unless the guard is [disarmed](Self::disarm).
+/// When dropped, reports that a reconcile was dropped, unless the guard was [disarmed](Self::disarm).
 pub(crate) struct ReconcileMetricsGuard<'a>(Option<&'a dyn ControllerMetrics>);
 
 impl<'a> ReconcileMetricsGuard<'a> {

@@ -29,7 +29,7 @@ use flyball_informer_cache::{Change, ChangeKind};
 
 /// Creates a predicate that returns whether an update changed this part of the object, for example its generation, its labels or its version.
 ///
-/// The predicate returns `true` for additions, too: if the object changed while the watch was down, an addition may be the only event that reports
+/// The predicate also returns `true` for additions: if the object changed while the watch was down, an addition may be the only event that reports
 /// the change.
 pub fn changed<K, V, P: PartialEq>(
     part: impl Fn(&V) -> P + Send + Sync + 'static,
@@ -42,9 +42,8 @@ pub fn changed<K, V, P: PartialEq>(
 
 /// Creates a predicate that returns whether the current spec of an object has not been reconciled yet: the generation of
 /// the object differs from the observed generation in its status. `generations` returns both, in this order.
-///
-/// For an addition, too, the predicate returns `true` only if the generations differ, so objects that are up to date
-/// cause no reconcile after a start. Use the predicate only for reconciles whose single input is the object itself.
+/// Even for an addition, the predicate returns `true` only if the generations differ, so objects that are up to date cause no reconcile at the start
+/// of a controller. Use the predicate only for reconciles that depend on no other input than the object itself.
 ///
 /// # Examples
 /// ```

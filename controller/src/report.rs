@@ -4,7 +4,7 @@
 //! |---|---|
 //! | each [`Counter`] | a single atomic, which publishes no other memory |
 //!
-//! The report is created after all workers were joined. Only a mapper that was running at the shutdown may still increment a counter after that.
+//! The report is created after all workers have been joined. Only a mapper that was running at the shutdown may still increment a counter after that.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ use crate::{FailureClass, ReconcileOutcome};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunReport<K> {
-    /// Keys that changes added to the queue, including those that coalesced with a queued key.
+    /// Keys that were added to the queue because of changes, including keys that were coalesced with a queued key.
     pub keys_added: u64,
     /// Keys that were removed from the queue because the [key filter](crate::Controller::filter_keys) rejected them.
     pub filtered_keys: u64,
@@ -70,15 +70,14 @@ pub struct RunReport<K> {
     pub finally_failures: u64,
     /// Successful reconciles of keys that had failed before.
     pub successful_retries: u64,
-    /// The total durations of reconciles. Zero without [metrics](crate::Controller::metrics), because the clock is not read
-    /// then.
+    /// The total durations of reconciles. They are zero without [metrics](crate::Controller::metrics), because then the clock is not read.
     pub durations: ReconcileDurations,
     /// Panics in mappers and in other functions that were passed to the controller, except for the reconcile function and `finally`. The
     /// result of such a call is lost, but a change whose mapper panicked is mapped again.
     pub callback_panics: u64,
     /// Changes that were still not mapped at the end of the run, because their mapper panicked at each attempt.
     pub mapper_failures: u64,
-    /// The keys that the queue still held. `ready` and `waiting` were left queued; `leased` are the keys whose reconciles
+    /// The keys that were in the queue at the end of the run: `ready` and `waiting` are the queued keys; `leased` are the keys whose reconciles
     /// were [dropped](crate::Controller::abort_after), and the keys that other users of the queue have leased.
     pub leftovers: Leftovers<K>,
 }

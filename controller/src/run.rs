@@ -1,4 +1,4 @@
-//! EDGE. The run of a controller: the order in which its tasks start and end.
+//! EDGE. Runs a controller: determines the order in which its tasks start and end.
 //!
 //! Cancel safety: dropping the future aborts the workers and drops the watches; `Controller::run` documents the state that is
 //! left.
@@ -47,9 +47,9 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     pub(crate) sink: Arc<OnceLock<KeySink<K, O, L, T>>>,
     /// The priority of the keys of initial objects.
     pub(crate) initial_priority: i8,
-    /// The other conditions that workers wait for.
+    /// The futures passed to `wait_for_cache`, for which workers also wait.
     pub(crate) conditions: Vec<BoxFuture<Result<(), ()>>>,
-    /// Completes when the standby ends. In standby the caches sync, but no change becomes a key.
+    /// Completes when the standby ends. In standby the caches sync, but changes add no keys.
     pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
     /// Marks the controller as ended when the guard is dropped, even if the controller never runs.
@@ -144,7 +144,7 @@ where
             let idle = async {
                 workers.phase.reached(RunPhase::Working).await;
                 watches.all_started().await;
-                // Maps all changes whose mapper panicked one last time. The report counts those whose mapper panics again.
+                // For all changes whose mapper panicked, calls the mapper one last time. The report counts the changes whose mapper panics again.
                 let mappers = watches.subscribe().borrow().mappers();
                 mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
                 workers.phase.raise(RunPhase::Draining);
@@ -152,7 +152,7 @@ where
             };
             tokio::select! {
                 biased;
-                // Another watch was added: its cache must be awaited, too.
+                // A further watch was added, whose cache must also be awaited.
                 () = watches.more_than(added) => {
                     workers.phase.resume();
                     continue;
@@ -163,7 +163,7 @@ where
                 queue.shut_down();
                 return pending().await;
             }
-            // A watch was added just before the shutdown, so the run goes on.
+            // A watch was added just before the shutdown, so the run continues.
             workers.phase.resume();
         }
     };
@@ -183,7 +183,7 @@ where
     let active = watches.shut_down(ended);
     context.enter(ShutdownStage::ShuttingDown);
     // Drops the observers, so later changes are not mapped. A change that is being mapped on another thread may still add its keys; these keys become
-    // leftovers, or the queue refuses them.
+    // leftovers, or the queue rejects them.
     let mappers: Vec<_> = active.into_iter().map(|active| active.mapper).collect();
 
     if settings.drain_on_shutdown && outcome.is_ok() {
@@ -193,12 +193,12 @@ where
     } else {
         workers.phase.raise(RunPhase::Stopping);
     }
-    // During a drain the worker pool still scales up.
+    // During a drain the worker pool can still grow.
     let finish = workers.run_workers(&mut tasks, &worker);
     if runtime.timeout(settings.shutdown_grace, finish).await.is_none() {
         workers.phase.raise(RunPhase::Stopping);
         context.enter(ShutdownStage::Cancelled);
-        // Reconciles that still run after the timeout are dropped below; the leftovers show whether there are any.
+        // Reconciles that still run after this timeout are dropped below, and their keys are leftovers.
         runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, &worker)).await;
     }
     release(&workers);

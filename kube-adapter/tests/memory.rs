@@ -1,4 +1,4 @@
-//! The memory that a controller keeps per owned object. The test is a separate binary, because it counts every byte of the process.
+//! The memory that a controller keeps per owned object. The test is a separate binary, because it counts every allocation of the process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Drops a reconcile that is not done after this time, and counts it as a failure. By default there is no limit.
+    /// Drops a reconcile that has not completed after `limit`, and counts it as a failure. By default there is no limit.
     ///
     /// The reconcile is dropped at an await point, so a reconcile that blocks its thread is not interrupted.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
@@ -28,12 +28,10 @@ where
         self
     }
 
-    /// Gives a key up at its `n`-th failure in a row, instead of retrying it: [`on_give_up`](Self::on_give_up) is called,
-    /// and the failures are forgotten. The next change adds the key again. By default keys are retried without limit; 0
-    /// makes the run return an error.
-    ///
-    /// Only failures that the queue's limiter counts are considered. If a key is added and runs before its backoff is
-    /// over, a failure of that run does not count, so a burst of changes does not make the controller give up a key.
+    /// Gives a key up after `n` consecutive failures, instead of retrying it: [`on_give_up`](Self::on_give_up) is called, and the failure count is
+    /// reset. The next change adds the key again. By default keys are retried without limit. If `n` is 0, the run returns an error.
+    /// Only failures that the queue's limiter counts are considered. If a key is added and reconciled during its backoff, a failure of that reconcile
+    /// does not count, so a burst of changes does not make the controller give up a key.
     pub fn max_attempts(mut self, n: u32) -> Self {
         self.setup.config.settings.max_attempts = Some(n);
         self
@@ -48,13 +46,11 @@ where
         self
     }
 
-    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use
-    /// `finally` for writes that must happen in every case, such as a status that holds the reason for the failure.
-    ///
-    /// `finally` receives the key and the result of the reconcile, runs while the key is still leased, and has a
-    /// [`reconcile_timeout`](Self::reconcile_timeout) of its own. If `finally` fails after a successful reconcile, the
-    /// reconcile counts as failed. After a failed reconcile, the first failure determines what happens to the key.
-    /// `finally` is not called for a reconcile that is dropped with its worker.
+    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use `finally` for writes that must
+    /// happen in every case, such as a status that holds the reason for the failure. `finally` receives the key and the result of the reconcile, and
+    /// runs while the key is still leased. The [`reconcile_timeout`](Self::reconcile_timeout) also limits `finally`, as a separate call. If `finally`
+    /// fails after a successful reconcile, the reconcile counts as failed. If the reconcile itself failed, its failure determines what happens to the
+    /// key, even if `finally` also fails. `finally` is not called for a reconcile that is dropped with its worker.
     ///
     /// # Examples
     /// ```
@@ -138,7 +134,7 @@ where
         self
     }
 
-    /// Classifies failures. By default all failures are [transient](FailureClass::Transient). If `of` panics, the failure is transient, too.
+    /// Classifies failures. By default all failures are [transient](FailureClass::Transient). If `of` panics, the failure counts as transient.
     ///
     /// # Examples
     /// ```
@@ -172,8 +168,8 @@ where
         self
     }
 
-    /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use this if a server returns the time after which to retry. The
-    /// key waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum.
+    /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use this, for example, if a server specifies the delay before a
+    /// retry. The key waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum.
     ///
     /// The worker that has leased the key calls `of` once for each transient failure. A change of the key still ends the
     /// wait, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
@@ -215,11 +211,10 @@ where
 
     /// Sets the backoff after a [conflict](FailureClass::Conflict). By default the wait is 10 ms after the first conflict,
     /// and doubles up to 1 s.
-    ///
     /// The policy counts the consecutive conflicts of each key. The count is reset when the key succeeds, or when the controller or the
     /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the queue gives up a key that was added again while it was
-    /// leased, the count is kept until the next of these events. There is at most one open wait per key. If the key is added again and runs before
-    /// that wait is over, a conflict of that run changes neither the count nor the end of the wait.
+    /// leased, the count is not reset. A key has at most one pending wait. If the key is added again and reconciled during that wait, a conflict of
+    /// that reconcile changes neither the count nor the end of the wait.
     ///
     /// If two writers conflict with each other, use a policy with jitter, so that they do not retry at the same time.
     ///

@@ -26,7 +26,7 @@ where
     /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | [`Context::cancelled`](crate::Context::cancelled) completes; a drain ends |
     /// | after [`abort_after`](Self::abort_after) more | 5 s | reconciles that still run are dropped at an await point |
     ///
-    /// The run ends as soon as no reconcile is running. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the
+    /// The run ends early, as soon as no reconcile is running. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the
     /// keys that were left in the queue, and the keys of the reconciles that were dropped.
     ///
     /// # Examples
@@ -84,8 +84,8 @@ where
 
     /// Also reconciles the keys that are Ready at shutdown, within the [grace](Self::shutdown_grace). By default these keys are left
     /// in the queue, because the next controller lists all objects anyway.
-    ///
-    /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are closed immediately.
+    /// Retries and delayed keys are not reconciled. From the signal on, the queue rejects new keys. Open [batches](Self::run_batches) are closed
+    /// immediately.
     ///
     /// # Examples
     /// ```
@@ -115,13 +115,12 @@ where
         self
     }
 
-    /// Ends the run without a signal once no work is left: every informer has stopped, every change has become a key, and
-    /// the queue is idle (no retry and no delayed key is left).
+    /// Ends the run without a signal once no work is left: every informer has stopped, the keys of all changes have been added, and the queue is idle
+    /// (no retry and no delayed key is left).
+    /// The run also waits for watches that are [added](crate::ControllerHandle::add_watch) while it runs. After the last watch is removed, the run
+    /// has no informer to wait for. So to replace a watch, add the new watch before you remove the old one.
     ///
-    /// The run also waits for watches that are [added](crate::ControllerHandle::add_watch) while it runs. If the last watch
-    /// is removed, the run has nothing to wait for, so to replace a watch, add the new watch first.
-    ///
-    /// Use this for jobs and tests. A key whose reconcile always requests a requeue keeps the controller running.
+    /// Use this for jobs and tests. If the reconciles of a key always request a requeue, the run never ends.
     ///
     /// # Examples
     /// ```

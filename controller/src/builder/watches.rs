@@ -1,4 +1,4 @@
-//! EDGE. The settings for watches: which informers a controller watches, and how changes become keys.
+//! EDGE. The settings for watches: which informers a controller watches, and how changes are mapped to keys.
 //!
 //! Cancel safety: nothing here runs before the controller runs.
 
@@ -12,7 +12,7 @@ use flyball_workqueue::{Key, Order, Priority, QueueLimiter, SupportsAsync, Suppo
 use crate::run::watched_informer::watched;
 use crate::{Controller, ControllerHandle, IntoKeys, WatchOptions};
 
-/// Settings for watches: which informers the controller watches, and how changes become keys.
+/// Settings for watches: which informers the controller watches, and how changes are mapped to keys.
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
@@ -28,7 +28,7 @@ where
     /// quick.
     ///
     /// If the mapper panics, the change is mapped again until the mapper returns: first after 100 ms, then each time after twice the previous wait,
-    /// up to a minute. Other objects do not wait for these retries. For each object, only the 16 newest changes to retry are kept.
+    /// up to a minute. Changes of other objects do not wait for these retries. At most the 16 newest changes of each object are kept for a retry.
     /// [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
     /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the changes that are still not mapped when the run ends.
     ///
@@ -138,7 +138,7 @@ where
     }
 
     /// Delays the start of the workers until `ready` has completed and the watched informers have synced. Use this for caches that reconciles read
-    /// but only another controller watches, or for any other condition.
+    /// although this controller does not watch them, or for any other condition.
     ///
     /// If `ready` returns an error, the run ends with [`RunError::SyncFailed`](crate::RunError::SyncFailed).
     ///
@@ -162,10 +162,10 @@ where
         self
     }
 
-    /// Starts workers before the watched informers have synced. The workers still wait for futures passed to
+    /// Starts the workers without waiting until the watched informers have synced. The workers still wait for futures passed to
     /// [`wait_for_cache`](Self::wait_for_cache), for example for caches that reconciles read.
     ///
-    /// If an informer syncs later, its objects become keys at that time, like any change.
+    /// When an informer syncs later, the keys of its objects are added at that time.
     ///
     /// # Examples
     /// ```
@@ -196,15 +196,15 @@ where
         self
     }
 
-    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas.
-    /// Changes add only keys of this controller. If other code adds another replica's key to the queue, a worker
-    /// removes and [counts](crate::RunReport::filtered_keys) that key.
+    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas. Changes add only keys of this
+    /// controller. If other code adds a key of a different replica to the queue, a worker removes and [counts](crate::RunReport::filtered_keys) that
+    /// key.
     ///
     /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is
     /// treated like a panic in the mapper.
     ///
     /// # Examples
-    /// One of three replicas, each with its namespaces:
+    /// Runs one of three replicas, each of which reconciles the keys of its share of the namespaces:
     /// ```
     /// # use flyball_controller::{Action, Controller, Shard};
     /// # use flyball_workqueue::Queue;

@@ -22,9 +22,8 @@ where
         self.workers_between(workers..=workers)
     }
 
-    /// Sets the minimum and maximum number of keys that are reconciled at once. Whenever all running workers are busy, one
-    /// more worker is started, up to the maximum; a worker that was idle [for a while](Self::worker_idle_timeout) stops,
-    /// down to the minimum.
+    /// Sets the minimum and maximum number of keys that are reconciled at once. Whenever all running workers are busy, one more worker is started, up
+    /// to the maximum; a worker that was idle [for some time](Self::worker_idle_timeout) stops, unless only the minimum is running.
     ///
     /// A key waits for a worker only while the maximum number of workers is busy. Each worker is a task, which is cheap to
     /// start; the maximum limits the resources that reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) reports

@@ -82,8 +82,8 @@ impl Context {
         *self.stage.borrow() >= ShutdownStage::Cancelled
     }
 
-    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over. Use this in reconciles that must not be dropped at an
-    /// arbitrary await point: return when the wait completes.
+    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over. Use this in a reconcile that must not be dropped at an
+    /// arbitrary await point: such a reconcile should return when the wait completes.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.

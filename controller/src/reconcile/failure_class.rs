@@ -5,18 +5,18 @@
 /// | | the key | counted as a failure | after shutdown |
 /// |---|---|---|---|
 /// | `Transient` | is retried after the delay of the queue's limiter, and [not before the minimum wait](crate::Controller::retry_after_at_least), up to [`max_attempts`](crate::Controller::max_attempts) | yes | a leftover |
-/// | `Conflict` | is retried with [a backoff of its own](crate::Controller::conflict_backoff) | no: the count of failures stays | a leftover |
-/// | `Permanent` | is [given up](crate::Controller::on_give_up); the next change adds it again | no: the count of failures is reset | is given up |
+/// | `Conflict` | is retried with [a backoff of its own](crate::Controller::conflict_backoff) | no: the failure count is kept | a leftover |
+/// | `Permanent` | is [given up](crate::Controller::on_give_up); the next change adds it again | no: the failure count is reset | is given up |
 ///
-/// A key that was added while it was reconciled runs again immediately in all three cases.
+/// In all three cases, a key that was added while it was reconciled is reconciled again immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailureClass {
     /// The failure may go away without a change of the object, for example when a server is overloaded or down.
     #[default]
     Transient,
-    /// Another writer changed the object first, so the reconcile had read an outdated version. A retry can succeed once
+    /// Another writer changed the object first, so the reconcile was based on an outdated version. A retry can succeed once
     /// the cache has the newer version.
     Conflict,
-    /// A retry cannot succeed until something changes.
+    /// A retry cannot succeed before something changes, such as the object.
     Permanent,
 }

@@ -18,7 +18,7 @@ pub enum ReconcileError {
     Error(Box<dyn Error + Send + Sync>),
     /// The reconcile panicked with this message.
     Panic(String),
-    /// The reconcile was not done after this time, and was dropped.
+    /// The reconcile had not completed after this time, and was dropped.
     Timeout(Duration),
 }
 

@@ -53,7 +53,7 @@ impl<R> Running<'_, R> {
 
 impl<R> Drop for Running<'_, R> {
     fn drop(&mut self) {
-        // The option still holds the future only if the worker is aborted. A panic is not reported, because the key is a leftover.
+        // The `Option` still holds the future only if the worker is aborted. Then a panic of the drop is not reported, because the key is a leftover.
         let _ = self.end();
     }
 }

@@ -1,11 +1,10 @@
-//! SHELL. A worker for batches: collects a batch, reconciles it, and ends the lease of each key with its result, until the queue is closed.
+//! SHELL. A worker for batches. Until the queue is closed, it collects a batch, reconciles it, and ends the lease of each key with the key's result.
 //!
 //! | guarded by | |
 //! |---|---|
 //! | `collected` | an async lock that the collecting worker holds across awaits. Other idle workers wait for this lock instead of waiting for a key |
-//!
-//! Only one worker collects at a time. Otherwise the keys of a group would be spread over as many batches as there are workers. While all workers are
-//! busy, no worker collects, and keys stay in the queue, in the queue's order.
+//! Only one worker collects at a time. Otherwise the keys of a group would be distributed over as many batches as there are workers. While all
+//! workers are busy, no worker collects, and keys stay in the queue, in the queue's order.
 //!
 //! Cancel safety: the collected leases belong to the accumulator, and not to the future of the collecting worker. Dropping that future drops no
 //! lease, and the next worker continues with the collected leases. If the controller is dropped, the leases in the accumulator are dropped like those
@@ -37,7 +36,8 @@ use tokio::sync::Mutex as AsyncMutex;
 /// are still in the queue.
 const MAX_OPEN_BATCHES: usize = 8;
 
-/// How many dequeued keys may join no batch before the deadlines of open batches are checked again.
+/// The maximum number of dequeued keys that join no batch, because they are filtered out or fail, before the deadlines of open batches are checked
+/// again.
 const MAX_DROPPED: usize = 64;
 
 /// The batch configuration, the reconcile function, and the keys that were collected so far.
@@ -65,7 +65,7 @@ where
     G: Key,
     F: Send + Sync + 'static,
 {
-    /// Serves the queue until it is closed, or until the worker is idle for too long.
+    /// Reconciles batches of keys until the queue is closed, or until the worker is idle for too long.
     pub(crate) async fn work_batches<R, E>(self: Arc<Self>)
     where
         F: Fn(Vec<K>, Context) -> R,
@@ -82,9 +82,9 @@ where
         }
     }
 
-    /// Requeues the leases of open batches. Called when no worker will reconcile them.
+    /// Requeues the leases of open batches. Called at a shutdown, when no worker will reconcile these batches.
     pub(crate) fn release(&self) {
-        // The lock is free, unless a worker that will be aborted still holds it. That worker drops no lease of the accumulator.
+        // The lock is free, unless a worker that will be aborted still holds it. The abort drops no lease of the accumulator.
         let Some(mut collected) = self.reconcile.collected.try_lock().ok() else { return };
         while collected.next_due().is_some() {
             let batch = self.call(|| collected.oldest()).flatten();
@@ -96,9 +96,9 @@ where
     async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
         let mut collected = self.reconcile.collected.lock().await;
         loop {
-            // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. Only a
-            // full or an overdue batch is returned earlier, because there may always be another Ready key. A key that joins no batch may be
-            // added again immediately, so the number of such keys per pass is limited.
+            // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. Only a full
+            // or an overdue batch is returned earlier, because more Ready keys may always arrive. A key that joins no batch may be added again
+            // immediately, so the number of such keys per pass is limited.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
                 if self.phase.has(RunPhase::Stopping) {
@@ -119,8 +119,8 @@ where
                 self.runtime.yield_now().await;
             }
             let now = self.runtime.now();
-            // Ready keys that `try_get` does not return are held back by the cap of their group. Keys in open batches count toward that cap, so these
-            // batches must not wait.
+            // If there are Ready keys that `try_get` does not return, they are held back by the cap of their group. Keys in open batches count toward
+            // that cap, so these batches must not wait.
             let waits = !held_back && !self.is_draining();
             let batch = self.call(|| if waits { collected.due(now) } else { collected.oldest() });
             if let Some(batch) = batch.flatten() {
@@ -153,12 +153,12 @@ where
         }
     }
 
-    /// Returns `true` once changes no longer add keys.
+    /// Returns whether a drain has begun or the queue is shutting down, so that open batches must not wait for more keys.
     fn is_draining(&self) -> bool {
         self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
     }
 
-    /// Waits until the drain begins. The caller polls a `get` in the same task, so the queue wakes the task when the queue is shut down.
+    /// Waits until the drain begins. The caller also polls `Queue::get` in the same task, so the task is woken when the queue is shut down.
     async fn draining(&self) {
         let mut phase = pin!(self.phase.reached(RunPhase::Draining));
         poll_fn(|cx| {
@@ -170,7 +170,7 @@ where
 
     /// Adds a key to the accumulator.
     fn put(&self, collected: &mut Accumulator<G, Lease<K, T>>, lease: Lease<K, T>) -> Put<Lease<K, T>> {
-        // `Eq` and `Hash` of the group, and the clock, are user code, too. If they panic, the lease is dropped, which counts as a failure.
+        // `Eq` and `Hash` of the group, and the clock, are also user code. If they panic, the lease is dropped, which counts as a failure.
         let taken = self.filter_key(lease).and_then(|lease| {
             self.call(|| {
                 let group = (self.reconcile.batches.group)(lease.key());
@@ -191,7 +191,7 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + Send,
     {
         let metrics = self.config.metrics.as_deref();
-        // `Clone` of a key is user code, too. If the clone of a key panics, that key fails, and the batch is called with the other keys.
+        // `Clone` of a key is also user code. If the clone of a key panics, that key fails, and the batch is called with the other keys.
         let (mut keys, mut leases) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for lease in batch {
             match copied(&lease) {
@@ -223,11 +223,11 @@ where
         let results = results.and_then(|results| check_results(results, count));
         let results = match results {
             Ok(results) => results,
-            // If the batch fails as a whole, each of its keys fails.
+            // If the whole call fails, each key of the batch fails.
             Err(failure) => vec![Err(Arc::new(failure)); count],
         };
-        // The futures run concurrently, so no key waits for the `finally` of another key, and if one future is cancelled, the results of the
-        // other keys are not lost.
+        // The futures run concurrently, so no key waits for the `finally` of another key, and if the worker is aborted during one `finally`, the
+        // results of the other keys are not lost.
         let ends = held.into_iter().zip(results);
         let mut ends: Vec<_> = ends
             .map(|((lease, metrics_guard), result)| Box::pin(self.end_of(lease, metrics_guard, result)))
@@ -260,10 +260,10 @@ where
 
 /// The outcome of adding a key to a batch.
 enum Put<L> {
-    /// The key filled its batch, or the limit of collected keys is reached. Contains the batch to reconcile.
+    /// The key filled its batch, or the limit of collected keys was reached. Contains the batch that must be reconciled now.
     Full(Vec<L>),
     Open,
-    /// The lease has ended, because the key belongs to another replica, or because it failed.
+    /// The key joined no batch, and its lease has ended: the key belongs to a different replica, or it failed.
     Dropped,
 }
 
@@ -276,7 +276,7 @@ where
 {
     let returned = results.len();
     let error = |error: E| Arc::new(ReconcileError::of(error.into()));
-    // Converting an error is user code.
+    // The conversion of an error is user code, so it may panic.
     let results: Results =
         panics::attempt(|| results.into_iter().map(|result| result.map_err(error)).collect())
             .map_err(ReconcileError::Panic)?;
@@ -287,7 +287,7 @@ where
     }
 }
 
-/// The error of a batch whose number of results differs from its number of keys, so that results cannot be assigned to keys.
+/// The error of a batch whose number of results differs from its number of keys. Such results cannot be assigned to keys.
 #[derive(Debug)]
 struct WrongResultCount {
     returned: usize,

@@ -1,4 +1,4 @@
-//! EDGE. Waiting for the caches of a controller, while watches are added and removed.
+//! EDGE. Waits for the caches of a controller, while watches are added and removed.
 //!
 //! Cancel safety: dropping one of these futures only ends its wait.
 
@@ -31,11 +31,11 @@ pub(crate) async fn synced<X: Runtime>(
             tokio::select! {
                 // Biased, so that a simulation with the same seed repeats the run.
                 biased;
-                // The wait cannot fail, because the set holds the sender.
+                // `changed` cannot fail, because the `WatchSet` holds the sender.
                 _ = changes.changed() => {}
                 synced = all(waits.collect()) => match synced {
                     Err((index, error)) if watches.contains(index) => return Err(error),
-                    // The watch was removed in the meantime.
+                    // The watch of the informer that ended was removed in the meantime.
                     Err(_) => {}
                     Ok(()) => return Ok(()),
                 }
@@ -49,8 +49,8 @@ pub(crate) async fn synced<X: Runtime>(
     })
 }
 
-/// Waits until a cache ends, and returns an error. If `stop_when_idle` is set, a cache that was stopped normally is no error; in that case this
-/// function waits until every cache was stopped, and returns the number of watches that had been added by then.
+/// Waits until a cache ends, and returns [`RunError::CacheEnded`]. If `stop_when_idle` is set, a cache that was stopped normally is no error: this
+/// function then waits until every cache has been stopped, and returns the number of watches that had been added by then.
 pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<usize, RunError> {
     let mut changes = watches.subscribe();
     loop {

@@ -1,4 +1,4 @@
-//! EDGE. Adding and removing watches of a running controller.
+//! EDGE. Adds watches to a running controller, and removes them.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -20,7 +20,7 @@ use crate::run::watched_informer::{KeySink, watched};
 /// nothing. A handle does not keep an ended controller alive.
 ///
 /// # Examples
-/// Watches a kind that is created while the controller runs, and deleted later:
+/// Adds a watch to a running controller, and removes it again:
 /// ```
 /// # use flyball_controller::{Action, Controller, TokioTimer};
 /// # use flyball_informer_cache::testing::TestServer;
@@ -102,12 +102,14 @@ where
     /// | the controller | the effect |
     /// |---|---|
     /// | has not started | the same as [`Controller::watches`](crate::Controller::watches) |
-    /// | waits for its caches | the objects of the new watch become keys; workers wait for its cache, too |
-    /// | is in standby | its objects become keys when the standby ends; workers then wait for its cache, with the [same timeout](crate::Controller::cache_sync_timeout), which starts again |
-    /// | reconciles | its existing objects become keys before this call returns; if its first list is published later, those objects become keys when they arrive; workers go on in the meantime |
+    /// | waits for its caches | the keys of its objects are added; workers also wait for its cache |
+    /// | is in standby | the keys of its objects are added when the standby ends; workers then wait for its cache, with the [same
+    /// timeout](crate::Controller::cache_sync_timeout), counted from the end of the standby |
+    /// | reconciles | the keys of its existing objects are added before this call returns; if its first list is published later, the keys are added
+    /// then; workers continue in the meantime |
     /// | shuts down, or has ended | an error |
     ///
-    /// This call runs the mapper for the existing objects. [`Health::caches`](crate::Health::caches) lists the cache from
+    /// This call itself runs the mapper for the existing objects. [`Health::caches`](crate::Health::caches) lists the cache from
     /// now on.
     ///
     /// # Errors
@@ -151,10 +153,9 @@ where
     }
 
     /// Removes a watch. Returns `false` if the controller has no such watch.
-    ///
-    /// No change that is published after this call becomes a key. A thread that is mapping a change at that time may still
-    /// add one key. Keys in the queue stay there. Changes whose mapper panicked are not mapped again, and the end of the
-    /// informer no longer ends the run. The informer itself keeps running.
+    /// Changes that are published after this call add no keys. A thread that is mapping a change during this call may still add keys. Keys that are
+    /// already in the queue stay there. Changes whose mapper panicked are not mapped again, and the end of the informer no longer ends the run. The
+    /// informer itself keeps running.
     pub fn remove_watch(&self, watch: &WatchId) -> bool {
         self.watches.is(&watch.watches) && self.watches.remove(watch.index)
     }

@@ -253,7 +253,7 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
             // The rollout waits for the new replica to be ready; the old replica still leads.
             new.is_ready().await;
             assert!(old.status.is_leader() && !new.status.is_leader());
-            // In this time, the new replica tries several times to acquire the lease.
+            // During this sleep, the new replica tries several times to acquire the lease.
             tokio::time::sleep(RETRY * 3).await;
             assert_ne!(maps.get("a").await.unwrap().labels()["by"], name);
             drop(old.stop);

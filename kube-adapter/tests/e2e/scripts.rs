@@ -1,4 +1,4 @@
-//! Scripts with exact outcomes. `kube-testing/tests/it/scripts.rs` runs the same scripts on the server in memory.
+//! Scripts with exact outcomes. `kube-testing/tests/it/scripts.rs` runs the same scripts on the in-memory server.
 
 use api_scripts::Server;
 

@@ -1,4 +1,4 @@
-//! flyball's applier and kube-runtime's: the same program runs on both.
+//! Compares flyball's `applier` with kube-runtime's: the same program runs on both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn queue() -> (UnboundedSender<Request>, BoxStream<'static, Request>) {
     (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed())
 }
 
-/// Fails once for the object "bad", and requeues the object "often". Each reconcile takes 10 ms.
+/// Reconciles an object. The first reconcile of "bad" fails, and the first three reconciles of "often" request a requeue. Each reconcile takes 10 ms.
 async fn reconcile(map: Arc<ConfigMap>, runs: Arc<Runs>) -> Result<Action, Refused> {
     let calls = runs.record(&*map);
     sleep(Duration::from_millis(10)).await;
@@ -54,7 +54,7 @@ fn policy(_: Arc<ConfigMap>, _: &Refused, _: Arc<Runs>) -> Action {
     Action::requeue(2 * SECOND)
 }
 
-/// Calls either applier with the same arguments; kube's returns a future that must be pinned.
+/// Calls flyball's or kube-runtime's `applier` with the same arguments. kube-runtime requires that the reconcile's future is `Unpin`, so it is boxed.
 fn both(
     flyball: bool,
     runs: &Arc<Runs>,
@@ -110,13 +110,13 @@ async fn missing_objects_and_dropped_writers_have_the_same_results() {
         drop(writer);
         let item = timeout(10 * SECOND, reconciles.next()).await.unwrap();
         assert!(matches!(item, Some(Err(Outcome::RunnerError(RunnerError::Readiness(_))))), "{item:?}");
-        // kube-runtime's stream continues until its queue ends, but reconciles nothing.
+        // After this error, kube-runtime's stream continues until its queue ends, but reconciles nothing; flyball's stream ends.
         let after = timeout(10 * SECOND, reconciles.next()).await;
         assert_eq!(after.is_ok_and(|item| item.is_none()), flyball);
     }
 }
 
-/// kube-runtime drops the queued objects when its queue ends.
+/// flyball only: when its queue ends, kube-runtime drops the objects that are still to be reconciled.
 #[tokio::test(start_paused = true)]
 async fn requested_objects_are_reconciled_after_the_queue_has_ended() {
     let (store, _writer) = stored(&["good", "bad", "often"]);
@@ -127,7 +127,7 @@ async fn requested_objects_are_reconciled_after_the_queue_has_ended() {
     let items: Vec<_> = timeout(10 * SECOND, reconciles.collect()).await.expect("the stream must end");
     assert_eq!(outcomes(&items), ["good", "often"]);
     assert_eq!(runs.of("good"), [1_000], "the debounce of kube's configuration must apply");
-    // The stream of requests is empty, or fails and then ends.
+    // Two more cases: the stream of requests is empty, or yields an error and then ends.
     let empty = both(true, &runs, store.clone(), stream::empty(), controller::Config::default());
     assert_eq!(timeout(SECOND, empty.collect::<Vec<_>>()).await.expect("the stream must end").len(), 0);
     let failing = stream::iter([Err(std::io::Error::other("no"))]);

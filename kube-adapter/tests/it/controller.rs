@@ -1,4 +1,4 @@
-//! The triggers of a controller: which changes reconcile an object, when, and in which order.
+//! The triggers of a controller: which changes cause a reconcile, when, and in which order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -87,7 +87,7 @@ async fn owners_of_before_and_after() {
     assert_eq!(concerned, ["a", "b", "c"]);
     pods.server.delete(&"default/p".parse().unwrap());
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b", "c"]);
-    // The deletion is missed: the watch is broken while the object is deleted, and the history is dropped.
+    // The watch misses the deletion, because it is broken while the object is deleted, and the server drops its history.
     pods.server.put(pod("default/q", &["a"]));
     during(&mut reconciles, SECOND).await;
     pods.server.break_watches(flyball_informer_cache::SourceErrorKind::Other);
@@ -125,7 +125,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     assert!(items.iter().all(|item| item.as_ref().is_ok_and(|(node, _)| node.namespace.is_none())));
 }
 
-/// The pods are listed before the node, so their references map to a key that has no object yet.
+/// The pods are listed before the node, so at that time no object has the key to which their references map.
 #[tokio::test(start_paused = true)]
 async fn an_owner_without_a_namespace_is_not_missed_where_its_pods_are() {
     let nodes = World::of([] as [Node; 0]);
@@ -182,8 +182,8 @@ async fn a_change_waits_until_it_is_quiet_but_not_for_ever() {
     let mut reconciles = logging(Controller::for_shared(&world.informer).with_config(config), &runs);
     // Initial objects are not debounced.
     assert_eq!(outcomes(&during(&mut reconciles, SECOND / 10).await), ["a"]);
-    // One change per half second, for nine seconds: the maximum wait forces a run after 5 s, and the last run follows one quiet second after the last
-    // change.
+    // There is one change per half second, for nine seconds. The maximum wait forces a reconcile after 5 s, and the last reconcile follows one second
+    // after the last change.
     for _ in 0..18 {
         world.server.put(map("default/a"));
         during(&mut reconciles, SECOND / 2).await;
@@ -300,7 +300,7 @@ async fn namespaces_take_turns() {
     );
     during(&mut reconciles, SECOND * 30).await;
     assert_eq!(runs.of("x"), [0]);
-    // Two reconciles of the large namespace run at once, although the concurrency is four.
+    // Only two reconciles of the large namespace run at once, although four could: the rest of the concurrency is for other namespaces.
     for second in 0..10 {
         assert_eq!(runs.all().iter().filter(|(name, at)| name != "x" && *at == second * 1000).count(), 2);
     }

@@ -1,4 +1,4 @@
-//! A controller of an `Api`, with kube-runtime's helpers, against an API server in memory.
+//! Controllers of an `Api`, with kube-runtime's helpers, against an in-memory API server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -208,7 +208,7 @@ async fn reports_watch_failures_and_delays_no_other_watch() {
     }
     let is_forbidden = |item: &Result<_, Outcome<Refused, watcher::Error>>| matches!(item, Err(Outcome::QueueError(watcher::Error::WatchStartFailed(kube::Error::Api(status)))) if status.code == 403);
     assert_eq!(items.iter().filter(|item| is_forbidden(item)).count(), 3);
-    // One reconcile every two seconds, although the other kind fails.
+    // The objects are reconciled every two seconds, although the lists of the other kind fail.
     assert_eq!(items.iter().filter(|item| item.is_ok()).count(), 30);
 }
 
@@ -219,8 +219,8 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
     for n in 0..10 {
         server.put(&map(&format!("default/{n}")));
     }
-    // The reconciles of each object count to three, and write with the version that they have read. Before the first step, another writer changes the
-    // object.
+    // The reconciles of an object count to three in its data, and each write requires the version that was read. Before the first write, the label is
+    // changed as if by a different writer, so this write conflicts.
     async fn count(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let api = maps(&client);
         let read = map.data.as_ref().and_then(|data| data.get("n")).map_or(0, |n| n.parse().unwrap());
@@ -248,7 +248,7 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
 async fn the_stream_is_send_and_works_with_futures_adapters() {
     let server = server();
     server.put(&map("default/a"));
-    // The stream is sent to another task, and consumed with the adapters of `futures`.
+    // The stream is moved to a different task, and consumed with the adapters of `futures`.
     let reconciles = Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default()).run(
         async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| Action::await_change(),
@@ -265,7 +265,7 @@ async fn unreadable_objects_are_counted_and_block_no_other() {
         {"metadata": meta("a")},
         {"metadata": meta("b"), "data": 3},
     ]});
-    // Both caches get the same answers: the first cache has synced when the second cache requests its list.
+    // Both caches get the same list. The answers are in this order, because the first cache has synced before the second cache requests its list.
     let (watch, _open) = Answer::watch();
     let client = Script::of([Answer::json(&list), watch, Answer::json(&list)]).client();
     let api = || Api::<ConfigMap>::all(client.clone());

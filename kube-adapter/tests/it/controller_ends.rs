@@ -68,7 +68,7 @@ async fn a_graceful_shutdown_loses_no_waiting_key() {
 #[tokio::test(start_paused = true)]
 async fn the_grace_is_a_bound() {
     let config = || fifo_config().concurrency(1).shutdown_grace(SECOND * 2);
-    // The cases are: a drain, reconciles in flight, and reconciles that do not end in time.
+    // The cases are a drain, reconciles in flight, and reconciles that are dropped because they do not end in time.
     let short = || config().shutdown_grace(SECOND / 4);
     for (config, ended, results) in [
         (config().drain_on_shutdown(), 5_000, 5),
@@ -117,7 +117,8 @@ async fn the_first_of_several_signals_counts() {
     }
 }
 
-/// This test sends signals to its own process, which only one test may do. It uses real time, which matters only if the stream does not end.
+/// This test sends signals to its own process, so no other test may do that. It runs on real time; the timeout expires only if the stream does not
+/// end.
 #[cfg(unix)]
 #[tokio::test]
 async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
@@ -146,7 +147,7 @@ async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
         begun_and_may_end.0.notified().await;
         send("TERM");
         terminate.recv().await;
-        // The controller has received the signal, too, and must be polled before the next signal.
+        // The controller has also received the signal, and must be polled before the test sends the next signal.
         for _ in 0..100 {
             yield_now().await;
         }
@@ -216,7 +217,7 @@ async fn buffers_results_up_to_a_limit() {
         logging(Controller::for_shared(&world.informer).with_config(Config::default().concurrency(8)), &runs);
     let first = reconciles.next().await;
     sleep(SECOND).await;
-    // 256 results wait in the channel, each of eight reconciles waits with one result, and the test has taken one result.
+    // 256 results wait in the channel, each of eight reconciles waits to send one result, and the test has read one result.
     assert_eq!(runs.all().len(), 256 + 8 + 1);
     let rest = during(&mut reconciles, SECOND).await;
     assert_eq!((first.is_some(), rest.len()), (true, 999));

@@ -18,7 +18,7 @@ use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outc
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns the times at which an object is reconciled within a minute. Each reconcile fails with this error, and the policy returns this action.
+/// Returns the times at which an object is reconciled within a minute. Each reconcile fails with `error`, and the error policy returns `policy`.
 async fn tries(config: Config, error: fn() -> Refused, policy: Action) -> Vec<u64> {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
@@ -65,7 +65,7 @@ async fn a_conflict_is_tried_again_soon() {
     assert_eq!(scheduled[..5], [0, 10, 30, 70, 150]);
     // The backoff also protects the server if the conflict persists, because another writer owns the field or the name.
     assert_eq!(scheduled.len(), 13);
-    // Without a conflict backoff the policy decides.
+    // Without a conflict backoff, only the delay of the error policy applies.
     assert_eq!(tries(fifo_config(), conflict, policy.clone()).await, [0, 30_000]);
     assert_eq!(tries(config.without_backoff(), conflict, policy.clone()).await, [0, 30_000]);
     assert_eq!(
@@ -102,7 +102,7 @@ async fn respects_retry_after() {
     let busy = || Refused::status(429, 20);
     let config = || fifo_config().respect_retry_after();
     assert_eq!(tries(config(), busy, Action::requeue(SECOND)).await, [0, 20_000, 40_000]);
-    // The delay of the policy applies if it is longer.
+    // If the delay of the error policy is longer than the server's delay, the former applies.
     assert_eq!(tries(config(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
     assert_eq!(
         tries(config().without_backoff(), busy, Action::requeue(SECOND * 25)).await,
@@ -133,7 +133,7 @@ async fn panics_and_timeouts_back_off_by_default() {
         runs.clone(),
     );
     during(&mut reconciles, SECOND * 3).await;
-    // After an error the delay of the policy applies, and a success resets the backoff.
+    // After an error the delay of the error policy applies. A success resets the backoff of panics.
     assert_eq!(runs.of("a")[..9], [0, 5, 16, 36, 76, 156, 1_156, 2_156, 2_161]);
     for _ in 0..100 {
         world.server.put(map("default/a"));
@@ -243,7 +243,7 @@ async fn yields_watch_errors_between_results() {
         "ERROR",
         &json!({"kind": "Status", "code": 403, "reason": "Forbidden", "status": "Failure", "message": "no"}),
     );
-    // The consumer is so slow that there is always another result.
+    // The consumer is so slow that the channel always has another result.
     for _ in 0..1000 {
         sleep(Duration::from_millis(5)).await;
         if let Err(error) = reconciles.next().await.unwrap() {

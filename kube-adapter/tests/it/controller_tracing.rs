@@ -103,7 +103,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     let controller = Controller::new(Api::<ConfigMap>::all(server.client()), all())
         .owns(Api::<Secret>::all(server.client()), all());
     let monitor = controller.monitor();
-    // The test does not read the errors in the results.
+    // The test ignores the errors in the stream of results.
     let mut reconciles = controller.run(
         async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| unreachable!(),
@@ -148,7 +148,8 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     assert!(logged.iter().any(|line| line.contains("filled=\"Secret\"")));
 }
 
-/// The span has kube-runtime's reasons. If several reasons coalesced into one reconcile, the span has the first reason and the number of reasons.
+/// The span contains the reason as kube-runtime formats it. If several reasons were coalesced into one reconcile, it contains the first reason and
+/// their number.
 #[tokio::test(start_paused = true)]
 async fn the_span_of_a_reconcile_says_why() {
     let lines = Lines::of(|metadata| {

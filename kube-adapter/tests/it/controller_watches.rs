@@ -1,4 +1,4 @@
-//! Watched objects: to which objects they map, and which of their data is kept.
+//! Watched objects: which objects are reconciled when they change, and which of their data the cache keeps.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec
     names
 }
 
-/// A pod that counts its live copies.
+/// A pod type whose live instances are counted.
 #[derive(Debug)]
 struct Counted(ObjectMeta);
 
@@ -142,7 +142,7 @@ async fn keeps_no_object_that_only_maps_to_others() {
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
 }
 
-/// Changes a watched object so that it maps to other ConfigMaps. Some changes are received by a watch, and the others by a relist.
+/// Changes a watched object several times, so that it maps to different ConfigMaps. Some changes arrive by a watch, the others by a relist.
 async fn reconciles_before_and_after(
     watched: Controller<ConfigMap>,
     server: &ApiServer,
@@ -162,7 +162,7 @@ async fn reconciles_before_and_after(
     };
     unseen(&|| drop(server.put(&concerning(&["a"]))));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b", "c"]);
-    // Another object with the same name replaces the pod.
+    // A new pod with the same name replaces the pod.
     unseen(&|| {
         server.delete::<Pod>("default", "p");
         server.put(&concerning(&["b"]));
@@ -229,7 +229,7 @@ async fn a_panicking_mapper_loses_no_related_key() {
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
     server.put(&about_maps("default/q", "b"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
-    // `a` is reconciled, too, because the row kept the keys of the previous state when the mapper panicked.
+    // `a` is reconciled, too, because the cache kept the keys of the previous state when the mapper panicked.
     server.put(&about_maps("default/p", "c"));
     assert_eq!(reconciled(&mut reconciles).await, ["a", "c"]);
 }

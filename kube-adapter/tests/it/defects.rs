@@ -1,5 +1,6 @@
-//! Regression tests for defects of kube-runtime 5.0.0, numbered as in `docs/comparison.md`. Each runs the whole adapter: API server, client, source,
-//! cache, queue, controller and its stream. The programs in `benches/peers/rust/src/bin/defects` reproduce the defects with kube-runtime.
+//! Regression tests for defects of kube-runtime 5.0.0, numbered as in `docs/comparison.md`. Each test runs the whole adapter: API server, client,
+//! source, cache, queue, controller and the stream of results. The programs in `benches/peers/rust/src/bin/defects` reproduce the defects with
+//! kube-runtime.
 
 mod caches;
 mod controllers;
@@ -45,10 +46,10 @@ fn controller(server: &ApiServer, config: watcher::Config) -> Controller<ConfigM
     Controller::new(maps(server), config).with_config(Config::default().concurrency(10))
 }
 
-/// A reconcile: the name and the value of its object, and its time.
+/// A reconcile: the name of its object, the object's value, and the time of the reconcile.
 type Run = (String, String, Instant);
 
-/// The log of a controller: its reconciles, and the items of its stream.
+/// The log of a controller: its reconciles, and the items of its stream of results.
 #[derive(Clone, Default)]
 struct Log {
     runs: Arc<Mutex<Vec<Run>>>,

@@ -1,7 +1,7 @@
-//! One program on kube-runtime's Controller and on flyball's, in memory and on virtual time: explicit settings apply exactly.
-//!
-//! kube-runtime rounds each delay up to the next millisecond and then waits for a timer of milliseconds (D9), so each of its attempts is one or two
-//! milliseconds later than flyball's.
+//! Runs the same program with kube-runtime's and with flyball's `Controller`, in memory and on virtual time: settings that the program makes apply
+//! exactly.
+//! kube-runtime rounds each delay up to the next millisecond, and then waits for a timer that has a resolution of one millisecond (D9). So each of
+//! its delays is one or two milliseconds longer than flyball's.
 
 mod engine;
 mod streams;
@@ -94,7 +94,7 @@ async fn waits_for_a_change_if_the_error_policy_returns_none() {
     assert_eq!(ours.of("a"), [0]);
 }
 
-/// Another writer changes the object twenty times in 400 ms, and each reconcile during that time conflicts. Returns the time of the first
+/// A separate task changes the object twenty times in 400 ms, and each reconcile during that time ends in a conflict. Returns the time of the first
 /// reconcile without a conflict.
 async fn after_a_burst_of_conflicts(engine: Engine, config: Config) -> u64 {
     let (server, over) = (one(), Instant::now() + 400 * MILLI);
@@ -127,7 +127,7 @@ async fn a_burst_of_conflicts_stalls_no_object() {
     assert!(reconciled <= 1_000, "with a conflict backoff: after {reconciled} ms");
 }
 
-/// Two hundred objects take ten minutes each, and then one quick object is created.
+/// The reconciles of two hundred objects take ten minutes each; while they run, an object with a quick reconcile is created.
 #[tokio::test(start_paused = true)]
 async fn a_quick_object_does_not_wait_for_200_slow_ones() {
     let reconcile = async |map: Arc<ConfigMap>| {
@@ -150,7 +150,7 @@ async fn a_quick_object_does_not_wait_for_200_slow_ones() {
     }
 }
 
-/// Kubernetes gives a pod thirty seconds to end.
+/// By default, Kubernetes kills a pod that has not ended after thirty seconds.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_finishes_what_is_in_flight_and_leaves_what_is_queued() {
     let reconcile = async |_| {

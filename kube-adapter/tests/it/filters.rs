@@ -1,4 +1,4 @@
-//! Predicates for the changes of owned, watched and reconciled objects.
+//! Predicates that filter the changes of owned, watched and reconciled objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,7 @@ fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused>
 
 async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
     let mut names = outcomes(&during(reconciles, SECOND * 600).await);
-    // The stream also reports expired versions, in tests that cause them.
+    // In tests that let versions expire, the stream also yields errors for them.
     names.retain(|name| name != "!!");
     names.sort();
     names.dedup();
@@ -53,7 +53,7 @@ fn labelled(owner: &str, label: &str, annotation: &str) -> Pod {
 
 const NONE: [&str; 0] = [];
 
-/// Makes the same sequence of changes to a pod, which the controller owns or watches. The predicate depends on labels only.
+/// Makes the same sequence of changes to a pod, which the controller owns or watches. The predicate of the controller depends only on labels.
 async fn changes_of_a_pod(controller: Controller<ConfigMap>, server: &ApiServer) {
     let mut reconciles = run(controller);
     assert_eq!(reconciled(&mut reconciles).await, ["a", "b"]);
@@ -64,15 +64,15 @@ async fn changes_of_a_pod(controller: Controller<ConfigMap>, server: &ApiServer)
     assert_eq!(reconciled(&mut reconciles).await, NONE);
     put("2", "2");
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // The filter keeps its state; kube-runtime's filter forgets it after an hour.
+    // After two hours the filter still has the hash of the object; kube-runtime's filter drops it after an hour.
     during(&mut reconciles, 7_200 * SECOND).await;
     put("2", "3");
     assert_eq!(reconciled(&mut reconciles).await, NONE);
-    // A change and its reversal are two changes, even in quick succession.
+    // A change and its reversal are two changes, so the object is reconciled even if they arrive together.
     put("3", "3");
     put("2", "3");
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // These changes are reported only by a relist.
+    // The watch misses the following changes; a relist reports them.
     server.close_watches_of::<Pod>();
     put("2", "4");
     server.compact();
@@ -81,7 +81,7 @@ async fn changes_of_a_pod(controller: Controller<ConfigMap>, server: &ApiServer)
     put("4", "4");
     server.compact();
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
-    // The object is deleted twice, and each time another object of the same name is created. The watch receives the first deletion and
+    // The object is deleted twice, and each time a new object of the same name is created. The watch receives the first deletion and
     // misses the second one.
     assert!(server.delete::<Pod>("default", "p"));
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
@@ -115,7 +115,7 @@ async fn watched_objects_are_compared_by_the_predicate() {
         let owners = pod.owner_references().to_vec();
         owners.into_iter().map(|owner| ObjectRef::new(&owner.name).within("default"))
     };
-    // The predicate depends on labels, and on nothing that the server changes.
+    // The predicate depends only on labels, which the server does not change.
     let labels = predicates::labels.combine(|_: &Pod| None);
     let config = watcher::Config::default();
     changes_of_a_pod(controller(&server).watches_filtered(pods, config, labels, owner), &server).await;

@@ -1,4 +1,4 @@
-//! An informer of an `Api` against an API server in memory: its requests, and the final content of its cache.
+//! Informers of an `Api`, against an in-memory API server: their requests, and the final contents of their caches.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<Namespaced
     }
 }
 
-/// Returns the queries of the requests, without the parameters that all of them have.
+/// Returns the query strings of the requests, without the parameters that every watch request has.
 fn requests(server: &ApiServer, verb: Verb) -> Vec<String> {
     let short = |(name, value): (&String, &String)| match &**name {
         "timeoutSeconds" | "watch" | "allowWatchBookmarks" => None,
@@ -88,7 +88,7 @@ async fn a_cache_of_a_server_is_listed_once_and_then_watched() {
     agreed(&cache, &truth(&server)).await;
     assert_eq!(cache.store().by_index(&BY_VALUE, "1").unwrap().len(), 2);
     assert_eq!((cache.status().relists, requests(&server, Verb::List).len()), (0, 1));
-    // After the end of a connection, normal or not, the watch continues from the last version.
+    // After a connection has been closed or broken, the next watch continues from the last version.
     for end in [ApiServer::close_watches, ApiServer::break_watches] {
         tokio::time::advance(Duration::from_secs(5)).await;
         end(&server);
@@ -150,7 +150,8 @@ async fn an_expired_history_is_followed_by_a_list_no_older_than_the_cache() {
     assert_eq!(cache.status().relists, 1);
 }
 
-/// Returns the lists of a cache whose objects do not fit into one page: the first list, and a relist after the history was dropped.
+/// Returns the list requests of a cache whose objects do not fit into one page: those of the first list, and those of a relist after the server has
+/// dropped its history.
 async fn first_list_and_relist(config: Config, page_size: Option<u32>) -> Vec<String> {
     let server = server(501);
     let mut builder = informer(Api::<ConfigMap>::all(server.client()), config);
@@ -168,7 +169,7 @@ async fn first_list_and_relist(config: Config, page_size: Option<u32>) -> Vec<St
 
 #[tokio::test(start_paused = true)]
 async fn relists_from_the_cache_of_the_server_after_a_paged_first_list() {
-    // With a limit, servers before KEP-4988 read the list from etcd.
+    // The relist has no limit, because servers before KEP-4988 read a list with a limit from etcd.
     let lists = first_list_and_relist(Config::default(), None).await;
     assert_eq!(lists, ["limit=500", "continue&limit=500", "resourceVersion=502"]);
     let lists = first_list_and_relist(Config::default().any_semantic(), None).await;
@@ -328,7 +329,7 @@ async fn selectors_namespaces_and_metadata_alone() {
     assert_eq!(known(&meta), truth(&server));
     assert!(namespaces.store().get("ns").is_some());
 
-    // An object that no longer matches is removed.
+    // An object that no longer matches the selector is removed from the cache.
     server.put(&object("map-0", "1"));
     agreed(&some, &["map-2@4".to_owned()]).await;
     agreed(&meta, &truth(&server)).await;
@@ -343,7 +344,7 @@ async fn a_silent_connection_is_given_up() {
     agreed(&cache, &truth(&server)).await;
     server.stall_watches();
     server.put(&object("map-0", "2"));
-    // The paused clock advances to the deadline of the watch.
+    // While this call waits, the paused clock advances to the deadline of the stalled watch.
     agreed(&cache, &truth(&server)).await;
     assert_eq!((cache.status().relists, requests(&server, Verb::Watch).len()), (0, 2));
 }
@@ -366,7 +367,7 @@ async fn flow_control_is_obeyed_and_does_not_cost_a_list() {
     assert_eq!((cache.status().relists, requests(&server, Verb::List).len()), (0, 1));
 }
 
-/// Injects random faults, in any number. In the end the cache contains the objects of the server.
+/// Injects a random number of random faults. In the end the cache contains the objects of the server.
 #[tokio::test(start_paused = true)]
 async fn converges_under_any_mixture_of_faults() {
     for seed in 0..60 {

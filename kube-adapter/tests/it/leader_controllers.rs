@@ -1,5 +1,5 @@
-//! Several replicas of a controller, of which one is the leader, on tokio's paused clock: rolling updates, and reconciles around the renew
-//! deadline.
+//! Several replicas of a controller, one of which is the leader, on tokio's paused clock. The tests cover rolling updates, and reconciles around the
+//! renew deadline.
 
 use std::future::pending;
 use std::io;
@@ -37,7 +37,7 @@ fn cluster() -> ApiServer {
     cluster
 }
 
-/// The work that all replicas share.
+/// The record of the reconciles of all replicas.
 #[derive(Default)]
 struct Work {
     at_work: AtomicUsize,
@@ -49,9 +49,9 @@ struct Begun {
     replica: String,
     object: String,
     at: Instant,
-    /// The time since the last renewal was sent.
+    /// The time since the last successful renewal was sent.
     renewed: Duration,
-    /// The number of other replicas at work.
+    /// The number of reconciles that were already running.
     others: usize,
 }
 
@@ -137,7 +137,7 @@ type Context = (String, Arc<Work>, LeaderStatus, Duration);
 
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Refused> {
     let (replica, work, status, takes) = &*context;
-    // A panic here would only fail the object, so the violation is recorded, and checked at the end of the test.
+    // A panic here would only make this reconcile fail, so the data is recorded here, and checked at the end of the test.
     let others = work.at_work.fetch_add(1, Ordering::SeqCst);
     let (object, renewed) = (map.name_any(), status.since_last_renewal().unwrap());
     work.log.lock().push(Begun { replica: replica.clone(), object, at: Instant::now(), renewed, others });
@@ -198,7 +198,7 @@ async fn no_reconcile_begins_after_the_renew_deadline() {
     );
 }
 
-/// What happens to a replica's requests for the Lease.
+/// The state of a replica's connection, which determines what happens to its requests for the Lease.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Connection {
     #[default]
@@ -206,11 +206,11 @@ enum Connection {
     Refused,
     /// Requests do not arrive.
     RequestsLost,
-    /// Requests are carried out, but not answered.
+    /// The server executes requests, but its answers are lost.
     AnswersLost,
-    /// Writes are carried out, but not answered.
+    /// The server executes writes, but its answers to them are lost.
     AnswersOfWritesLost,
-    /// Requests are carried out after this delay, and answered after the same delay again.
+    /// A request reaches the server after this delay, and its answer takes the same time.
     Slow(Duration),
 }
 
@@ -220,7 +220,7 @@ fn client_over(connection: &Arc<Mutex<Connection>>, cluster: &ApiServer) -> Clie
     let service = service_fn(move |request: Request<Body>| {
         let (mut server, connection) = (cluster.clone(), *connection.lock());
         let writes = request.method() != Method::GET;
-        // As on a real server, a request that has arrived is carried out, even if the client has given up.
+        // As on a real server, a request that has arrived is executed even if the client no longer waits for the answer.
         let served = tokio::spawn(async move {
             let delay = match connection {
                 Connection::Refused => return Err(io::ErrorKind::ConnectionRefused.into()),

@@ -10,7 +10,7 @@ use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_core::span::Current;
 
-/// Records each event as a line, with its spans. It can be used for one thread only.
+/// Records each event as a line, with the event's spans. Each instance can be the subscriber of only one thread.
 #[derive(Clone)]
 pub(crate) struct Lines {
     state: Arc<Mutex<State>>,
@@ -44,9 +44,8 @@ impl Lines {
 
 /// The default subscriber of all threads. It records nothing. With this subscriber, `tracing` does not cache that a call site is disabled for all
 /// subscribers.
-///
-/// Tests run concurrently. A thread without a subscriber may reach a call site first, while another thread sets its subscriber. Without
-/// this default subscriber, the call site would then be disabled for both threads.
+/// Tests run concurrently. A thread without a subscriber may reach a call site first, while another thread sets its subscriber. Without this default
+/// subscriber, the call site would then remain disabled for both threads.
 struct UninterestedSubscriber;
 
 impl Subscriber for UninterestedSubscriber {

@@ -17,9 +17,9 @@ use tower::{BoxError, service_fn};
 
 /// One answer.
 pub(crate) enum Answer {
-    /// A response with this status, these headers and this body.
+    /// A response with this status code, these headers and this body.
     Text(u16, HeaderMap, String),
-    /// A response whose body is sent by the other end of the channel, until that end is dropped.
+    /// A response whose body consists of the texts that arrive in the channel. It ends when the sender is dropped.
     Lines(UnboundedReceiver<io::Result<String>>),
     /// No response: the connection fails.
     Failed(io::Error),
@@ -35,14 +35,14 @@ impl Answer {
         Self::Text(code.try_into().unwrap(), HeaderMap::new(), value.to_string())
     }
 
-    /// Returns the answer to a watch request, and the server's end, which sends the lines of the watch.
+    /// Returns the answer to a watch request, and the sender of the watch's lines.
     pub(crate) fn watch() -> (Self, Lines) {
         let (sender, receiver) = unbounded_channel();
         (Self::Lines(receiver), Lines(sender))
     }
 }
 
-/// The server's end of a watch.
+/// The sender of the lines of a watch.
 pub(crate) struct Lines(UnboundedSender<io::Result<String>>);
 
 impl Lines {

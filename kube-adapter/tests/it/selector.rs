@@ -1,4 +1,5 @@
-//! Conversions of selectors: a converted selector selects the same objects, and a selector that cannot be converted is an error.
+//! Conversions of selectors: a converted selector selects the same objects, and the conversion of a selector that the target type cannot express
+//! returns an error.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +76,7 @@ fn matches(selector: &Selector, labels: &BTreeMap<String, String>) -> bool {
     selector.matches(|key| labels.get(key).map(String::as_str))
 }
 
-/// Returns whether only this crate's type can express the selector.
+/// Returns whether only the caches' `Selector` can express the selector.
 fn is_inexpressible(selector: &Selector) -> bool {
     selector.requirements().is_none_or(|all| {
         all.iter().any(|one| {
@@ -103,7 +104,7 @@ fn conversions_agree_on_random_labels_and_round_trip() {
                 assert!(!is_inexpressible(&selector), "{seed}: {selector}");
                 assert_eq!(Selector::from_kube(&kube), selector, "{seed}");
                 assert_eq!(Selector::from_label_selector(&spec).as_ref(), Ok(&selector), "{seed}");
-                // kube converts the selector of the spec by its own code.
+                // For comparison, kube's own code also converts the `LabelSelector`.
                 let by_kube = KubeSelector::try_from(spec).unwrap();
                 for labels in &all_labels {
                     assert_eq!(kube.matches(labels), matches(&selector, labels), "{seed}: {selector}");
@@ -150,7 +151,7 @@ fn an_unsupported_selector_is_an_error_with_the_label() {
     assert!(Selector::from_label_selector(&LabelSelector::default()).unwrap().is_everything());
 }
 
-/// The API server in memory has its own parser of selectors. It must accept the same text as the cache's parser, and select the same objects.
+/// The in-memory API server has its own parser of selectors. It must accept the same text as the cache's parser, and select the same objects.
 #[tokio::test(start_paused = true)]
 async fn the_server_in_memory_selects_what_the_cache_selects() {
     let server = ApiServer::new();

@@ -197,7 +197,7 @@ async fn a_connection_that_is_lost_ends_a_watch_and_anything_else_fails_it() {
     for kind in [ConnectionReset, TimedOut, UnexpectedEof] {
         let (answer, lines) = Answer::watch();
         let mut watch = source(&Script::of([answer]), Config::default()).watch(from(7)).await.unwrap();
-        // A TLS stack wraps the error in this way.
+        // TLS libraries wrap an I/O error in a second I/O error.
         lines.fail(io::Error::other(io::Error::from(kind)));
         assert!(watch.next().await.is_none(), "{kind}");
     }

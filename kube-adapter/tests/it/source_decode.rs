@@ -133,12 +133,12 @@ async fn an_event_that_cannot_be_read_is_skipped_and_its_version_is_not() {
     let at = |version| Ok(WatchEvent::Bookmark(Version::new(version)));
     let added = || Ok(WatchEvent::Added("c".to_owned()));
     assert_eq!(received::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
-    // A watch without a version starts with all objects in unspecified order. If it returned a bookmark for an unreadable object, older objects could
-    // be missed.
+    // A watch without a version starts with all objects in unspecified order. If the watch returned a bookmark with the version of an unreadable
+    // object, the next watch could miss objects with lower versions.
     assert_eq!(received::<ConfigMap>(0, &lines).await, (vec![added()], 6));
 }
 
-/// A type that cannot be decoded without its data.
+/// An object type that cannot be decoded without the field `data`.
 #[derive(serde::Deserialize)]
 struct Strict {
     metadata: ObjectMeta,
@@ -186,7 +186,7 @@ async fn a_deletion_delivers_the_metadata_of_an_unreadable_object() {
         json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u"}]);
     gone["metadata"]["labels"] = json!({"app": "web"});
     end.send("DELETED", &gone);
-    // If the metadata cannot be decoded, the cache has to relist.
+    // If the metadata of a deleted object cannot be decoded, the cache has to relist.
     gone["metadata"]["labels"] = json!(["app"]);
     end.send("DELETED", &gone);
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
@@ -328,7 +328,7 @@ async fn unreadable_objects_of_a_streaming_list_stay_unless_they_are_deleted() {
     for name in ["b", "c", "d"] {
         lines.send("ADDED", &with_uid(bad(name, 2), "u"));
     }
-    // The object of the first deletion is unreadable; the object of the second deletion is readable.
+    // The first deletion event has an unreadable object, the second a readable one.
     lines.send("DELETED", &with_uid(bad("c", 3), "u"));
     lines.send("DELETED", &with_uid(object("d", 4), "u"));
     let ends = json!({"k8s.io/initial-events-end": "true"});
@@ -341,7 +341,7 @@ async fn unreadable_objects_of_a_streaming_list_stay_unless_they_are_deleted() {
         assert_eq!(matches!(event, WatchEvent::InitialListEnd(_)), at == 5, "{at}");
     }
     assert_eq!(unread(&source), ["b u"]);
-    // After the list, the events alone determine the state.
+    // After the list is complete, only events change the state.
     lines.send("MODIFIED", &with_uid(bad("a", 6), "u"));
     assert!(watch.next().await.unwrap().is_ok());
     assert_eq!(unread(&source), ["b u"]);
@@ -484,7 +484,7 @@ async fn streaming_lists_keep_what_the_last_of_them_could_not_read() {
         "ERROR",
         &json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"}),
     );
-    // The stream breaks off before the list is complete, so its objects no longer count.
+    // The watch ends before its list is complete, so the unreadable objects of this list are no longer recorded.
     two.send("ADDED", &with_uid(bad("a", 6), "u"));
     drop(two);
     three.send("ADDED", &with_uid(bad("b", 7), "u"));

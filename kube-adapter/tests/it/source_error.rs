@@ -1,4 +1,4 @@
-//! Errors of the server and of the connection: their kinds for an informer, and the kube errors that they are converted to.
+//! Errors of the server and of the connection: their `SourceErrorKind`, and the kube errors to which they are converted.
 
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
         (failure(410, "Gone", "gone", &none), Expired),
         (failure(410, "", "gone", &none), Expired),
         (failure(400, "Expired", "an odd code", &none), Expired),
-        // The forms of servers since 1.19, since 1.17, and before 1.17.
+        // The forms that servers send from 1.19 on, from 1.17 on, and before 1.17.
         (failure(504, "Timeout", large, &causes("ResourceVersionTooLarge", large)), VersionTooLarge),
         (failure(504, "Timeout", "timed out", &causes("", large)), VersionTooLarge),
         (failure(504, "Timeout", "Too large resource version: 9, current: 8", &none), VersionTooLarge),
@@ -75,7 +75,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
         assert_eq!(error.kind(), kind, "a watch: {status}");
         assert!(matches!(api_error(&error).watcher_error(), watcher::Error::WatchStartFailed(_)));
 
-        // The watch receives the status as an event, and without an event, as some proxies send it.
+        // The watch receives the status within an event, or as a line of its own, as some proxies send it.
         for line in [json!({"type": "ERROR", "object": status}), status.clone()] {
             let (answer, lines) = Answer::watch();
             let mut watch = source(answer).watch(WATCH).await.unwrap();
@@ -128,7 +128,7 @@ async fn no_answer_is_refused_however_deep_it_is_wrapped() {
     assert_eq!(error.kind(), SourceErrorKind::Other);
 }
 
-/// Uses kube's own client over a socket: the server closes the connection of a request in flight, and does not listen for the next one.
+/// Uses kube's own client over a socket: the server closes the connection during the first request, and no longer listens at the second request.
 #[tokio::test]
 async fn a_closed_and_a_missing_server_are_errors() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_controller_reports_a_failure_as_kubes_watcher_does() {
         watcher::Error::WatchError(status) => assert_eq!((status.code, &*status.message), (410, "old")),
         other => panic!("{other:?}"),
     }
-    // This error cannot be copied, so it is shared.
+    // This error does not implement `Clone`, so the converted error shares it.
     let refused = first_failure([Answer::Failed(io::ErrorKind::ConnectionRefused.into())]).await;
     assert_eq!(
         refused.to_string(),

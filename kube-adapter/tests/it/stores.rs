@@ -1,4 +1,4 @@
-//! Stores of kube-runtime as stores of a controller, and informers as stores of kube-runtime.
+//! Uses kube-runtime stores as the store of a controller, and informers as kube-runtime stores.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ async fn there_and_back_is_the_same_store() {
     let back = ControllerStore::from(store).to_kube();
     writer.apply_watcher_event(&Event::Apply(map("default/a")));
     assert_eq!(names(&back), ["a"]);
-    // A controller over a stream behaves in the same way.
+    // The store of a controller over a stream returns the same kube-runtime store.
     let (store, mut writer) = reflector::store();
     let controller = Controller::for_stream(futures_util::stream::pending(), store);
     writer.apply_watcher_event(&Event::Apply(map("default/a")));
@@ -122,7 +122,7 @@ async fn a_mirror_has_what_the_informer_has_and_is_made_once() {
     assert!(server.delete::<ConfigMap>("default", "a"));
     during(&mut reconciles, SECOND).await;
     assert_eq!(names(&first), ["b"]);
-    // The deletion is missed, and another object with the same name is created.
+    // The watch misses the deletion, and a new object with the same name is created.
     server.close_watches();
     assert!(server.delete::<ConfigMap>("default", "b"));
     server.put(&map("default/b"));
@@ -166,7 +166,7 @@ async fn the_mirror_of_an_informer_that_has_synced_is_ready_at_once() {
     let kube = ControllerStore::from(world.informer.clone()).to_kube();
     assert_eq!(names(&kube), ["a", "b"]);
     assert!(kube.wait_until_ready().now_or_never().is_some());
-    // An empty first list is complete, too.
+    // A first list without objects also makes the mirror ready.
     let empty = World::<ConfigMap>::of([]);
     let kube = ControllerStore::from(empty.informer.clone()).to_kube();
     timeout(SECOND, kube.wait_until_ready()).await.expect("the store must be ready").unwrap();
@@ -182,7 +182,7 @@ async fn the_mirror_of_an_informer_that_never_synced_fails() {
     assert!(timeout(SECOND, kube.wait_until_ready()).await.expect("the wait must end").is_err());
 }
 
-/// The task that is woken first after the informer has synced finds all objects in the mirror.
+/// Once `ControllerStore::wait_until_ready` has returned, the mirror has all objects, even if the task that completes the mirror has not run.
 #[tokio::test]
 async fn a_store_that_is_ready_has_a_complete_mirror() {
     let server = TestServer::new(schema::<ConfigMap>(), |_: &mut ConfigMap, _, _| {});
@@ -200,7 +200,7 @@ async fn a_store_that_is_ready_has_a_complete_mirror() {
     assert_eq!(names(&kube), ["a"]);
 }
 
-/// The function that feeds the mirror holds objects, which are dropped with the informer's store.
+/// The observer that fills the mirror holds objects. It is dropped with the informer's store.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     let world = World::of([map("default/a")]);
@@ -249,7 +249,7 @@ fn a_mirror_never_goes_back() {
             writer.await.unwrap();
             let mut changes = world.informer.subscribe();
             let truth = || contents(world.informer.snapshot().objects().cloned().collect());
-            // Waits until no more changes arrive.
+            // Waits until there are no more changes.
             while timeout(SECOND / 20, changes.next()).await.is_ok() {}
             for mirror in mirrors {
                 assert_eq!(contents(mirror.state()), truth(), "seed {seed}");
@@ -276,7 +276,7 @@ async fn a_controller_of_a_dynamic_kind_provides_a_mirror() {
     assert!(store.get(&ObjectRef::new_with("a", kind).within("default")).is_some());
 }
 
-/// The usual case: an informer beside the controller, and lookups of the informer's objects through kube's type.
+/// The most common case: reconciles look up the objects of a second informer through a kube-runtime store.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_of_a_shared_informer_is_awaited_as_kubes_store_is() {
     let server = ApiServer::new();

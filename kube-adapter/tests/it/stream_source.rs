@@ -1,4 +1,4 @@
-//! A stream of kube's watcher as the source of an informer.
+//! An informer whose source is a stream of kube's watcher.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -79,7 +79,7 @@ fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
     let listed = || now(source.list(LIST)).map(|page| page.unwrap());
     send_all(&events, [Event::Init, Event::InitApply(object("a", 7))]);
     assert!(listed().is_none());
-    // The incomplete list outlives the request that was dropped.
+    // The incomplete list is kept, although the list request was dropped.
     send_all(
         &events,
         [Event::InitApply(object("b", 5)), Event::InitApply(ConfigMap::default()), Event::InitDone],
@@ -95,7 +95,7 @@ fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
     );
     send_all(&events, [Event::Delete(object("e", 8)), Event::InitDone]);
     let page = listed().unwrap();
-    // The version may be lower than before, because the server may have been restored.
+    // The list's version may be lower than that of the previous list, because the server may have been restored to an earlier state.
     assert_eq!((page.items, page.version), (vec![object("c", 6), object("d", 5)], Version::new(6)));
 
     send_all(&events, [Event::Init, Event::InitDone]);
@@ -118,7 +118,7 @@ fn a_watch_yields_changes_until_the_stream_lists_again() {
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Modified(object("a", 7)));
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), SubscriptionEvent::Deleted(object("a", 8)));
     assert_eq!(now(watch.next()).unwrap().unwrap().unwrap_err().kind(), SourceErrorKind::Expired);
-    // The watch has consumed the `Init`, so the list need not wait for another.
+    // The watch has already consumed the `Init`, so the list must not wait for a second one.
     assert_eq!(now(source.list(LIST)).unwrap().unwrap().items, [object("b", 5)]);
 }
 
@@ -152,7 +152,7 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
     fail(&events, 403);
     send_all(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::InitDone]);
     cache.synced().await.unwrap();
-    // None of these errors leads to a list. A list would wait forever.
+    // None of these errors makes the informer request a list. A list would wait forever.
     for version in 8..20 {
         fail(&events, 500);
         send_all(&events, [Event::Apply(object("a", version))]);

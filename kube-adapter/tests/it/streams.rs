@@ -1,4 +1,4 @@
-//! Controllers over streams of objects: alone, beside informers, and with the other features of a controller.
+//! Controllers over streams of objects: with streams only, with streams and informers, and with the other features of a controller.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ async fn owned_and_watched_streams_add_related_keys() {
         assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
         both.send(Arc::new(pod("default/a", &[]))).unwrap();
         assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
-        // As in kube-runtime, an object that is not in the store yields an error.
+        // As in kube-runtime, the result for an object that is not in the store is an error.
         owned.send(Ok(pod("default/p", &["unknown"]))).unwrap();
         assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["?unknown"]);
     }
@@ -171,7 +171,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     own.send(Ok(cluster)).unwrap();
     owned.send(Ok(pod("default/p", &["a", "b"]))).unwrap();
     during(&mut reconciles, 10 * SECOND).await;
-    // Each owner is reconciled once, not under two keys.
+    // Each owner has one key, so it is reconciled only once.
     assert_eq!([runs.of("a").len(), runs.of("b").len()], [1, 1]);
 }
 
@@ -184,11 +184,11 @@ async fn reconciles_queued_keys_and_ends_once_all_streams_have_ended() {
             .owns_stream(stream::iter([Ok(pod("default/p", &["a"]))]))
     };
     assert_eq!(until_the_end(nothing(controller())).await, ["a", "b", "c"]);
-    // Debounced keys are queued, too.
+    // Debounced keys are also reconciled before the end.
     let debounced = fifo_config().debounce(SECOND).concurrency(1);
     let reconciles = logging(controller().with_config(debounced), &Runs::new());
     assert_eq!(until_the_end(reconciles).await, ["a", "b", "c"]);
-    // Requeues that reconciles return are not reconciled, whether delayed or immediate.
+    // The controller does not wait for requeues that reconciles return, whether delayed or immediate.
     for delay in [Duration::ZERO, 3600 * SECOND] {
         let reconcile =
             move |_: Arc<ConfigMap>, _: Arc<()>| std::future::ready(Ok::<_, Refused>(Action::requeue(delay)));
@@ -293,7 +293,7 @@ async fn reconciles_begin_when_the_store_is_ready() {
     writer.apply_watcher_event(&Event::InitApply(map("default/a")));
     assert!(during(&mut reconciles, 600 * SECOND).await.is_empty());
     assert!(monitor.ready().is_err());
-    // kube's store wakes only the task that waited last (D6).
+    // kube's store wakes only the task that was the last to begin its wait (D6).
     let other = tokio::spawn(async move { store.wait_until_ready().await });
     sleep(SECOND / 10).await;
     writer.apply_watcher_event(&Event::InitDone);
@@ -311,7 +311,7 @@ async fn a_store_whose_writer_is_gone_is_the_end() {
     let item = reconciles.next().await;
     assert!(matches!(item, Some(Err(Outcome::RunnerError(RunnerError::Readiness(_))))), "{item:?}");
     assert!(timeout(SECOND, reconciles.next()).await.expect("the stream must end").is_none());
-    // A store that was ready keeps its objects after its writer was dropped: a defect of kube-runtime that this controller has, too.
+    // If the writer of a ready store is dropped, the store keeps its objects, and the controller continues. kube-runtime has the same defect.
     let (store, writer) = stored(&["default/a"]);
     let (own, own_stream) = fed::<Item<ConfigMap>>();
     let mut reconciles = nothing(Controller::for_stream(own_stream, store));
@@ -327,7 +327,7 @@ async fn a_mapper_that_panics_loses_its_change_alone() {
     let (store, _writer) = stored(&["default/a"]);
     let (watched, watched_stream) = fed::<Item<Pod>>();
     let mapper = |pod: Pod| {
-        // The panic is inside the iterator, after the mapper has returned.
+        // The panic occurs in the iterator that the mapper returned.
         [pod.name_any()].into_iter().map(|name| {
             assert_ne!(name, "bomb", "a bug in the mapper");
             ObjectRef::new(&name).within("default")
@@ -352,7 +352,7 @@ async fn a_stream_that_panics_ends_the_controller_and_is_not_hidden() {
     during(&mut reconciles, SECOND).await;
 }
 
-/// Tests a stream that always has another item, and a stream that blocks its thread for a while in each poll.
+/// Tests a stream that always has another item, and a stream that blocks its thread for some time in each poll.
 #[tokio::test(start_paused = true)]
 async fn a_busy_stream_delays_no_other() {
     let (store, _writer) = stored(&["default/a"]);
@@ -402,7 +402,8 @@ async fn a_shutdown_ends_the_controller_even_with_open_streams() {
     assert_eq!(runs.of("a"), [0]);
 }
 
-/// A stream that panics because the program is shutting down must not abort the reconciles in flight.
+/// A stream that would panic because the program is shutting down must not abort the reconciles in flight, so it is not polled after the shutdown
+/// signal.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_would_panic_after_the_signal_is_not_polled() {
     let (store, _writer) = stored(&["default/a"]);
@@ -440,7 +441,7 @@ async fn with_all_caches_it_waits_for_the_store_and_for_informers() {
     assert_eq!(outcomes(&during(&mut reconciles, 2 * SECOND).await), ["a"]);
 }
 
-/// The items arrive before the standby is elected, at its election, and later.
+/// The items of the stream arrive before the standby is elected, during its election, and later.
 #[tokio::test(start_paused = true)]
 async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
     for ends_before in [false, true] {
@@ -470,7 +471,7 @@ async fn a_standby_reconciles_all_objects_of_the_store_when_it_is_elected() {
         assert_eq!(monitor.ready(), Ok(()), "a standby is ready");
         assert!(!status.is_leader() && runs.all().is_empty());
         if ends_before {
-            // All objects are reconciled after the election, because this replica has not led before.
+            // All objects are reconciled after the election, even though the stream has already ended.
             drop(own);
             sleep(120 * SECOND).await;
             let mut names = runs.names();
@@ -524,7 +525,7 @@ async fn bulk_and_named_requests_work_over_a_store() {
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
 }
 
-/// The reasons of reconciles, in the span and in the debug view.
+/// The reasons of reconciles, in the span and in `Monitor::in_flight`.
 #[tokio::test(start_paused = true)]
 async fn each_stream_is_the_reason() {
     let lines = Lines::of(|metadata| {
@@ -562,7 +563,7 @@ async fn each_stream_is_the_reason() {
     );
 }
 
-/// The debug view does not depend on a `tracing` subscriber.
+/// `Monitor::in_flight` needs no `tracing` subscriber.
 #[tokio::test(start_paused = true)]
 async fn reasons_are_noted_from_the_first_question_on() {
     let (store, _writer) = stored(&["default/a"]);
@@ -580,7 +581,7 @@ async fn reasons_are_noted_from_the_first_question_on() {
         assert_eq!(monitor.in_flight().len(), shown);
         during(&mut reconciles, SECOND).await;
     }
-    // The reconcile is also removed from the view if it is dropped.
+    // A reconcile that is dropped is also removed from the list.
     own.send(Ok(map("default/a"))).unwrap();
     during(&mut reconciles, SECOND / 4).await;
     drop(reconciles);

@@ -25,7 +25,7 @@ fn quota(qps: u32, burst: u32) -> Quota {
     Quota::per_second(number(qps)).allow_burst(number(burst))
 }
 
-/// A service that logs the time and the number of each request.
+/// Returns a service that records the time and the number of each request.
 fn noting(
     calls: &Rc<RefCell<Vec<(u128, usize)>>>,
 ) -> impl Service<usize, Response = usize, Error = Infallible, Future: Send> + Clone + use<> {
@@ -74,7 +74,7 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_one_waiter_eac
             .map(Box::pin)
             .collect();
         assert_eq!(throttle.waiters(), 90);
-        // The requests are polled in reverse order; tokens are granted in the order of the calls.
+        // The requests are polled in reverse order, but tokens must be granted in the order of the calls.
         answers.reverse();
         let tasks: Vec<_> = answers.into_iter().map(tokio::task::spawn_local).collect();
         for task in tasks {
@@ -83,7 +83,7 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_one_waiter_eac
         settle().await;
         let expected: Vec<_> = (0..100_usize).map(|n| (n.saturating_sub(9) as u128 * 20, n)).collect();
         let mut calls = calls.borrow().clone();
-        // The tokens of the burst are granted immediately, in the order of the polls.
+        // The first ten requests have their tokens immediately, so they reach the service in the order of the polls.
         calls[..10].sort();
         assert_eq!(calls, expected);
         assert_eq!(*polls.borrow(), 10 + 90 * 2, "a request is polled to wait and with its token");
@@ -206,7 +206,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 
-/// A task may keep a request and poll another future.
+/// A task may keep a request without polling it, and poll a different future.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_kept_and_never_polled_holds_up_no_other() {
     let (free, calls) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
@@ -248,7 +248,7 @@ async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
     assert_eq!(throttle.stats().delayed, 10);
 }
 
-/// A service that is ready at the fourth `poll_ready`, and from then on for all requests.
+/// A service that returns ready at its fourth `poll_ready`, and from then on for all requests.
 struct SlowService {
     polls: u8,
     waker: Option<Waker>,
@@ -266,7 +266,7 @@ impl Service<usize> for SlowService {
     }
 
     fn call(&mut self, request: usize) -> Self::Future {
-        // Wakes the waiters: the service was ready before the call.
+        // Wakes the waiters, because a service may wake them at any time once it is ready.
         self.waker.take().into_iter().for_each(Waker::wake);
         if request == 1 {
             Box::pin(std::future::pending())
@@ -359,7 +359,7 @@ async fn a_request_whose_inner_service_panicked_is_not_pending_for_ever() {
     }
 }
 
-/// If many tokens were taken at once, the next `acquire` on the thread yields before it joins the wait queue.
+/// After many tokens have been taken without a yield, the next `acquire` in the task yields before it joins the wait queue.
 #[tokio::test(start_paused = true)]
 async fn a_request_has_its_place_from_its_call_on_also_where_others_are_given_way_to() {
     let throttle = ThrottleLayer::new(quota(10, 1));

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::world::{Refused, Runs, SECOND, during, fifo_config, logging, map, outcomes};
 
-/// A backoff with these waits. A reset restarts it at the first wait.
+/// A backoff with these waits. A reset makes it start again with the first wait.
 struct Waits {
     all: Vec<Duration>,
     left: VecDeque<Duration>,
@@ -106,7 +106,7 @@ async fn any_success_resets_the_backoff_as_in_kube_runtime() {
         }
     });
     let times = errors(&mut reconciles, 6 * SECOND).await;
-    // The controller does not end either, although the backoff has only two waits.
+    // The controller does not end, although the backoff has only two waits, because each success resets it.
     assert_eq!(times, [0, 1, 2, 3, 4, 5]);
 }
 
@@ -120,7 +120,7 @@ async fn streams_wait_as_it_says() {
     let (backoff, _) = Waits::of(&[10, 20, 40]);
     let mut reconciles = logging(Controller::for_stream(own, store).trigger_backoff(backoff), &Runs::new());
     let times = errors(&mut reconciles, 200 * SECOND).await;
-    // The third error belongs to the reconcile of the object, which is not in the store.
+    // The third error is that of the reconcile, because its object is not in the store.
     assert_eq!(times, [0, 10, 30, 30]);
 }
 

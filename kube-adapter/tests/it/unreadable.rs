@@ -1,4 +1,4 @@
-//! Objects that become unreadable: their metadata stays current, and the reason can be read.
+//! Objects that become unreadable: the cache keeps their metadata current, and `unreadable_reason` returns the reason.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     let (watch, lines) = Answer::watch();
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
     settles(&maps, Some((1, 1, false))).await;
-    // Both events are read together. Each event is compared with the state before it.
+    // Both events are read together, but each must be compared with the state that the previous event left.
     lines.send("MODIFIED", &good(2));
     lines.send("MODIFIED", &bad(3));
     settles(&maps, Some((3, 2, true))).await;
@@ -90,7 +90,7 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     lines.send("MODIFIED", &ending(bad(4)));
     settles(&maps, Some((4, 2, true))).await;
     assert!(maps.store().get("x/a").unwrap().metadata.deletion_timestamp.is_some());
-    // An event with the same state is not a change.
+    // A second event with the same state is not a change.
     lines.send("MODIFIED", &ending(bad(4)));
     lines.send("MODIFIED", &good(5));
     settles(&maps, Some((5, 5, false))).await;
@@ -213,7 +213,7 @@ async fn a_source_under_another_one_leaves_an_unreadable_object_as_it_was() {
     assert_eq!(maps.store().version().get(), 2);
 }
 
-/// The log of a controller: the versions of metadata and data of each reconcile, and the reported errors.
+/// The log of a controller: for each reconcile, the versions of the object's metadata and data; and the errors in the stream of results.
 type Seen = Arc<Mutex<Vec<String>>>;
 
 fn noting(controller: Controller<ConfigMap>) -> (Seen, tokio::task::JoinHandle<()>) {

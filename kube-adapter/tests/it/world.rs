@@ -57,7 +57,7 @@ pub(crate) fn pod(key: &str, owners: &[&str]) -> Pod {
     serde_json::from_value(json!({"metadata": metadata})).unwrap()
 }
 
-/// The names of the reconciled objects, and the times in milliseconds since the start.
+/// The log of the reconciles: the name of each object, and the time in milliseconds since the start.
 pub(crate) struct Runs {
     start: Instant,
     seen: Mutex<Vec<(String, u64)>>,
@@ -94,7 +94,7 @@ impl Runs {
 pub(crate) struct Refused(pub(crate) Option<kube::Error>);
 
 impl Refused {
-    /// Returns the error for an answer of the API server with this status.
+    /// Returns the error of a reconcile whose request the API server answered with this status.
     pub(crate) fn status(code: u16, retry_after: u32) -> Self {
         let details = serde_json::from_value(json!({ "retryAfterSeconds": retry_after })).unwrap();
         let status = kube::core::Status::failure("no", "Because").with_code(code).with_details(details);
@@ -114,7 +114,7 @@ impl std::error::Error for Refused {
     }
 }
 
-/// Runs the controller with a reconcile that only logs.
+/// Runs the controller with a reconcile that only records its object.
 pub(crate) fn logging(
     controller: Controller<ConfigMap>,
     runs: &Arc<Runs>,
@@ -134,7 +134,7 @@ pub(crate) fn fifo_config() -> Config {
     Config::default().queue_order(flyball_kube::QueueOrder::Fifo)
 }
 
-/// Returns the items of the stream during this virtual time.
+/// Returns the items that the stream yields during this span of virtual time.
 pub(crate) async fn during<S: Stream + Unpin>(stream: &mut S, time: Duration) -> Vec<S::Item> {
     let mut items = Vec::new();
     let end = Instant::now() + time;

@@ -1,8 +1,8 @@
 //! PURE. Collects items by group, up to a size and for a limited time.
 //!
 //! # Invariants
-//! 1. A group is open at most once, and an open group has at least one item and fewer than `size`.
-//! 2. Open groups are in the order in which they were opened, and so in the order of their deadlines.
+//! 1. A group has at most one open batch, which has at least one item and fewer than `size` items.
+//! 2. `open` is in the order in which the groups were opened, which is also the order of their deadlines.
 //! 3. `held` counts the items in open groups, and is below `max_held`.
 //!
 //! Times are durations since a fixed moment, and never decrease.
@@ -20,7 +20,7 @@ pub(crate) struct Accumulator<G, T> {
     held: usize,
     /// The number of items that were added so far.
     added: u64,
-    /// The open groups, by the number that each group received when it was opened.
+    /// The open groups. The key of each is the number that it received when it was opened.
     open: BTreeMap<u64, Open<G, T>>,
     numbers: HashMap<G, u64>,
     opened: u64,
@@ -36,8 +36,8 @@ struct Open<G, T> {
 }
 
 impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
-    /// Creates an accumulator of batches. A batch has up to `size` items, which must be positive, and stays open for up to `window` after its first
-    /// item.
+    /// Creates an accumulator of batches. A batch has up to `size` items, and stays open for up to `window` after its first item. `size` must be
+    /// positive.
     pub(crate) fn new(size: usize, window: Duration, max_held: usize) -> Self {
         Self {
             size,
@@ -52,9 +52,8 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     }
 
     /// Adds an item. Returns the batch of its group if that batch is full now, or the oldest batch if `max_held` items are held.
-    ///
-    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item` or that batch is
-    /// dropped.
+    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item`, or the batch that
+    /// would be returned, is dropped.
     pub(crate) fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
         // If `Eq`, `Hash` or `Clone` of a group panicked, `numbers` may still contain the number of a group that is no longer open.
         let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {

@@ -96,7 +96,7 @@ async fn d6_wakes_all_waiters_of_the_first_list() {
     assert!(logs.iter().all(|log| log.names() == ["a"]), "controllers must be woken, too");
 }
 
-/// D13: kube-runtime drops the old objects under the lock of the store, and holds two copies of everything during a relist.
+/// D13: during a relist, kube-runtime holds two copies of all objects, and then drops the old objects under the lock of the store.
 #[tokio::test(start_paused = true)]
 async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     const OBJECTS: usize = 1_000;
@@ -125,7 +125,7 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     pass(300 * SECOND).await;
     assert_eq!(cache.status().relists, 1);
     assert_eq!(answer.try_recv().expect("an old object was dropped"), Ok(true));
-    // The limit allows for the stored objects, a page that is compared with them, the changed objects, and some slack.
+    // The limit is the sum of the stored objects, one page that is compared with them, the changed objects, and a margin.
     assert!(leak_counter::most() <= OBJECTS + 150, "{} at one time", leak_counter::most());
 }
 
@@ -173,14 +173,15 @@ async fn d15_a_question_to_an_index_looks_at_its_hits_only() {
     LOOKED_AT.set(0);
     assert_eq!(cache.store().by_index(&BY_NODE, "node-7").unwrap().len(), 10);
     assert_eq!(LOOKED_AT.get(), 0);
-    // The index follows changes: its function is called once for the changed object.
+    // The index is updated with each change: its function is called once, for the changed object.
     server.put(&map("a7", "node-8"));
     pass(SECOND).await;
     assert_eq!(cache.store().by_index(&BY_NODE, "node-7").unwrap().len(), 9);
     assert_eq!(LOOKED_AT.get(), 1);
 }
 
-/// D16: the key of an entry in kube-runtime has copies of four strings of the object. One of them, the version, is not updated.
+/// D16: in kube-runtime, the key of a store entry contains copies of four strings of the object. One of them, the version, is not updated when the
+/// object changes.
 #[tokio::test(start_paused = true)]
 async fn d16_a_key_is_one_shared_string() {
     assert!(size_of::<NamespacedName>() <= 24);

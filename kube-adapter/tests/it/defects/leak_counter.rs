@@ -1,4 +1,5 @@
-//! A config map that counts its copies and live instances, and can run a function when it is dropped. The counts are per thread, so per test.
+//! A config map type whose clones and live instances are counted, and that can run a function when an instance is dropped. Each thread has its own
+//! counts, and so has each test.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -9,7 +10,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-/// A value, and a function that is called once, when an object with this value is dropped.
+/// A value, and a function that is called once, when the next object with this value is dropped.
 type DropHook = (String, Box<dyn FnOnce()>);
 
 thread_local! {
@@ -59,7 +60,8 @@ impl Clone for CountedMap {
 
 impl Drop for CountedMap {
     fn drop(&mut self) {
-        // An object that was decoded on another thread, or outlives its thread, is not counted.
+        // The count is wrong for an object that was created on a different thread; such an object must not make the subtraction overflow. An object
+        // that is dropped while its thread ends is not counted.
         let _ = ALIVE.try_with(|alive| alive.set(alive.get().saturating_sub(1)));
         let value = super::value(&self.0);
         let work = AT_END.try_with(|on_drop| on_drop.borrow_mut().take_if(|(awaited, _)| *awaited == value));

@@ -1,4 +1,4 @@
-//! One program, and both engines that run it. The program does not depend on the engine.
+//! A program that can be run by either engine: kube-runtime's `Controller` or flyball's. The program does not depend on the engine.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) enum Engine {
 
 pub(super) const BOTH: [Engine; 2] = [Engine::KubeRuntime, Engine::Flyball];
 
-/// The settings of a program. For a setting that is absent, the default of the engine applies.
+/// The settings of a program. If a setting is `None`, the engine's default applies.
 #[derive(Clone)]
 pub(super) struct Program {
     reconcile: Reconcile,

@@ -1,4 +1,4 @@
-//! A program over streams and a store of kube-runtime, with the same source text for both engines.
+//! A program that uses streams and a store of kube-runtime. Its source text is the same for both engines.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::world::{Refused, Runs, during, outcomes};
 
 type Item = Result<(ObjectRef<ConfigMap>, Action), Outcome<Refused, watcher::Error>>;
 
-/// The usual setup of published programs: a filtered reflector for the controller's own objects, a stream for the owned objects, and handles of one
+/// The setup that most published programs have: a filtered reflector for the controller's own objects, a stream for the owned objects, and a shared
 /// reflector for the related objects.
 macro_rules! program {
     ($controller:ty, $server:expr, $runs:expr) => {{
@@ -76,7 +76,7 @@ async fn a_program_over_streams_does_the_same_on_both() {
         let runs = Runs::new();
         let (mut results, driver) = start(engine, &server, &runs);
         let mut all = outcomes(&during(&mut results, SECOND).await);
-        // The first change is filtered out, and the second change passes the filter.
+        // The filter rejects the first change, and accepts the second change.
         server.put(&map("a"));
         all.extend(outcomes(&during(&mut results, SECOND).await));
         let mut labelled = map("a");
