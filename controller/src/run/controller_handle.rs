@@ -152,10 +152,9 @@ where
         Ok(WatchId { index, watches: self.watches.downgrade() })
     }
 
-    /// Removes a watch. Returns `false` if the controller has no such watch.
-    /// Changes that are published after this call add no keys. A thread that is mapping a change during this call may still add keys. Keys that are
-    /// already in the queue stay there. Changes whose mapper panicked are not mapped again, and the end of the informer no longer ends the run. The
-    /// informer itself keeps running.
+    /// Removes a watch. Returns `false` if the controller has no such watch. Changes that are published after this call add no keys. A thread that is
+    /// mapping a change during this call may still add one key. Keys that are already in the queue stay there. Changes whose mapper panicked are not
+    /// mapped again, and the end of the informer no longer ends the run. The informer itself keeps running.
     pub fn remove_watch(&self, watch: &WatchId) -> bool {
         self.watches.is(&watch.watches) && self.watches.remove(watch.index)
     }

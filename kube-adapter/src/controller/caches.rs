@@ -126,7 +126,7 @@ impl Caches {
         self.all().iter().map(|cache| cache.state()).collect()
     }
 
-    /// Logs the recovery of a cache, and the names of the caches that have not synced when the controller starts to reconcile. Never completes.
+    /// Logs the recovery of a cache, and the names of the caches that have not synced 5 s after the controller started to reconcile. Never completes.
     pub(crate) async fn log_status(&self, controller: &str, has_begun: impl Fn() -> bool) {
         let caches = self.all();
         let (mut begun, mut missed): (Option<Instant>, Option<Vec<bool>>) = (None, None);

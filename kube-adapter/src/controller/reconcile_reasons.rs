@@ -147,7 +147,7 @@ impl Reasons {
     }
 }
 
-/// The guard of a reconcile in flight. Dropping the guard removes the reconcile from [`Reasons::in_flight`].
+/// The guard of a reconcile in flight. Dropping the guard removes the reconcile from the list of reconciles in flight.
 pub(crate) struct InFlightReason {
     of: Arc<Reasons>,
     key: NamespacedName,
