@@ -27,6 +27,7 @@ use crate::{
 };
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
+///
 /// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every informer has
 /// synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the queue's limiter.
 ///
@@ -175,6 +176,7 @@ where
 
     /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but changes add no keys and no worker starts.
     /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first.
+    ///
     /// A controller in standby is [ready](Health::ready) when all caches have synced. If it were not ready, a rolling update would wait for the new
     /// replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
     /// controller. To keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function that
@@ -236,11 +238,12 @@ where
     /// # Panics
     /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
     ///
-    /// # Cancel safety Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops
-    /// each of them at its next await point, which may be after the drop of the future has returned. No queued key is lost, because the queue is not
-    /// shut down. Keys whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next
-    /// controller. The keys of every change that was published before the drop have been added. A later controller over the same informers starts
-    /// with the keys of all their objects.
+    /// # Cancel safety
+    /// Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops each of them at
+    /// its next await point, which may be after the drop of the future has returned. No queued key is lost, because the queue is not shut down. Keys
+    /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next controller. The
+    /// keys of every change that was published before the drop have been added. A later controller over the same informers starts with the keys of
+    /// all their objects.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>
     where
         F: Fn(K, Context) -> R + Send + Sync + 'static,
@@ -263,13 +266,15 @@ where
 
     /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk, for example one
     /// request or one transaction for a hundred objects.
+    ///
     /// `reconcile` receives the keys of one [batch](BatchConfig), each key once, and returns one result per key, in the order of the keys. Each key
     /// has its own outcome: it is retried, given up or requeued independently of the other keys. If the whole call fails, every key in the batch
-    /// fails. A call fails if it returns an error, panics, times out, or returns a number of results that differs from the number of keys. Only one
-    /// worker at a time collects keys for batches, and a worker does not collect while it reconciles. So keys stay in the queue while all workers are
-    /// busy. Keys in an open batch are leased, and the age of their leases includes the time in the batch. All open batches together hold fewer keys
-    /// than eight full batches would. The [`reconcile_timeout`](Self::reconcile_timeout) limits the whole call; the other settings, including
-    /// [`finally`](Self::finally), apply to single keys.
+    /// fails. A call fails if it returns an error, panics, times out, or returns a number of results that differs from the number of keys.
+    ///
+    /// Only one worker at a time collects keys for batches, and a worker does not collect while it reconciles. So keys stay in the queue while all
+    /// workers are busy. Keys in an open batch are leased, and the age of their leases includes the time in the batch. All open batches together hold
+    /// fewer keys than eight full batches would. The [`reconcile_timeout`](Self::reconcile_timeout) limits the whole call; the other settings,
+    /// including [`finally`](Self::finally), apply to single keys.
     ///
     /// # Errors
     /// Like `run`.

@@ -9,6 +9,7 @@ use crate::{FailureClass, ReconcileOutcome};
 use flyball_sync::panics;
 
 /// Receives the metrics of a controller; pass an implementation to [`Controller::metrics`](crate::Controller::metrics).
+///
 /// Every method has an empty default body; implement only the methods that you need. The workers call the methods, so the methods must be quick. A
 /// panic in a method is caught and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric
 /// labelled by key would have one series per key.

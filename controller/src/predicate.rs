@@ -42,6 +42,7 @@ pub fn changed<K, V, P: PartialEq>(
 
 /// Creates a predicate that returns whether the current spec of an object has not been reconciled yet: the generation of
 /// the object differs from the observed generation in its status. `generations` returns both, in this order.
+///
 /// Even for an addition, the predicate returns `true` only if the generations differ, so objects that are up to date cause no reconcile at the start
 /// of a controller. Use the predicate only for reconciles that depend on no other input than the object itself.
 ///

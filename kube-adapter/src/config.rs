@@ -154,6 +154,7 @@ impl Config {
 
     /// Delays the reconcile after a change until the object has not changed for `quiet`, so that several changes cause
     /// one reconcile. There is no delay by default, and none if `quiet` is zero.
+    ///
     /// A change waits for at most ten times `quiet`, however often the object changes; see [`debounce_with_max_wait`](Self::debounce_with_max_wait).
     /// Reconcile requests from other sources, such as [`reconcile_on`](crate::Controller::reconcile_on), are delayed like changes. Neither retries
     /// nor requeues that a reconcile returns are delayed.
@@ -167,11 +168,12 @@ impl Config {
         self
     }
 
-    /// Sets the maximum number of objects that are reconciled at once. 0, the default, means no limit, as in kube-runtime. Without a limit the first
-    /// list of ten thousand objects starts ten thousand reconciles, which share the client's connections and the memory limit of the pod;
-    /// [`recommended`](Self::recommended) sets 64. With a limit, an object may have to wait while slow reconciles of other objects run.
-    /// [`Monitor::stats`](crate::Monitor::stats) reports the number of reconciles in flight. If there are 256 or more, a warning is logged, at most
-    /// once a minute.
+    /// Sets the maximum number of objects that are reconciled at once. 0, the default, means no limit, as in kube-runtime.
+    ///
+    /// Without a limit the first list of ten thousand objects starts ten thousand reconciles, which share the client's connections and the memory
+    /// limit of the pod; [`recommended`](Self::recommended) sets 64. With a limit, an object may have to wait while slow reconciles of other objects
+    /// run. [`Monitor::stats`](crate::Monitor::stats) reports the number of reconciles in flight. If there are 256 or more, a warning is logged, at
+    /// most once a minute.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
         self
@@ -194,6 +196,7 @@ impl Config {
     /// Starts reconciles only when all caches have synced, including those of [`owns`](crate::Controller::owns) and
     /// [`watches`](crate::Controller::watches), so that an object is not reconciled once for itself and once more for its
     /// owned objects.
+    ///
     /// By default reconciles start when the cache of the controller's own objects and the informers that are [shared](crate::Controller::owns_shared)
     /// with the program have synced, because reconciles read only these caches. Objects of the other caches add their keys when they arrive, and
     /// after five seconds a warning names the kinds that have not synced. With this option, no object is reconciled while any of the kinds cannot be
@@ -215,6 +218,7 @@ impl Config {
 
     /// Sets how long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. After this time no reconcile is started.
     /// Reconciles that still run are dropped after a [further time](Self::abort_after). No limit by default, as in kube-runtime.
+    ///
     /// By default, Kubernetes kills a pod after 30 s. [`recommended`](Self::recommended) sets a grace of 20 s, and reconciles that still run are
     /// dropped 5 s later, which leaves 5 s to release a lease.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
@@ -262,7 +266,8 @@ impl Config {
 
     /// Reports the queue's depth, its latency and the other queue metrics of client-go to `metrics`.
     ///
-    /// # Examples flyball-ops has adapters for Prometheus, `metrics` and `tracing`. Your own metrics type implements only the methods that it needs:
+    /// # Examples
+    /// flyball-ops has adapters for Prometheus, `metrics` and `tracing`. Your own metrics type implements only the methods that it needs:
     /// ```
     /// use flyball_controller::ReconcileOutcome;
     /// use flyball_kube::{Config, ControllerMetrics, QueueMetrics};

@@ -10,6 +10,7 @@ use crate::unreadable_reason;
 /// `resourceVersion`, and two objects with the same key are the same object if they have the same `uid`.
 ///
 /// An object without a name has no key. The sources of this crate never return such an object.
+///
 /// A relist treats an object as unchanged if its `resourceVersion` equals the stored one. A new default of a custom resource, or a conversion between
 /// its API versions, changes an object but not its `resourceVersion`. So a running cache gets the new state only after the next write to the object.
 /// `schema().with_content_eq(|a, b| a == b)` makes each relist compare the objects; see [`Schema::with_content_eq`].

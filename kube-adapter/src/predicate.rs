@@ -1,4 +1,5 @@
 //! PURE. Predicates that decide which changes cause a reconcile: the predicates of flyball-controller, and a conversion for those of kube-runtime.
+//!
 //! A predicate is any function from a [`Change`] to a `bool`, so `|change| first(change) && second(change)` is the conjunction of two predicates. Use
 //! predicates with [`Controller::filter_changes`](crate::Controller::filter_changes). All predicates of this module accept deletions.
 

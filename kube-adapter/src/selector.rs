@@ -9,16 +9,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use kube::core::{Expression, Selector as KubeSelector};
 use kube::{Resource, ResourceExt};
 
-/// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program can use one type for all purposes. If the
-/// other type cannot express a requirement, the conversion returns an error; it never omits a requirement. A converted selector selects the same
-/// objects, and a round trip returns an equal [`Selector`]. For the method `labels(…)` of `watcher::Config` or `ListParams`, use the text form:
+/// Conversions of a [`Selector`] from and to the label selectors of kube and Kubernetes, so that a program can use one type for all purposes.
+///
+/// If the other type cannot express a requirement, the conversion returns an error; it never omits a requirement. A converted selector selects the
+/// same objects, and a round trip returns an equal [`Selector`]. For the method `labels(…)` of `watcher::Config` or `ListParams`, use the text form:
 /// `selector.to_string()`.
 ///
 /// | | from | to |
 /// |---|---|---|
 /// | [`kube::core::Selector`] | always | always, except for [`nothing`](Selector::nothing), `>` and `<` |
-/// | [`LabelSelector`] | always, except for unknown operators, values that do not fit the operator, and invalid labels | always, except for
-/// `nothing`, `>` and `<` |
+/// | [`LabelSelector`] | unless an operator is unknown, values do not fit it, or a label is invalid | always, except for `nothing`, `>` and `<` |
 ///
 /// # Examples
 /// ```

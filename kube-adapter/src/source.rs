@@ -43,11 +43,14 @@ use crate::source::api_error::source_error;
 const INLINE: usize = 64 * 1024;
 
 /// A [`Source`] that lists and watches the objects of a [`kube::Api`]. The objects are typed, dynamic or, for an `Api<PartialObjectMeta<K>>`,
-/// metadata only. They come from one namespace or from all namespaces, and can be limited by selectors. The requests are the same as those of
-/// client-go's reflector, except for the first list: if the configuration requests the [most recent](watcher::ListSemantic::MostRecent) state, which
-/// is kube's default, the first list is read from storage, not from the server's cache. Later lists are read from the cache. An object that cannot be
-/// decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state of the object was decoded, the cache
-/// keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is marked, and
+/// metadata only. They come from one namespace or from all namespaces, and can be limited by selectors.
+///
+/// The requests are the same as those of client-go's reflector, except for the first list: if the configuration requests the
+/// [most recent](watcher::ListSemantic::MostRecent) state, which is kube's default, the first list is read from storage, not from the server's cache.
+/// Later lists are read from the cache.
+///
+/// An object that cannot be decoded, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. If an earlier state of the
+/// object was decoded, the cache keeps that state, with the new metadata, so that a `deletionTimestamp` is visible. The object is marked, and
 /// [`unreadable_reason`](crate::unreadable_reason) returns the reason. A transformation of the informer is applied again to the marked object. If a
 /// different source wraps this `ApiSource`, the cache of that source keeps the object unchanged. The `ApiSource` looks up the object in the cache by
 /// its name, so none of this works if a transformation removes the name. If the object is deleted while it cannot be decoded, its last known state is
@@ -126,6 +129,7 @@ where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
     /// Creates a source of the objects that `api` lists and `config` selects.
+    ///
     /// The source ignores the page size, the semantic and the strategy of the initial list, and the timeout, because they are options of the
     /// reflector. [`into_informer`](Self::into_informer) passes them to the reflector.
     #[must_use]

@@ -25,17 +25,21 @@ pub use throttled::{Throttled, ThrottledFuture};
 
 /// Limits the rate and the burst of a client's requests. It is a tower layer for
 /// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and also a handle to read and change the limit.
+///
 /// kube itself has no such limit. client-go limits every client, by default to [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT). controller-runtime
 /// turns this limit off, because API servers have "API Priority and Fairness". But a limit still protects a server from a bug in a controller, and
 /// prevents one part of a program from slowing down the others. So this layer is opt-in, and its quota must be set explicitly.
+///
 /// Each call costs one token, however long the response takes: a watch costs one token, as in client-go. If an inner layer, such as the retry layer
 /// of kube's client, retries a request, the retry costs no further token. Add this layer last, so that it is the outermost.
+///
 /// **FIFO**: tokens are granted in the order of the calls, over all clients that share the layer. Clones of the layer share one bucket. **Exact**: no
 /// interval of length `d` contains more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token.
 /// A request that does not have to wait costs one atomic compare-and-exchange.
 ///
-/// # Events Target `flyball_kube`. A request that waited for 50 ms or more is logged at the level debug. A request that waited for a second or more
-/// is logged as a warning, at most once in ten seconds: such waits show that the demand exceeds the quota.
+/// # Events
+/// Target `flyball_kube`. A request that waited for 50 ms or more is logged at the level debug. A request that waited for a second or more is logged
+/// as a warning, at most once in ten seconds: such waits show that the demand exceeds the quota.
 ///
 /// # Examples
 /// ```

@@ -30,6 +30,7 @@ where
 
     /// Gives a key up after `n` consecutive failures, instead of retrying it: [`on_give_up`](Self::on_give_up) is called, and the failure count is
     /// reset. The next change adds the key again. By default keys are retried without limit. If `n` is 0, the run returns an error.
+    ///
     /// Only failures that the queue's limiter counts are considered. If a key is added and reconciled during its backoff, a failure of that reconcile
     /// does not count, so a burst of changes does not make the controller give up a key.
     pub fn max_attempts(mut self, n: u32) -> Self {
@@ -46,11 +47,13 @@ where
         self
     }
 
-    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use `finally` for writes that must
-    /// happen in every case, such as a status that holds the reason for the failure. `finally` receives the key and the result of the reconcile, and
-    /// runs while the key is still leased. The [`reconcile_timeout`](Self::reconcile_timeout) also limits `finally`, as a separate call. If `finally`
-    /// fails after a successful reconcile, the reconcile counts as failed. If the reconcile itself failed, its failure determines what happens to the
-    /// key, even if `finally` also fails. `finally` is not called for a reconcile that is dropped with its worker.
+    /// Runs `finally` after every reconcile, including those that returned an error, panicked, or timed out. Use
+    /// `finally` for writes that must happen in every case, such as a status that holds the reason for the failure.
+    ///
+    /// `finally` receives the key and the result of the reconcile, and runs while the key is still leased. The
+    /// [`reconcile_timeout`](Self::reconcile_timeout) also limits `finally`, as a separate call. If `finally` fails after a successful reconcile, the
+    /// reconcile counts as failed. If the reconcile itself failed, its failure determines what happens to the key, even if `finally` also fails.
+    /// `finally` is not called for a reconcile that is dropped with its worker.
     ///
     /// # Examples
     /// ```
@@ -211,6 +214,7 @@ where
 
     /// Sets the backoff after a [conflict](FailureClass::Conflict). By default the wait is 10 ms after the first conflict,
     /// and doubles up to 1 s.
+    ///
     /// The policy counts the consecutive conflicts of each key. The count is reset when the key succeeds, or when the controller or the
     /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the queue gives up a key that was added again while it was
     /// leased, the count is not reset. A key has at most one pending wait. If the key is added again and reconciled during that wait, a conflict of

@@ -84,6 +84,7 @@ where
 
     /// Also reconciles the keys that are Ready at shutdown, within the [grace](Self::shutdown_grace). By default these keys are left
     /// in the queue, because the next controller lists all objects anyway.
+    ///
     /// Retries and delayed keys are not reconciled. From the signal on, the queue rejects new keys. Open [batches](Self::run_batches) are closed
     /// immediately.
     ///
@@ -117,6 +118,7 @@ where
 
     /// Ends the run without a signal once no work is left: every informer has stopped, the keys of all changes have been added, and the queue is idle
     /// (no retry and no delayed key is left).
+    ///
     /// The run also waits for watches that are [added](crate::ControllerHandle::add_watch) while it runs. After the last watch is removed, the run
     /// has no informer to wait for. So to replace a watch, add the new watch before you remove the old one.
     ///

@@ -3,6 +3,7 @@
 //! | guarded by | |
 //! |---|---|
 //! | `collected` | an async lock that the collecting worker holds across awaits. Other idle workers wait for this lock instead of waiting for a key |
+//!
 //! Only one worker collects at a time. Otherwise the keys of a group would be distributed over as many batches as there are workers. While all
 //! workers are busy, no worker collects, and keys stay in the queue, in the queue's order.
 //!

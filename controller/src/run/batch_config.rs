@@ -34,6 +34,7 @@ impl<K> BatchConfig<K> {
 
 impl<K, G> BatchConfig<K, G> {
     /// Sets how long a batch that is not full waits for more keys, from its first key on.
+    ///
     /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait: their keys count toward that cap, and
     /// perhaps the cap is reached only because of them. So while one group is at its cap, batches of other groups may also be smaller.
     pub fn max_wait(self, max_wait: Duration) -> Self {

@@ -103,10 +103,8 @@ where
     /// |---|---|
     /// | has not started | the same as [`Controller::watches`](crate::Controller::watches) |
     /// | waits for its caches | the keys of its objects are added; workers also wait for its cache |
-    /// | is in standby | the keys of its objects are added when the standby ends; workers then wait for its cache, with the [same
-    /// timeout](crate::Controller::cache_sync_timeout), counted from the end of the standby |
-    /// | reconciles | the keys of its existing objects are added before this call returns; if its first list is published later, the keys are added
-    /// then; workers continue in the meantime |
+    /// | is in standby | its keys are added when the standby ends; then a new [sync timeout](crate::Controller::cache_sync_timeout) starts |
+    /// | reconciles | the keys of its existing objects are added before this call returns; workers do not wait if its cache syncs later |
     /// | shuts down, or has ended | an error |
     ///
     /// This call itself runs the mapper for the existing objects. [`Health::caches`](crate::Health::caches) lists the cache from
@@ -152,9 +150,11 @@ where
         Ok(WatchId { index, watches: self.watches.downgrade() })
     }
 
-    /// Removes a watch. Returns `false` if the controller has no such watch. Changes that are published after this call add no keys. A thread that is
-    /// mapping a change during this call may still add one key. Keys that are already in the queue stay there. Changes whose mapper panicked are not
-    /// mapped again, and the end of the informer no longer ends the run. The informer itself keeps running.
+    /// Removes a watch. Returns `false` if the controller has no such watch.
+    ///
+    /// Changes that are published after this call add no keys. A thread that is mapping a change during this call may still add one key. Keys that
+    /// are already in the queue stay there. Changes whose mapper panicked are not mapped again, and the end of the informer no longer ends the run.
+    /// The informer itself keeps running.
     pub fn remove_watch(&self, watch: &WatchId) -> bool {
         self.watches.is(&watch.watches) && self.watches.remove(watch.index)
     }

@@ -16,6 +16,7 @@ use super::boxed_policy::BoxedPolicy;
 impl Config {
     /// Sets a backoff for each object: the wait after consecutive failures starts at the lower bound and doubles up to the
     /// upper bound. None by default.
+    ///
     /// An object waits for the longer of this backoff and the delay of the error policy. The first success of an object resets its backoff. An object
     /// has at most one pending wait: if the object changes, is reconciled during the wait and fails again, the failure count and the end of the wait
     /// stay the same. Panics and timeouts count as failures.
@@ -87,8 +88,7 @@ impl Config {
     /// | class | retried |
     /// |---|---|
     /// | [`Transient`](FailureClass::Transient) | after the longer of the delay of the error policy and the [backoff](Self::backoff), if one is set |
-    /// | [`Conflict`](FailureClass::Conflict) | with the backoff of [`conflict_backoff`](Self::conflict_backoff); 10 ms to 5 minutes if that is not
-    /// set |
+    /// | [`Conflict`](FailureClass::Conflict) | with the backoff of [`conflict_backoff`](Self::conflict_backoff), by default 10 ms to 5 minutes |
     /// | [`Permanent`](FailureClass::Permanent) | not until the object changes |
     pub fn classify_status(mut self, code: u16, class: FailureClass) -> Self {
         self.classifier.statuses.push((code, class));
@@ -120,6 +120,7 @@ impl Config {
 
     /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and doubles up to the upper
     /// bound, whatever the error policy returns. By default there is no such backoff: a conflict is handled like any other error.
+    ///
     /// A conflict between versions is resolved once the cache has received the newer version. A conflict between field managers, or over a name that
     /// is already in use, is not resolved by waiting. An object that changes during the wait is reconciled immediately; if that reconcile also ends
     /// in a conflict, the number of conflicts and the end of the wait stay the same.

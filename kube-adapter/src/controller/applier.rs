@@ -26,14 +26,17 @@ use crate::Config;
 use crate::keys::reference_key;
 
 /// Reconciles the objects that the requests of `queue` name, and reads these objects from a kube-runtime store. It replaces kube-runtime's `applier`,
-/// and uses the work queue and the loop of a [`Controller`](crate::Controller). Use this function in a program that merges its triggers itself. It
-/// behaves like [`Controller::run`](crate::Controller::run) of a [controller over a stream](crate::Controller::for_stream). Reconciles start when the
-/// store is ready. The stream of results yields an error of `queue` as a [`QueueError`](kube::runtime::controller::Error::QueueError), and `queue` is
-/// polled again without a wait. For a request whose object is not in the store, it yields an
-/// [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When `queue` has ended, the objects requested so far are reconciled, and
-/// then the stream of results ends; delayed requeues that reconciles returned are dropped. The reason of a request is the field `object.reason` of
-/// the reconcile's [span](crate::Controller::run), and [`Monitor::in_flight`](crate::Monitor::in_flight) lists it. All requests must be for the same
-/// kind as the first request, because a store holds only one kind. A request for a different kind is logged and dropped.
+/// and uses the work queue and the loop of a [`Controller`](crate::Controller).
+///
+/// Use this function in a program that merges its triggers itself. It behaves like [`Controller::run`](crate::Controller::run) of a [controller over
+/// a stream](crate::Controller::for_stream). Reconciles start when the store is ready. The stream of results yields an error of `queue` as a
+/// [`QueueError`](kube::runtime::controller::Error::QueueError), and `queue` is polled again without a wait. For a request whose object is not in the
+/// store, it yields an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When `queue` has ended, the objects requested so far are
+/// reconciled, and then the stream of results ends; delayed requeues that reconciles returned are dropped. The reason of a request is the field
+/// `object.reason` of the reconcile's [span](crate::Controller::run), and [`Monitor::in_flight`](crate::Monitor::in_flight) lists it.
+///
+/// All requests must be for the same kind as the first request, because a store holds only one kind. A request for a different kind is logged and
+/// dropped.
 ///
 /// `config` is a [`Config`], or kube-runtime's own configuration.
 ///

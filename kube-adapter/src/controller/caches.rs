@@ -3,8 +3,8 @@
 //! | guarded by | |
 //! |---|---|
 //! | `Caches::all` | the list; caches are added before the controller runs |
-//! | `Cache::failures` | the current series of failures, their total number, and when a warning was last logged. Log lines are written after
-//! unlocking |
+//! | `Cache::failures` | the failures of the cache, and when a warning was last logged. Log lines are written after unlocking |
+//!
 //! Cancel safety: dropping the future of [`Caches::log_status`] stops the logging of recoveries and of caches that have not synced, and has no other
 //! effect.
 

@@ -26,10 +26,12 @@ where
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
     /// Like [`owns`](Self::owns), but a change causes a reconcile only if it changes the result of `predicate`, a kube-runtime predicate as for
-    /// `predicate_filter`. A change is accepted if the object is new, was deleted, or was replaced by a different object with the same name. It is
-    /// also accepted if the hash that the predicate returns differs from the hash of the previous state, or if the predicate returns `None` for the
-    /// new state. Unlike kube-runtime's filter, this filter accepts every deletion, keeps the hash of an object for longer than an hour, and stores
-    /// nothing for deleted objects.
+    /// `predicate_filter`.
+    ///
+    /// A change is accepted if the object is new, was deleted, or was replaced by a different object with the same name. It is also accepted if the
+    /// hash that the predicate returns differs from the hash of the previous state, or if the predicate returns `None` for the new state. Unlike
+    /// kube-runtime's filter, this filter accepts every deletion, keeps the hash of an object for longer than an hour, and stores nothing for deleted
+    /// objects.
     ///
     /// Only metadata is requested, so the predicate receives a `PartialObjectMeta`. The predicate is called when the object is decoded. If the
     /// predicate panics, the panic is handled like a panic in a [mapper](Self::watches), and the change is accepted.

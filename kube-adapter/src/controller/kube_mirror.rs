@@ -2,8 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Mirror` | kube's writer, and the changes that were reported but not written yet. `Clone` and `Drop` of objects run under this lock, because
-//! each written object is cloned |
+//! | `Mirror` | kube's writer, and the changes that are not written yet. Objects are cloned and dropped under this lock, by kube's writer |
 //!
 //! # Invariants
 //! 1. The reader applies the changes that the informer reported to its observers, in the same order: each change is written during the call that

@@ -118,6 +118,7 @@ impl Monitor {
     }
 
     /// Returns the running reconciles with their reasons, the longest-running first. For debug views.
+    ///
     /// Reasons are recorded from the first call of this method on, and while a `tracing` subscriber enables the span of reconciles. A reconcile has
     /// the reason "unknown" if its key was queued before the recording began; it is not listed if it started before the recording began.
     ///

@@ -47,6 +47,7 @@ where
     K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
     /// Returns the stream of results. The first poll of this stream starts the controller. The stream ends when the controller has shut down.
+    ///
     /// `reconcile` is called for each object that is new or has changed, or to which a changed object maps. It is never called concurrently for the
     /// same object; if the object changes during the call, `reconcile` is called once more. `error_policy` is called after each error; the object is
     /// retried after exactly the delay that it returns, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
@@ -59,20 +60,25 @@ where
     /// [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted, and retried. If an object was deleted
     /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). If one of the controller's own watches fails,
     /// the stream yields a [`QueueError`](Outcome::QueueError). Neither ends the controller.
+    ///
     /// An object that becomes unreadable, because its JSON no longer fits its type, is not reconciled. Each time it would be reconciled, the stream
     /// instead yields a `QueueError` with the name of the object. While such an object is being deleted, it is still reconciled, so that finalizers
     /// run: the reconcile receives the new metadata, and the rest of the state that was decoded last. [`unreadable_reason`](crate::unreadable_reason)
     /// returns why an object is unreadable. Once the object can be decoded again, it is reconciled, whatever [`filter_changes`](Self::filter_changes)
-    /// returns. Each reconcile has a `tracing` span `reconciling object`, with kube-runtime's target `kube_runtime::controller`. Its parent is the
-    /// span in which the stream is first polled. Its fields are `object.ref`, `object.reason` and `object.reasons`. If several reasons were coalesced
-    /// into one reconcile, `object.reason` is the first one, and `object.reasons` is their number.
+    /// returns.
     ///
-    /// # Where kube-runtime accepts more Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be
-    /// `Sync`. Replace a reference to a local variable by an `Arc` in the context or in the closure, an `Rc` by an `Arc`, and a `RefCell` by a lock.
-    /// `reconcile` may be `FnMut`: it is called under a lock, which is released before its future runs, so it should do little before it returns the
-    /// future. An `error_policy` that changes state, such as a counter, must keep it in an atomic or behind a lock.
+    /// Each reconcile has a `tracing` span `reconciling object`, with kube-runtime's target `kube_runtime::controller`. Its parent is the span in
+    /// which the stream is first polled. Its fields are `object.ref`, `object.reason` and `object.reasons`. If several reasons were coalesced into
+    /// one reconcile, `object.reason` is the first one, and `object.reasons` is their number.
     ///
-    /// # Panics The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
+    /// # Where kube-runtime accepts more
+    /// Reconciles run in tasks of their own, so all arguments must be `Send + 'static`, and `error_policy` must be `Sync`. Replace a reference to a
+    /// local variable by an `Arc` in the context or in the closure, an `Rc` by an `Arc`, and a `RefCell` by a lock. `reconcile` may be `FnMut`: it is
+    /// called under a lock, which is released before its future runs, so it should do little before it returns the future. An `error_policy` that
+    /// changes state, such as a counter, must keep it in an atomic or behind a lock.
+    ///
+    /// # Panics
+    /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
     /// [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. The stream also panics if one of the controller's own
     /// informers panics, for example when it decodes an object. If it did not panic, the changes of this informer's objects would silently add no
     /// keys.

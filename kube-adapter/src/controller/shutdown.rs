@@ -86,6 +86,7 @@ where
     /// [ready](crate::Monitor::ready) once they have synced. When this process is elected, all objects are reconciled; when the election is stopped,
     /// or the leadership is lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts after the [renew
     /// deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the lease, even if objects are queued.
+    ///
     /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another `run`
     /// method of the election. Requests of [`reconcile_on`](Self::reconcile_on) that arrive before this process is elected are dropped, because the
     /// election causes a reconcile of all objects. If this method is called again, the new `leadership` replaces the earlier one.
@@ -125,6 +126,7 @@ where
 
     /// [Shuts down gracefully](Self::graceful_shutdown_on) on the first Ctrl+C or SIGTERM, and stops immediately on the
     /// second.
+    ///
     /// From the start of the controller until the process exits, these signals no longer end the process. Its other parts must handle the end
     /// themselves.
     pub fn shutdown_on_signal(mut self) -> Self {

@@ -23,6 +23,7 @@ use crate::keys::object_key;
 ///
 /// These streams and stores can lose changes, as in kube-runtime; an informer loses none. See the [crate's
 /// documentation](crate#streams-and-stores-of-kube-runtime).
+///
 /// Each stream is polled in a task of its own while the controller runs. An error of a stream is a
 /// [`QueueError`](kube::runtime::controller::Error::QueueError) in the stream of results. The stream that failed is polled again after a wait, by
 /// default that of kube-runtime's backoff; no other stream waits. A change whose mapper panics is logged and lost; other changes are not affected.
@@ -34,6 +35,7 @@ where
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
     /// Creates a controller of the objects of a kube-runtime store, which are reconciled when the stream returns them.
+    ///
     /// The objects of the stream must also be written to that store, for example by `reflect`: for an object that is not in the store, the stream of
     /// results yields an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). Reconciles start when the store is ready. With
     /// [`with_leadership`](Self::with_leadership) all objects of the store are reconciled when this process is elected.

@@ -23,9 +23,11 @@ where
 {
     /// Sets the backoff of the controller's own lists, watches and streams. By default each list, watch and stream has a backoff of its own, from 800
     /// ms to 30 s with jitter. If the server requests a longer wait than the backoff, the longer wait applies. A shared informer keeps its own
-    /// backoff. All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure waits for the next duration of
-    /// `backoff`, and any list, event or item that arrives [resets](Backoff::reset) `backoff`. Only the list, watch or stream that failed waits. When
-    /// `backoff` returns `None`, the controller [shuts down](Self::graceful_shutdown_on). `backoff` is called under a lock.
+    /// backoff.
+    ///
+    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure waits for the next duration of `backoff`,
+    /// and any list, event or item that arrives [resets](Backoff::reset) `backoff`. Only the list, watch or stream that failed waits. When `backoff`
+    /// returns `None`, the controller [shuts down](Self::graceful_shutdown_on). `backoff` is called under a lock.
     ///
     /// # Examples
     /// A controller that ends after three consecutive failures of its lists and watches:

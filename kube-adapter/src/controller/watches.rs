@@ -27,9 +27,11 @@ where
 {
     /// Limits the changes of the controller's own objects that cause a reconcile to those for which `filter` returns `true`, as kube-runtime's
     /// `predicate_filter` does. By default every change of the controller's own objects causes a reconcile, including a status write of the reconcile
-    /// itself. A deletion never causes a reconcile. The module [`predicate`](crate::predicate) has the usual predicates, and a conversion for those
-    /// of kube-runtime. The informer calls the filter; if the filter panics for a change, the change is lost. A later call replaces the filter. The
-    /// filter has no effect on a controller [over a stream](Self::for_stream), because a stream has no previous states to compare.
+    /// itself. A deletion never causes a reconcile.
+    ///
+    /// The module [`predicate`](crate::predicate) has the usual predicates, and a conversion for those of kube-runtime. The informer calls the
+    /// filter; if the filter panics for a change, the change is lost. A later call replaces the filter. The filter has no effect on a controller
+    /// [over a stream](Self::for_stream), because a stream has no previous states to compare.
     ///
     /// # Examples
     /// ```
@@ -58,6 +60,7 @@ where
     /// Reconciles the owners of the objects of this kind: when an owned object is created, changed or deleted, its owner is reconciled. If an object
     /// gets a different owner, both the old and the new owner are reconciled. The owner is also reconciled if a deletion was missed while the watch
     /// was down.
+    ///
     /// Only metadata is requested. For each object, only its name, its version and its last owners are kept, which takes a few hundred bytes in
     /// total. To keep the objects, pass an informer to [`owns_shared`](Self::owns_shared).
     ///
@@ -107,11 +110,13 @@ where
     }
 
     /// Reconciles the objects to which `mapper` maps related objects. When a related object is created, changed or deleted, the objects to which its
-    /// newest and its previous state map are reconciled. The mapper is called for each decoded state of an object, including the last state in a
-    /// deletion event, and for each object of a relist. The first list is decoded only after the [store](Self::store) of this controller has synced,
-    /// so a mapper may read the store. For each object, only its name, its version and its last keys are kept. If a deletion was missed while the
-    /// watch was down, the objects with these keys are reconciled. With [`watches_shared`](Self::watches_shared), the informer keeps the objects, and
-    /// the mapper is called for both states of a change.
+    /// newest and its previous state map are reconciled.
+    ///
+    /// The mapper is called for each decoded state of an object, including the last state in a deletion event, and for each object of a relist. The
+    /// first list is decoded only after the [store](Self::store) of this controller has synced, so a mapper may read the store. For each object, only
+    /// its name, its version and its last keys are kept. If a deletion was missed while the watch was down, the objects with these keys are
+    /// reconciled. With [`watches_shared`](Self::watches_shared), the informer keeps the objects, and the mapper is called for both states of a
+    /// change.
     ///
     /// The mapper runs in the task of the informer, or on a blocking thread. If the mapper panics, the panic is logged with the name of the
     /// object. The objects to which the previous state maps are then reconciled, and the mapper is called again when the object changes.

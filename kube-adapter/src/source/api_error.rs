@@ -183,9 +183,10 @@ fn is_too_large_version(status: &Status) -> bool {
             && (causes.any(|cause| cause.message == WORDS) || status.message.contains(WORDS)))
 }
 
-/// Returns whether a connection could not be opened or was lost, as opposed to a malformed answer. client-go checks only whether the connection was
-/// refused, and relists after any other error. This function accepts more errors, because connections fail in other ways, too, when a server stops or
-/// starts.
+/// Returns whether a connection could not be opened or was lost, as opposed to a malformed answer.
+///
+/// client-go checks only whether the connection was refused, and relists after any other error. This function accepts more errors, because
+/// connections fail in other ways, too, when a server stops or starts.
 pub(crate) fn is_connection_lost(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST_CAUSE).any(|error| {
         error.downcast_ref().is_some_and(is_io_connection_lost)

@@ -1,4 +1,5 @@
 //! EDGE. The [`Source`] of an informer over a stream of kube's `watcher()`.
+//!
 //! Cancel safety: the stream and the incomplete list are stored in the source. Each item that the stream yields is stored there or returned, without
 //! an await point in between. So if a future or a watch is dropped, no item is lost; the next one continues after the last item.
 
@@ -24,9 +25,12 @@ use tokio::sync::Mutex as AsyncMutex;
 
 type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
 
-/// The source of an informer that reads a stream of [`watcher()`](watcher::watcher), with or without stream adapters. The stream determines when a
-/// relist begins; an informer cannot request a relist. So the informer needs a reflector that never requests a relist; [`informer_from_stream`]
-/// configures one. The version of a list is that of its newest object, because a watcher does not return the list's own version.
+/// The source of an informer that reads a stream of [`watcher()`](watcher::watcher), with or without stream adapters.
+///
+/// The stream determines when a relist begins; an informer cannot request a relist. So the informer needs a reflector that never requests a relist;
+/// [`informer_from_stream`] configures one. The version of a list is that of its newest object, because a watcher does not return the list's own
+/// version.
+///
 /// After an error of the stream, the informer backs off and then continues with the same stream. So the stream needs no backoff of its own. After the
 /// end of the stream every request of the informer fails. An object without a name is logged and skipped.
 ///

@@ -1,9 +1,11 @@
 //! EDGE. Objects whose newest state cannot be decoded. For such an object, the cache stores the last state that was decoded, with the newest metadata
-//! and a mark. The mark is part of the object, so every copy of a marked state has the mark. If the object can be decoded in a later list, it
-//! replaces the marked object even if both have the same version. The mark is stored in `metadata.selfLink`: API servers have not set this field
-//! since Kubernetes 1.20, and clear it at every write. So the mark overwrites no value, and is never persisted. Two alternatives were rejected: an
-//! annotation, which a client that replaces the object would write to the server, and a separate table, whose changes would be visible earlier or
-//! later than those of the cache.
+//! and a mark.
+//!
+//! The mark is part of the object, so every copy of a marked state has the mark. If the object can be decoded in a later list, it replaces the marked
+//! object even if both have the same version. The mark is stored in `metadata.selfLink`: API servers have not set this field since Kubernetes 1.20,
+//! and clear it at every write. So the mark overwrites no value, and is never persisted. Two alternatives were rejected: an annotation, which a
+//! client that replaces the object would write to the server, and a separate table, whose changes would be visible earlier or later than those of the
+//! cache.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -8,6 +8,7 @@
 //! | guarded by `wakers` | |
 //! |---|---|
 //! | the wakers of requests that wait for readiness | when the service may be ready, all wakers are removed, and woken after unlocking |
+//!
 //! A waiting request is only a waker in a list, so a request that is kept but never polled again blocks no other request. An async mutex was
 //! rejected, because it passes the lock to the first waiter even if that waiter is never polled again. The cost of the list: when the inner service
 //! becomes ready, all requests that wait for it are polled.

@@ -1,10 +1,11 @@
 //! EDGE. The service that a throttle layer returns.
 //!
-//! # Tower's contract A request polls the inner service for readiness and calls it in the same poll, with exclusive access to the service. So the
-//! service that is called is always the one whose `poll_ready` returned `Ready`. The token is not taken in [`poll_ready`](Service::poll_ready) for
-//! three reasons. First, if a request were dropped after `poll_ready`, its token would remain, and could be spent later in addition to a full burst.
-//! Second, a request would hold a reservation in the inner service while it waits for its token. Third, all requests of a kube client pass through
-//! the single task of a `Buffer`, so the client would be a single waiter, however many of its requests wait.
+//! # Tower's contract
+//! A request polls the inner service for readiness and calls it in the same poll, with exclusive access to the service. So the service that is called
+//! is always the one whose `poll_ready` returned `Ready`. The token is not taken in [`poll_ready`](Service::poll_ready) for three reasons. First, if
+//! a request were dropped after `poll_ready`, its token would remain, and could be spent later in addition to a full burst. Second, a request would
+//! hold a reservation in the inner service while it waits for its token. Third, all requests of a kube client pass through the single task of a
+//! `Buffer`, so the client would be a single waiter, however many of its requests wait.
 //!
 //! # Cancel safety
 //! A request that is dropped while it waits leaves the wait queue, and takes no token; the waiters behind it move up. A request that is kept but
@@ -23,6 +24,7 @@ use super::service::SharedService;
 use super::{ThrottleLayer, Waiting};
 
 /// A service whose requests wait for the tokens of a [`ThrottleLayer`].
+///
 /// The service is always ready. The future of a call waits: first for its token, in the order of the calls, and then until the inner service is
 /// ready. So a layer that limits the number of requests in flight must be outside this layer. Clones share the inner service, which need not be
 /// `Clone`.

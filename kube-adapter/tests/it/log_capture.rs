@@ -44,6 +44,7 @@ impl Lines {
 
 /// The default subscriber of all threads. It records nothing. With this subscriber, `tracing` does not cache that a call site is disabled for all
 /// subscribers.
+///
 /// Tests run concurrently. A thread without a subscriber may reach a call site first, while another thread sets its subscriber. Without this default
 /// subscriber, the call site would then remain disabled for both threads.
 struct UninterestedSubscriber;

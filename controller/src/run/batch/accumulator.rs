@@ -52,6 +52,7 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     }
 
     /// Adds an item. Returns the batch of its group if that batch is full now, or the oldest batch if `max_held` items are held.
+    ///
     /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item`, or the batch that
     /// would be returned, is dropped.
     pub(crate) fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
