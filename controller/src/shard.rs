@@ -1,7 +1,7 @@
 //! PURE. A fixed share of all keys.
 //!
 //! # Invariants
-//! 1. For each number of shards, every name is in exactly one shard.
+//! 1. For a given number of shards, every name is in exactly one of them.
 //! 2. The shard of a name does not depend on the process, the machine or the version of this crate, because replicas of two versions run side by side
 //!    during a rollout. So the hash is implemented here, and pinned by a test.
 
@@ -12,9 +12,9 @@ use flyball_sync::random::mix;
 
 /// A fixed share of all keys, for one of several replicas; see [`Controller::filter_keys`](crate::Controller::filter_keys).
 ///
-/// A name, in bytes, determines the shard: use the namespace, so that each namespace belongs to one replica, or the whole key.
-/// The same name is in the same shard in every process and every version of this crate. Shards are about equal in size if there
-/// are many names. When the number of shards changes, most names move to a different shard.
+/// The bytes of a name determine its shard. Use the namespace of an object as its name if each namespace is to belong to one replica; otherwise use
+/// the whole key. The same name is in the same shard in every process and every version of this crate. Shards are about equal in size if there are
+/// many names. When the number of shards changes, most names move to a different shard.
 ///
 /// While a replica is down, no other replica reconciles its shard. Sharding only divides the work; for failover, elect a
 /// leader for each shard.
@@ -54,10 +54,10 @@ impl TryFrom<Unchecked> for Shard {
 }
 
 impl Shard {
-    /// Returns shard number `index`, counted from 0, of `of` shards.
+    /// Returns the shard with the number `index` if there are `of` shards, numbered from 0.
     ///
     /// # Errors
-    /// Returns an error if there is no such shard.
+    /// Returns an error if `index` is not less than `of`.
     pub const fn new(index: u32, of: u32) -> Result<Self, InvalidShard> {
         if index < of { Ok(Self { index, of }) } else { Err(InvalidShard { index, of }) }
     }
@@ -65,13 +65,13 @@ impl Shard {
     /// Returns whether this name is in the shard.
     #[must_use]
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
-        // The high half of the product is the number of the shard. This needs no division and has a negligible bias.
+        // The high half of the product is the number of the shard. Unlike a remainder, it needs no division; its bias is negligible.
         let place = (u128::from(hash(name.as_ref())) * u128::from(self.of)) >> 64;
         place == u128::from(self.index)
     }
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo), followed by the mix of splitmix64, because the last bytes barely change the high bits of
+/// 64-bit FNV-1a (Fowler, Noll, Vo), followed by the mixing function of splitmix64, because the last bytes of the name barely change the high bits of
 /// FNV-1a.
 fn hash(name: &[u8]) -> u64 {
     let fnv = name.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
@@ -80,7 +80,7 @@ fn hash(name: &[u8]) -> u64 {
     mix(fnv)
 }
 
-/// The error for an index that is not below the number of shards.
+/// The error of [`Shard::new`] if the index is not less than the number of shards.
 ///
 /// # Examples
 /// ```

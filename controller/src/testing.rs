@@ -1,7 +1,7 @@
-//! EDGE. Tests of reconcilers without a cluster, without threads and without sleeping. A [`Simulation`] runs the same controller code as in
+//! EDGE. Support for tests of reconcilers that need no cluster, no threads and no sleeping. A [`Simulation`] runs the same controller code as in
 //! production, one step after another. A seed determines the order of the steps, and only the test advances the clock.
 //!
-//! The cluster is a [`TestServer`](flyball_informer_cache::testing::TestServer), into which the test injects faults.
+//! A [`TestServer`](flyball_informer_cache::testing::TestServer) replaces the cluster, and the test can inject faults into it.
 
 mod runtime;
 mod scheduler;

@@ -1,6 +1,6 @@
-//! `ControllerConfig` as data: a serialised configuration can be read back, and a file that violates any of the rules is refused.
+//! Serialisation of `ControllerConfig`: a serialised configuration can be read back, and a file that violates any rule is rejected.
 //!
-//! A separate test binary, because with `serde_json` in scope the type of an empty list in an assertion is ambiguous.
+//! These tests have their own binary, because `serde_json` makes the type of an empty list in an assertion ambiguous.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
     }
 }
 
-/// A timer that no queue waits for.
+/// A timer whose alarms are never set.
 struct UnusedTimer;
 
 impl flyball_sync::Clock for UnusedTimer {

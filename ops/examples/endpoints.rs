@@ -1,5 +1,5 @@
 //! A controller without Kubernetes, with probes, metrics and a debug view.
-//! `cargo run -p flyball-ops --features http --example endpoints`.
+//! Run it with `cargo run -p flyball-ops --features http --example endpoints`.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Versio
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The sinks, in one registry.
+    // The metrics of all queues and all controllers, in one registry.
     let (queues, controllers) = (PrometheusQueues::new(), PrometheusControllers::new());
     let mut registry = Registry::default();
     registry.register_collector(Box::new(queues.clone()));

@@ -1,5 +1,5 @@
-//! Prints a scrape in the format of a Prometheus endpoint, and passes the queue's events to `tracing`. One worker runs; one key fails, and
-//! another key waits. `cargo run -p flyball-ops --features prometheus-client,tracing --example metrics`.
+//! Prints a scrape in the format of a Prometheus endpoint, and passes the queue's events to `tracing`. There is one worker; one key fails, and a
+//! different key waits. Run it with `cargo run -p flyball-ops --features prometheus-client,tracing --example metrics`.
 
 use std::error::Error;
 use std::thread;

@@ -1,5 +1,5 @@
 //! A controller as in production: leader election among several replicas, a client quota, probes, metrics, a debug view and a graceful shutdown.
-//! `cargo run -p flyball-ops --features kube --example operations`.
+//! Run it with `cargo run -p flyball-ops --features kube --example operations`.
 //!
 //! The API server runs in memory, so no cluster is needed. For a real cluster, build the client with
 //! `ClientBuilder::try_from(Config::infer().await?)?`.
@@ -99,7 +99,7 @@ async fn main() -> anyhow::Result<()> {
     assert_eq!(debug["elections"]["example"]["leader"], identity);
     println!("{debug:#}");
 
-    // The work ended first, and then the lease was released.
+    // The lease was released only after the work had ended.
     assert!(matches!(ended, ElectionOutcome::Done(())), "{ended:?}");
     let lease = cluster.get::<Lease>("default", "example").and_then(|lease| lease.spec).expect("a lease");
     assert_eq!(lease.holder_identity.as_deref(), Some(""));

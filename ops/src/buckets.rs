@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// The error if the bounds of histogram buckets do not increase, are not all finite, or if there are no bounds.
+/// The error for invalid bounds of histogram buckets: there is no bound, a bound is not finite, or the bounds do not increase.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! EDGE. Adapters of `flyball_controller::ControllerMetrics`: all controllers of a process.
+//! EDGE. Adapters that implement `flyball_controller::ControllerMetrics`, for all controllers of a process.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -1,4 +1,4 @@
-//! EDGE. Adapters of `flyball_workqueue::QueueMetrics`: one queue, or all queues of a process.
+//! EDGE. Adapters that implement `flyball_workqueue::QueueMetrics`, for one queue or for all queues of a process.
 //!
 //! Cancel safety: nothing here waits.
 

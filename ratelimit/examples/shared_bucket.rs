@@ -1,6 +1,6 @@
 //! Threads share a rate limiter without an async runtime: single tokens, a request for a whole burst, a timeout, and a change of the quota.
 //!
-//! `cargo run -p flyball-ratelimit --example shared_bucket`
+//! Run it with `cargo run -p flyball-ratelimit --example shared_bucket`.
 
 use std::num::NonZeroU32;
 use std::thread;

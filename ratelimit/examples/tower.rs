@@ -30,7 +30,7 @@ impl<S> Layer<S> for RateLimit {
     }
 }
 
-/// A rate-limited service. It is ready only while it holds a token.
+/// A rate-limited service. The service is ready only while it has a token.
 struct RateLimited<S> {
     inner: S,
     bucket: RateLimiter<TokioTimer>,
@@ -87,7 +87,7 @@ impl<S: Clone> Clone for RateLimited<S> {
 
 // === a client ===
 
-/// Returns each request with the time at which it arrived.
+/// A service that answers each request with the request itself and its time of arrival.
 #[derive(Clone)]
 struct Server {
     start: Instant,

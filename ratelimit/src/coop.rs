@@ -3,17 +3,18 @@
 //! Cancel safety: a future that yields has not run its operation yet, so dropping it loses nothing. The future has woken its task, and
 //! continues at the next poll.
 //!
-//! The count is per thread: a task stays on its thread until it returns to its executor. Rejected: the runtime's own
-//! count, such as tokio's, which works only on that runtime and needs a feature; and a count in the bucket, which would
-//! add a second word that all threads write to the lock-free path.
+//! Ready polls are counted per thread, because a task stays on its thread until it returns to its executor. Rejected: the runtime's own count, such
+//! as tokio's, which works only on that runtime and needs a feature; and a count in the bucket, which would add a second word that all threads write
+//! to the lock-free path.
 //!
 //! A pending poll does not reset the count, because another future of the same task may be ready in the same poll: with
-//! a reset, a `select!` in a loop would never end its poll. A poll that yields does not reset the count either, because its
-//! future might have been pending anyway. The count is reset when a future that has yielded is polled again.
+//! a reset, a `select!` in a loop might never return from its poll. A poll that yields does not reset the count either,
+//! because its future might have been pending even without yielding. The count is reset when a future that has yielded is
+//! polled again.
 //!
-//! A future that has yielded may also be dropped instead of being polled again. If the count were never reset then, a thread that
-//! polls each future only once, as `now_or_never` does, would be served no more. One such drop does not reset the count
-//! either, because the future may have been polled beside one that was served in the same poll; [`DROPS`] of them do.
+//! A future that has yielded may also be dropped instead of being polled again. If such drops never reset the count, a thread that
+//! polls each future only once, as `now_or_never` does, would eventually get no more results. A single drop does not reset the
+//! count, because the dropped future may have been polled in the same poll as a future that was ready; [`DROPS`] drops do.
 
 use std::cell::Cell;
 use std::mem;
@@ -55,7 +56,7 @@ enum Stage {
 }
 
 impl CoopBudget {
-    /// Polls with `work`, unless the budget is spent: in that case the task is woken and yields.
+    /// Calls `work` and returns its result. If the budget is spent, instead wakes the task and returns `Pending`, so that the task yields.
     pub(crate) fn poll<T>(&mut self, waker: &Waker, work: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let spent = LEFT.with(Cell::get) == 0;
         match self.0 {

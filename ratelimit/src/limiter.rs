@@ -3,12 +3,12 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `policy` | the state of the policy |
-//! | `random` | one number is drawn for each failure, under the same lock, so that a run of one thread is reproducible |
+//! | `random` | one number is drawn for each failure, under the same lock, so that a run with a single thread is reproducible |
 //!
 //! | outside the lock | |
 //! |---|---|
 //! | reading the clock | before locking. So a failure with an earlier reading may be counted after one with a later reading; policies tolerate this |
-//! | dropping keys and reservations | after unlocking, even if a panic unwinds: `Drop` is user code |
+//! | dropping keys and reservations | after unlocking, even if a panic unwinds, because `Drop` is user code |
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -23,8 +23,8 @@ use crate::{Clock, Monotonic, Nanos, Policy};
 
 /// A backoff limiter: a [`Policy`] that threads share, which decides how long a failed key waits.
 ///
-/// All methods take `&self`. Only the policy runs under the lock, with the `Hash`, `Eq` and `Clone` of keys that it calls; a
-/// panic there leaves the limiter usable.
+/// All methods take `&self`. Under the lock, the limiter calls only its policy, which calls `Hash`, `Eq` and `Clone` of keys, and the closure of
+/// [`update_policy`](Self::update_policy). A panic in any of them leaves the limiter usable.
 ///
 /// # Examples
 /// ```

@@ -45,8 +45,8 @@ use crate::Nanos;
     note = "a limiter that threads and tasks wait for, such as `RateLimiter`, is not a policy"
 )]
 pub trait Policy<K: ?Sized> {
-    /// The tokens that a failure reserved from budgets shared between keys, so that [`cancel`](Self::cancel) can give them
-    /// back; `()` if the policy reserves none.
+    /// The tokens that a failure reserved from budgets that keys share. [`cancel`](Self::cancel) takes this type to give the tokens back. It is `()`
+    /// if the policy reserves none.
     type Reservation;
 
     /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after a failure.
@@ -106,10 +106,9 @@ pub trait Policy<K: ?Sized> {
 
     /// Moves the keys whose state the policy has dropped (forgotten, expired or evicted) to the end of `evicted`.
     ///
-    /// The owner calls this under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget),
-    /// and drops `evicted` after unlocking, so that no key's `Drop` runs under a lock. If the owner does not take the
-    /// keys, the policy drops them in a later call, so an owner that never calls this method leaks nothing. A policy
-    /// without keys need not implement it.
+    /// The owner calls this under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget), and drops `evicted` after
+    /// unlocking, so that no key's `Drop` runs under a lock. If the owner does not take the keys, the policy drops them in a later call, so an owner
+    /// that never calls this method leaks nothing. A policy that stores no keys need not implement this method.
     ///
     /// # Examples
     /// ```

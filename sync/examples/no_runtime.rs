@@ -23,7 +23,7 @@ fn main() {
     assert_eq!(block_on_timeout(too_late, Duration::from_millis(5)), None);
 }
 
-/// Waits as the crates of the family do: reads the clock, and sets the alarm if the deadline has not passed.
+/// Waits as the flyball crates do: reads the clock, and sets the alarm if the deadline has not passed.
 async fn reach(timer: &ThreadTimer, deadline: Nanos) {
     poll_fn(|context| {
         if timer.now() >= deadline {

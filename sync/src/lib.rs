@@ -2,8 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// Hidden: modules that the crates of the family share. Other crates should not use them, because they change without
-// notice.
+// The hidden modules are shared by the flyball crates. Other crates should not use them, because they change without notice.
 #[doc(hidden)]
 pub mod locks;
 #[doc(hidden)]
@@ -23,11 +22,11 @@ pub use crate::waiting::{block_on, block_on_timeout};
 
 /// Panics unless this build uses the locks and atomics of loom or shuttle.
 ///
-/// A model that runs over ordinary locks explores one interleaving and passes. So call this first in your own models:
-/// it panics if the crates were built without `--cfg flyball_loom` or `--cfg flyball_shuttle`.
+/// A model that is built with ordinary locks explores only one interleaving, so it passes even if the code is wrong. So call this first in your own
+/// models: it panics if the crates were built without `--cfg flyball_loom` or `--cfg flyball_shuttle`.
 ///
 /// # Panics
-/// Panics in an ordinary build.
+/// Panics in a build without loom or shuttle.
 ///
 /// # Examples
 /// ```no_run

@@ -1,10 +1,11 @@
-//! The only module of the family that uses locks, atomics or a model checker directly.
+//! The only module of the flyball crates that uses locks, atomics or a model checker directly.
 //!
-//! The locks are those of parking_lot and std in the shipped build, and loom's or shuttle's under our own cfgs. This
-//! layer only adapts signatures: it has no state and no branch, so the checked code is the shipped code. A panic while
-//! a lock is held does not poison the lock, in any build.
+//! The locks are those of parking_lot and std in a normal build, those of loom with `--cfg flyball_loom`, and those of
+//! shuttle with `--cfg flyball_shuttle`. This layer only adapts signatures: it has no state and no branch, so the code
+//! that a model checker checks is the code that runs in production. A panic while a lock is held does not poison the
+//! lock, in any build.
 //!
-//! `Arc` is std's in every build: loom's has no `Weak`, and cannot be converted to an `Arc<dyn Trait>`.
+//! `Arc` is std's in every build, because loom's `Arc` has no `Weak` and cannot be converted to an `Arc<dyn Trait>`.
 
 #[cfg(all(flyball_loom, not(feature = "loom")))]
 compile_error!("`--cfg flyball_loom` needs the feature `loom` of flyball-sync");
@@ -58,7 +59,7 @@ impl<T> Mutex<T> {
         MutexGuard(imp::lock(&self.0))
     }
 
-    /// Locks the mutex and returns its guard if the mutex is unlocked.
+    /// If the mutex is unlocked, locks it and returns the guard. Never blocks.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         imp::try_lock(&self.0).map(MutexGuard)
@@ -155,7 +156,7 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Unlocks, sleeps until signalled, and locks again. May wake up without a signal.
+    /// Unlocks the mutex, sleeps until the condition variable is signalled, and locks the mutex again. May wake up without a signal.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         MutexGuard(imp::wait(&self.0, guard.0))
     }
@@ -174,8 +175,8 @@ pub(crate) fn are_modelled() -> bool {
     MODELLED
 }
 
-/// The number of wakers that a [`WakeBatch`](crate::waiting::WakeBatch) holds: few in a model, so that a model often
-/// needs more than one batch.
+/// The number of wakers that a [`WakeBatch`](crate::waiting::WakeBatch) holds. The number is small in a model, so that the model often needs more
+/// than one batch.
 pub(crate) const BATCH: usize = if MODELLED { 2 } else { 8 };
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]

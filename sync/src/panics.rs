@@ -25,8 +25,8 @@ pub fn message(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without a message").to_owned()
 }
 
-/// Drops each item, even after one whose drop panics; then resumes the first panic. By contrast, a hash table leaks the
-/// items after one whose drop panics.
+/// Drops all items, even if some drops panic, and then resumes the first panic. By contrast, if the drop of an item
+/// panics, a hash table leaks the items after it.
 pub fn drop_each<T>(things: impl Iterator<Item = T>) {
     let mut result = Ok(());
     for thing in things {
@@ -56,8 +56,8 @@ pub fn raise(result: Result<(), Panic>) {
     }
 }
 
-/// Drops a payload. A payload is any value: dropping it may panic, and dropping the payload of that panic may panic,
-/// too.
+/// Drops a payload. A payload can be any value, so dropping it may panic. The payload of that second panic is leaked,
+/// because dropping it may panic, too.
 pub fn forget(payload: Panic) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);

@@ -1,7 +1,7 @@
 //! PURE. A small seedable random number generator.
 
-/// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): one addition and a
-/// mixer per number. Any seed is suitable, and the period is 2^64. For jitter and seeds, not for secrets.
+/// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): one addition and one
+/// mixing step per number. Any seed is suitable, and the period is 2^64. Use it for jitter and seeds, not for secrets.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
 
@@ -19,7 +19,7 @@ impl SplitMix64 {
         mix(self.0)
     }
 
-    /// Returns the next number below `bound`. Lower numbers are more likely, by less than `bound` / 2^64.
+    /// Returns the next number below `bound`. Lower numbers are slightly more likely: the relative difference is about `bound` / 2^64.
     ///
     /// # Panics
     /// Panics if `bound` is zero.
@@ -29,7 +29,7 @@ impl SplitMix64 {
     }
 }
 
-/// The mixer of splitmix64, a permutation: every bit of the result depends on every bit of `z`.
+/// The mixing step of splitmix64, which is a permutation: every bit of the result depends on every bit of `z`.
 #[must_use]
 #[inline]
 pub const fn mix(z: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! SHELL. Wait queues, wakers and alarms: the parts that the crates of the family wait with. Guards no state itself.
+//! SHELL. Wait queues, wakers and alarms: the parts that the flyball crates use to wait. Guards no state itself.
 
 mod alarm;
 mod block_on;

@@ -1,12 +1,12 @@
-//! PURE. The return types of a mapper.
+//! PURE. The types that a mapper may return.
 
 use std::iter::once;
 
 /// The return types of a mapper: a key, an [`Option`] of a key, or an iterable of keys, such as a [`Vec`]. The iterable must not borrow the change, so
 /// collect an iterator over it.
 ///
-/// `M` distinguishes these cases, and is inferred by the compiler. A `Result` is iterable, too, so a mapper that returns `Err`
-/// yields no key, and the error is neither counted nor retried. If the change must be mapped again, panic instead.
+/// `M` is a marker that distinguishes these cases; the compiler infers it. A `Result` is iterable, too, so a mapper that returns `Err` yields no key,
+/// and the error is neither counted nor retried. Panic instead if the change must be mapped again.
 ///
 /// # Examples
 /// ```no_run
@@ -39,7 +39,7 @@ use std::iter::once;
     note = "a mapper returns a key of the queue, an `Option` of one, or an iterator of several"
 )]
 pub trait IntoKeys<K, M> {
-    /// Returns the keys in the order of the iterable.
+    /// Returns the keys, in the order in which the iterable yields them.
     ///
     /// # Examples
     /// ```
@@ -53,11 +53,11 @@ pub trait IntoKeys<K, M> {
     fn into_keys(self) -> impl Iterator<Item = K>;
 }
 
-/// The marker for a type that is the key itself.
+/// The marker `M` of [`IntoKeys`] for a mapper that returns one key.
 #[derive(Debug)]
 pub struct OneKey;
 
-/// The marker for an iterable of keys.
+/// The marker `M` of [`IntoKeys`] for a mapper that returns an iterable of keys.
 #[derive(Debug)]
 pub struct ManyKeys;
 

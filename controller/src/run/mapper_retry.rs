@@ -1,8 +1,8 @@
-//! SHELL. Repeats the mapping of each change whose mapper panicked, until the mapper returns. Also maps all objects again at each resync.
+//! SHELL. If a mapper panics at a change, calls it again with this change until it returns. Also maps all objects again at each resync.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `failed` | a `watch` channel: the informer pushes changes whose mapper panicked for the first time, and the run future takes them out. No user code runs under its lock |
+//! | `failed` | a `watch` channel: the informer adds changes, and the run future takes them out. No user code runs under its lock |
 //! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -28,9 +28,9 @@ const WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60
 /// The maximum number of failed changes that are kept for an object.
 const MAX_KEPT_CHANGES: usize = 16;
 
-/// The mapper of one informer, and the changes for which it panicked, which are called failed changes below.
+/// The mapper of one informer, and the failed changes, at which the mapper panicked.
 pub(crate) struct Mapper<OK, V, M> {
-    /// `None` only during the drop of the mapper.
+    /// `None` only while this `Mapper` is being dropped.
     map: Option<M>,
     informer: Informer<OK, V>,
     resync_every: Option<Duration>,
@@ -41,8 +41,8 @@ pub(crate) struct Mapper<OK, V, M> {
 
 /// A type-erased [`Mapper`].
 pub(crate) trait RetryMapping: Send + Sync {
-    /// Moves new failed changes to the waiting ones, then returns the time at which the next waiting change must be mapped again; `None` if no change
-    /// waits.
+    /// Moves new failed changes from `failed` to `waiting`. Returns the time at which the next waiting change must be mapped again, or `None` if no
+    /// change waits.
     fn next_due(&self, now: Duration) -> Option<Duration>;
 
     /// Maps the changes of one due object again; returns `false` if no object is due.
@@ -57,17 +57,17 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// Waits until there is a new failed change.
     fn failed(&self) -> BoxFuture<()>;
 
-    /// Returns the period after which all objects are mapped again; `None` without resyncs.
+    /// Returns the period after which all objects are mapped again; `None` if resyncs are off.
     fn resync_every(&self) -> Option<Duration>;
 
-    /// Maps all existing objects, one in each poll. The future never wakes its task, so the caller must poll the future repeatedly.
+    /// Maps all existing objects, one object per poll. The returned future never wakes its task, so the caller must poll it repeatedly.
     fn resync(self: Arc<Self>) -> BoxFuture<()>;
 }
 
-/// The failed changes of each object, oldest first, in the order in which objects are mapped again.
+/// The failed changes. Objects are sorted by the time at which they are mapped again; the changes of one object are kept oldest first.
 ///
 /// # Invariants
-/// 1. `objects` contains exactly the objects that have changes in `order`, and maps each of them to its key in `order`.
+/// 1. `objects` and `order` contain the same objects, and `objects` maps each object to its key in `order`.
 /// 2. Each object has 1 to `MAX_KEPT_CHANGES` changes.
 struct Waiting<OK, V> {
     objects: HashMap<OK, RetryKey>,
@@ -80,12 +80,12 @@ type RetryKey = (Duration, u64);
 
 struct Failed<OK, V> {
     changes: VecDeque<Change<OK, V>>,
-    /// The duration of the next wait.
+    /// The duration of the current wait; the next wait is twice as long.
     wait: Duration,
 }
 
 impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
-    /// The second argument of `map` is `true` for an object at a resync, and `false` for a change.
+    /// The second argument of `map` is `true` if an object is mapped because of a resync, and `false` if a change is mapped.
     pub(crate) fn new(
         map: M,
         informer: Informer<OK, V>,
@@ -107,7 +107,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
         if self.maps(change, false) {
             return;
         }
-        // If `Clone` of the key panics, too, the key is lost.
+        // If `Clone` of the key panics, too, the change is lost.
         let Ok(change) = panics::attempt(|| change.clone()) else { return };
         self.failed.send_modify(|failed| failed.push(change));
     }
@@ -122,7 +122,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
 }
 
 impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
-    /// Adds a change after those of the same object. If `Hash`, `Eq` or `Clone` of the key panics, the change is lost.
+    /// Adds a change behind the waiting changes of the same object. If `Hash`, `Eq` or `Clone` of the key panics, the change is lost.
     fn add(&mut self, change: Change<OK, V>, now: Duration) {
         let retry_key = match self.objects.get(change.key()) {
             Some(retry_key) => *retry_key,
@@ -136,7 +136,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         let fresh = || Failed { changes: VecDeque::new(), wait: WAITS[0] };
         let failed = self.order.entry(retry_key).or_insert_with(fresh);
         failed.changes.push_back(change);
-        // The oldest change is dropped. The remaining changes still yield the keys of the newest state and of the state before it.
+        // Drops the oldest change. The remaining changes still yield the keys of the newest state and of the state before it.
         if failed.changes.len() > MAX_KEPT_CHANGES {
             discard(failed.changes.pop_front());
         }
@@ -152,7 +152,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         Some(failed)
     }
 
-    /// Puts back an object after its mapper has panicked again, and doubles its wait.
+    /// Puts back an object at which the mapper has panicked again, and doubles the object's wait.
     fn put_back(&mut self, mut failed: Failed<OK, V>, now: Duration) {
         let Some(change) = failed.changes.front() else { return };
         let wait = failed.wait.saturating_mul(2).min(WAITS[1]);
@@ -183,12 +183,12 @@ where
     OK: Clone + Eq + Hash,
     M: Fn(&Change<OK, V>, bool),
 {
-    /// Calls `act` with the waiting changes. Only the run future calls this, and never recursively, so the lock is free.
+    /// Calls `act` with the waiting changes. Only the run future calls this method, and never recursively, so `try_lock` succeeds.
     fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }
 
-    /// Moves the failed changes to the waiting ones, which are mapped again after a wait.
+    /// Moves new failed changes from `failed` to `waiting`; they are mapped again after a wait.
     fn take_failed(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
@@ -249,7 +249,7 @@ where
 
     fn failed(&self) -> BoxFuture<()> {
         let mut changes = self.failed.subscribe();
-        // The receiver is not notified of failed changes that are already in the channel.
+        // The new receiver is not notified of changes that are already in the channel.
         let there = !self.failed.borrow().is_empty();
         Box::pin(async move {
             if !there {
@@ -298,7 +298,7 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
     }
 }
 
-/// Maps failed changes again, each object with its own backoff, and all objects at each resync. Never completes.
+/// Maps the failed changes of each object again after the object's own backoff, and maps all objects again at each resync. Never completes.
 async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
     let period = mapper.resync_every();
     let mut resync_at = period.map(|period| runtime.now().saturating_add(period));

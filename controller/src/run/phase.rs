@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the phase | a `watch` channel that only the run future writes, and the workers read |
 //!
-//! The phase only advances, except when a new watch ends a drain.
+//! The phase only advances, with one exception: a new watch moves it from `Draining` back to `Working`.
 
 use tokio::sync::watch;
 
@@ -14,9 +14,9 @@ pub(crate) enum RunPhase {
     /// No workers have started.
     #[default]
     Starting,
-    /// Workers take keys, and wait for them.
+    /// Workers take keys, and wait for a key if the queue has none.
     Working,
-    /// Workers take keys, but no batch waits for more keys.
+    /// Workers still take keys, but a batch no longer waits for more keys.
     Draining,
     /// Workers no longer take keys.
     Stopping,
@@ -34,7 +34,7 @@ impl PhaseSignal {
         });
     }
 
-    /// Ends a drain, because more changes may arrive.
+    /// Returns from `Draining` to `Working`, because a new watch may cause more changes.
     pub(crate) fn resume(&self) {
         self.0.send_if_modified(|phase| {
             let drains = *phase == RunPhase::Draining;

@@ -2,14 +2,16 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `pool` | the lock of a `watch` channel. Each decision is one call of the state machine under this lock. A worker that needs another worker wakes the run future, and only the run future starts workers |
+//! | `pool` | the lock of a `watch` channel, under which each decision is one call of the state machine |
 //!
-//! The workers of a pool of fixed size never take this lock.
+//! Only the run future starts workers. If a worker takes a key while no other worker is idle, it wakes the run future.
+//!
+//! If the size of the pool is fixed, its workers never take this lock.
 //!
 //! # A key waits only while the maximum number of workers is busy
-//! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). A worker is counted as
-//! idle first, and checks the queue only after that. A worker that is woken while it stops passes the wake-up on to another idle worker. There is
-//! one, because a worker stops only if another worker is idle.
+//! When a worker takes a key, another idle worker remains, or the pool is at its maximum (invariant 2 of the state machine). A worker that becomes
+//! idle is first counted as idle, and then checks the queue. A worker that is woken while it stops passes the wake-up on to another idle worker.
+//! Such a worker exists, because a worker stops only if another worker is idle.
 
 pub(crate) mod state;
 
@@ -84,7 +86,7 @@ impl WorkerPool {
                     return taken;
                 }
                 None if self.update(PoolState::worker_expired) => return None,
-                // The pool needs this worker; another worker may stop when it becomes idle.
+                // The pool keeps this worker; a different worker may still stop after it becomes idle.
                 None => may_expire = false,
             }
         }

@@ -1,6 +1,6 @@
-//! EDGE. The classification of failures, and the waits that the queue's limiter does not determine.
+//! EDGE. The classes of failures, and the waits that the queue's limiter does not determine: the backoff after conflicts, and minimum waits.
 //!
-//! Cancel safety: nothing here waits.
+//! Cancel safety: this module has no await point.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 
 use crate::{FailureClass, ReconcileError};
 
-/// A function that returns the minimum wait of a key after a failure.
+/// A function that returns the minimum time for which a key must wait after a failure.
 type MinimumWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync;
 
 /// A function that returns the class of a failure.
@@ -25,7 +25,7 @@ pub(crate) struct FailurePolicy<K> {
     pub(crate) minimum_wait: Option<Box<MinimumWait<K>>>,
 }
 
-/// A type-erased limiter, with its policy and clock.
+/// A [`Limiter`] of conflicts, type-erased because its policy and its clock are generic.
 pub(crate) trait Schedule<K>: Send + Sync {
     /// Counts a conflict of the key, and returns how long the key must wait.
     fn next(&self, key: &K) -> Duration;
@@ -44,12 +44,12 @@ impl<K: Key> FailurePolicy<K> {
         self.classify.as_ref().map_or(FailureClass::Transient, |classify| classify(failure))
     }
 
-    /// Returns the minimum wait of the key after this failure; zero leaves the wait to the limiter.
+    /// Returns the minimum wait of the key after this failure; zero if there is no minimum.
     pub(crate) fn minimum_wait_of(&self, key: &K, failure: &ReconcileError) -> Duration {
         self.minimum_wait.as_ref().and_then(|minimum| minimum(key, failure)).unwrap_or_default()
     }
 
-    /// Returns whether there may be conflicts to forget.
+    /// Returns whether conflicts are counted, which requires a classification.
     pub(crate) fn counts(&self) -> bool {
         self.classify.is_some()
     }
@@ -60,8 +60,9 @@ impl<K: Key> FailurePolicy<K> {
     }
 }
 
-/// Creates a schedule that counts at most one conflict per wait, like the queue's limiter with failures. If a key is added, runs before its wait is
-/// over, and conflicts again, the key waits for the rest of that wait. If each conflict were counted, a burst of changes would increase the wait.
+/// Creates a schedule that counts at most one conflict per wait, as the queue's limiter counts at most one failure per wait. If a key is added again,
+/// runs before its wait is over, and conflicts once more, it waits only for the rest of that wait. If each conflict were counted, a burst of changes
+/// would increase the wait.
 pub(crate) fn schedule<K: Key>(
     policy: impl Policy<K> + Send + 'static,
     clock: impl Clock,
@@ -69,7 +70,7 @@ pub(crate) fn schedule<K: Key>(
     Box::new(Limiter::with_clock(OncePerBackoff::new(policy), clock))
 }
 
-/// The clock of the queue. With a different clock, the limiter of conflicts could treat a wait as open that is already over by the queue's clock.
+/// The clock of the queue. If the conflict limiter had a different clock, a wait could be over by the queue's clock but not by the limiter's clock.
 pub(crate) struct QueueClock<K, O: Order<K>, L, T>(pub(crate) Queue<K, O, L, T>);
 
 impl<K, O, L, T> Clock for QueueClock<K, O, L, T>

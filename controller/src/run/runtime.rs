@@ -1,10 +1,10 @@
-//! EDGE. The runtime of a controller: tasks that can be aborted and joined, and time.
+//! EDGE. The runtime of a controller: its clock, and its tasks, which can be aborted and joined.
 //!
 //! `Runtime` is a trait so that the same controller runs on tokio and in a simulation. No other code in this crate may spawn,
-//! sleep or yield, so that the simulated code is the code that ships.
+//! sleep or yield, so that a simulation runs exactly the code that runs in production.
 //!
-//! Cancel safety: dropping [`Tasks`] aborts all tasks, as with tokio's [`JoinSet`]; dropping a future of
-//! [`Tasks::join_next`] only ends the wait.
+//! Cancel safety: dropping [`Tasks`] aborts all tasks, as with tokio's [`JoinSet`]; dropping the future that [`Tasks::join_next`] returns only ends
+//! the wait.
 
 use std::future::Future;
 use std::panic::resume_unwind;

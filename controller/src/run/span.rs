@@ -42,7 +42,7 @@ mod on {
     }
 
     impl<K> ReconcileSpans<K> {
-        /// Returns the span of a reconcile. Formats the key, which is user code.
+        /// Returns the span of a reconcile. Formats the key, which calls user code.
         pub(crate) fn of(&self, key: &K) -> ReconcileSpan {
             let tracing = self.0.as_ref();
             ReconcileSpan(tracing.map_or_else(Span::none, |tracing| (tracing.of)(&tracing.controller, key)))
@@ -70,13 +70,13 @@ mod on {
     /// Closing a span calls the subscriber, whose panic must not affect a worker.
     impl Drop for ReconcileSpan {
         fn drop(&mut self) {
-            // The panic hook has reported the panic.
+            // The panic is ignored here, because the panic hook has already reported it.
             panics::caught(|| drop(std::mem::replace(&mut self.0, Span::none())));
         }
     }
 
     impl ReconcileSpan {
-        /// Calls `future`, and polls and drops the returned future, within the span.
+        /// Calls the function `future` within the span. The future that it returns is polled and dropped within the span, too.
         pub(crate) fn start<R: Future>(&self, future: impl FnOnce() -> R) -> impl Future<Output = R::Output> {
             self.0.in_scope(future).instrument(self.0.clone())
         }

@@ -53,19 +53,19 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
     /// Maps only the changes for which `filter` returns `true`; [`predicate`](crate::predicate) has common filters.
     ///
-    /// A change that is filtered out is never mapped, not even by later events. The reconcile reads the newest state anyway. A panic in the filter is
-    /// treated like a panic in the mapper.
+    /// A change that `filter` rejects is never mapped, not even when later changes arrive. The next reconcile of the key reads the newest state
+    /// anyway. A panic in the filter is treated like a panic in the mapper.
     pub fn filter(mut self, filter: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Box::new(filter));
         self
     }
 
-    /// Calls `add` to add each key, for example with a delay, debounced, or with a priority of its own. `add` is also called for initial objects:
-    /// see [`Change::is_initial`]. A panic in `add` is treated like a panic in the mapper.
+    /// Adds each key by a call of `add`, which can add the key with a delay, debounced, or with its own priority, for example. `add` is also called
+    /// for initial objects: see [`Change::is_initial`]. A panic in `add` is treated like a panic in the mapper.
     ///
     /// # Examples
-    /// Reconciles a burst of changes of a pod once there was no change for 100 ms, and once per second while the burst
-    /// lasts:
+    /// After a burst of changes, reconciles the pod as soon as it has not changed for 100 ms. While the burst lasts, reconciles the pod once per
+    /// second:
     /// ```no_run
     /// # use flyball_controller::{Controller, TokioTimer, WatchOptions};
     /// # use flyball_informer_cache::{Change, Informer};
@@ -93,7 +93,7 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
 
     /// Lets workers start before this informer has synced. The objects of its first list become keys when they arrive.
     ///
-    /// Reconciles must work without this cache. If the informer ends, synced or not, the run still ends.
+    /// Reconciles may run while this cache is still empty or incomplete. If the informer ends, synced or not, the run still ends.
     pub fn optional(mut self) -> Self {
         self.required = false;
         self
@@ -102,16 +102,16 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// Maps every object of the informer again once per `period`, so that drift of external state is found even if no object changes. Off by
     /// default. A `period` of zero makes the run, or [`add_watch_with`](crate::ControllerHandle::add_watch_with), return an error.
     ///
-    /// Each object is mapped as an [initial](Change::is_initial) addition, as at a start, and the filter applies. Its keys are added behind all
-    /// others. Only keys that the queue does not hold are added, so a resync neither changes a key's priority nor ends its backoff nor makes it
-    /// dirty. In a queue with [priorities](Priority) the keys of a resync get the lowest priority, in any other queue they go to the tail;
-    /// [`add_with`](Self::add_with) is not called. If other code adds a key at the same time, both adds coalesce like any other adds.
+    /// Each object is mapped as an [initial](Change::is_initial) addition, as when a controller starts, and the [`filter`](Self::filter) applies. Its
+    /// keys are added behind all others. Only keys that the queue does not hold are added, so a resync neither changes a key's priority nor ends its
+    /// backoff nor makes it dirty. In a queue with [priorities](Priority) the keys of a resync get the lowest priority. In any other queue they go to
+    /// the tail. A resync does not call [`add_with`](Self::add_with). If other code adds a key at the same time, both adds coalesce like any other
+    /// adds.
     ///
-    /// The first period starts when changes start to become keys; a period that ends while the objects are still being
-    /// mapped is skipped. The objects are mapped one by one, and other tasks run in between. In a queue with a capacity,
-    /// each resync would fill the remaining capacity with the first objects, so give the queue no capacity. Stopped
-    /// informers are not resynced. If the mapper panics during a resync, the panic is counted, and the object is mapped
-    /// again in the next period.
+    /// The first period starts when the controller starts to map changes; a period that ends while the objects are still being mapped is skipped. The
+    /// objects are mapped one by one, and other tasks run in between. In a queue with a capacity, each resync would fill the remaining capacity with
+    /// the first objects, so give the queue no capacity. Stopped informers are not resynced. If the mapper panics during a resync, the panic is
+    /// counted, and the object is mapped again in the next period.
     ///
     /// # Examples
     /// ```no_run

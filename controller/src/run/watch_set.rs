@@ -5,12 +5,12 @@
 //! | all of the state | the lock of a `watch` channel |
 //!
 //! Only the run future writes the stage of the run; any thread may change the list of watches. Starting, stopping and dropping a watch calls user
-//! code, so the watch is taken out first, and the call runs outside the lock.
+//! code, so these operations first take the watch out of the state, and then call user code outside the lock.
 //!
 //! # Each change is mapped at most once per watch
-//! A watch is registered, starting, or active. The thread that changes the state from registered to starting starts the watch, and drops the watch
-//! again if it was removed or the run ended during the start. Until that drop, a flag of the removed watch keeps its changes from becoming keys. A
-//! controller is not idle while a watch is starting, because the existing objects of that watch may be about to become keys.
+//! A watch is registered, starting, or active. The thread that changes a watch from registered to starting also starts it. If the watch is removed or
+//! the run ends during the start, this thread drops the watch again. Until that drop, the flag `removed` keeps changes of the watch from becoming
+//! keys. A controller is not idle while a watch is starting, because the existing objects of that watch may be about to become keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -34,9 +34,9 @@ pub(crate) struct State {
     lifecycle: Lifecycle,
     /// Whether changes become keys: `false` before the run and in standby.
     observing: bool,
-    /// Whether the run ends when no work is left. Only then may informers be stopped during the run.
+    /// Whether the run ends when no work is left. If not, the run also ends when a watched informer is stopped.
     stop_when_idle: bool,
-    /// The number of watches that were added so far, which is the index of the next watch.
+    /// The number of watches that were ever added, which is also the index of the next watch.
     added: usize,
     watches: Vec<Entry>,
     /// The cache that ended the run.
@@ -51,7 +51,7 @@ struct Entry {
 
 enum Stage {
     Registered(Observe),
-    /// The existing objects of the watch are becoming keys, on the thread that adds the watch.
+    /// A thread is starting the watch and maps its existing objects to keys.
     Starting,
     Active(ActiveWatch),
 }
@@ -75,8 +75,8 @@ impl WatchSet {
         self.0.send_if_modified(change);
     }
 
-    /// Adds a watch, and starts it if changes already become keys. Returns its number, or `None` once the controller shuts
-    /// down.
+    /// Adds a watch, and starts it if the other watches are already started. Returns the index of the watch, or `None` if the controller shuts down
+    /// or has ended.
     pub(crate) fn add(&self, (informer, observe): (Arc<WatchedInformer>, Observe)) -> Option<usize> {
         let (mut new, mut index, mut observing) = (Some((informer, Stage::Registered(observe))), 0, false);
         self.change(|state| {
@@ -92,7 +92,7 @@ impl WatchSet {
         if new.is_some() || (observing && !self.start_watch(index)) { None } else { Some(index) }
     }
 
-    /// Removes a watch: no change that its informer publishes from now on becomes a key. Returns whether the set contained it.
+    /// Removes a watch: no change that its informer publishes from now on becomes a key. Returns whether the set contained the watch.
     pub(crate) fn remove(&self, index: usize) -> bool {
         let mut removed = None;
         self.change(|state| {
@@ -118,7 +118,7 @@ impl WatchSet {
         }
     }
 
-    /// Starts a watch, unless another thread starts it; returns `false` if the run has ended in the meantime.
+    /// Starts a watch, unless another thread already does so; returns `false` if the controller shuts down or has ended in the meantime.
     fn start_watch(&self, index: usize) -> bool {
         let mut observe = None;
         self.change(|state| {
@@ -134,7 +134,8 @@ impl WatchSet {
             false
         });
         let Some(observe) = observe else { return self.lifecycle() < Lifecycle::ShuttingDown };
-        // If `Clone` of a key panics, the panic is resumed after the watch was removed. Otherwise the run would wait forever for the watch to start.
+        // If `Clone` of a key panics, removes the watch and resumes the panic. If the watch were not removed, the run would wait forever for it to
+        // start.
         let mut active = match catch_unwind(AssertUnwindSafe(observe)) {
             Ok(active) => Some(active),
             Err(panic) => {
@@ -179,7 +180,7 @@ impl WatchSet {
         });
     }
 
-    /// Waits until more than `added` watches were added.
+    /// Waits until the number of watches that were ever added exceeds `added`.
     pub(crate) async fn more_than(&self, added: usize) {
         // The wait cannot fail, because `self` holds the sender.
         let _ = self.0.subscribe().wait_for(|state| state.added > added).await;
@@ -191,7 +192,8 @@ impl WatchSet {
         let _ = self.0.subscribe().wait_for(|state| !state.is_starting()).await;
     }
 
-    /// Shuts down and returns `true`, unless more than `added` watches were added, or one is starting.
+    /// Shuts down and returns `true` if the number of watches that were ever added is still `added` and no watch is starting. Otherwise returns
+    /// `false`.
     pub(crate) fn shut_down_after(&self, added: usize) -> bool {
         let mut shut = false;
         self.change(|state| {
@@ -237,8 +239,8 @@ impl WatchSet {
         self.0.borrow().watches.iter().any(|entry| entry.index == index)
     }
 
-    /// Returns the informers with their numbers. Do not call an informer while the state is borrowed, because the run future would wait for that
-    /// call.
+    /// Returns the informers with the indices of their watches. Do not call an informer while the state is borrowed, because the run future would
+    /// wait for that call.
     pub(crate) fn informers(&self) -> Vec<(usize, Arc<WatchedInformer>)> {
         self.0.borrow().informers()
     }

@@ -1,5 +1,4 @@
-//! EDGE. An informer that a controller watches: its changes become keys, and two signals report whether it has synced or
-//! stopped.
+//! EDGE. An informer that a controller watches: its changes become keys, and two futures complete when it has synced and when it has stopped.
 //!
 //! Cancel safety: there is no await point between a change and its keys. The informer itself calls the mapper right after it has published a
 //! change, so no change is lost in between, and the new state can be read when the keys are added.
@@ -27,7 +26,8 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A function that returns whether a key belongs to this controller.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
-/// The destination of the keys of all watches, which is set when the controller runs.
+/// The queue to which all watches of a controller add their keys, with the key filter, the priority of initial objects and the counters. Set when the
+/// controller runs.
 pub(crate) struct KeySink<K, O: Order<K>, L, T> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) filter_key: Arc<KeyFilter<K>>,
@@ -86,7 +86,7 @@ where
 }
 
 impl WatchedInformer {
-    /// Returns the status of the cache of the watch with this number.
+    /// Returns the status of the cache, for the watch with this index.
     pub(crate) fn status(&self, index: usize) -> CacheStatus {
         CacheStatus { index, required: self.required, ..self.informer.status() }
     }
@@ -111,17 +111,17 @@ impl WatchedInformer {
     }
 }
 
-/// A watch whose changes become keys until the observer is dropped.
+/// A watch whose changes become keys until `_observer` is dropped.
 pub(crate) struct ActiveWatch {
     pub(crate) _observer: Box<dyn Send + Sync>,
-    /// The mapper, and the changes for which it panicked.
+    /// The mapper, and the changes at which it panicked.
     pub(crate) mapper: Arc<dyn RetryMapping>,
 }
 
 /// A function that starts to map changes, beginning with the existing objects.
 pub(crate) type Observe = Box<dyn FnOnce() -> ActiveWatch + Send + Sync>;
 
-/// Creates a watched informer, and the function that starts to observe the informer. The sink must be set before the function is called.
+/// Creates a watched informer, and a function that starts to observe it. `sink` must be set before that function is called.
 pub(crate) fn watched<OK, V, R, M, K, O, L, T>(
     informer: &Informer<OK, V>,
     mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,

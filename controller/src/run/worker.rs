@@ -27,12 +27,12 @@ use crate::run::span::ReconcileSpan;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
 
-/// Clones the key for a call of user code. Returns the panic message if `Clone` panics, because `Clone` is user code, too.
+/// Clones the key, so that it can be passed to user code. `Clone` is user code, too: if it panics, returns the panic message.
 pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
     panics::attempt(|| lease.key().clone())
 }
 
-/// Returns the key. If its clone panicked, resumes that panic, so that the guard around the user's call catches it.
+/// Returns the key. If cloning the key panicked, panics with the same message, so that the guard around the call of user code catches the panic.
 fn key_or_resume<K>(key: Result<K, String>) -> K {
     key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
 }
@@ -69,13 +69,13 @@ where
         Self { runtime, queue, reconcile, config, context, counters, pool, phase: PhaseSignal::default() }
     }
 
-    /// Opens the pool: workers run from now on.
+    /// Opens the pool, so that workers are started and take keys.
     pub(crate) fn open(&self) {
         self.pool.begin();
         self.phase.raise(RunPhase::Working);
     }
 
-    /// Starts workers as the pool requests them, until all workers have ended.
+    /// Starts workers whenever the pool requests them. Returns when all workers have ended.
     ///
     /// A worker can panic only in a `get` of the queue, the only call that is not guarded against panics. The drop of an aborted reconcile is
     /// guarded, too.
@@ -108,8 +108,8 @@ where
         W: Future<Output = Option<A>> + Send,
     {
         tokio::select! {
-            // Biased, so that the phase is polled first each time: there may always be another key, and a key may arrive together with the
-            // shutdown signal.
+            // Biased, so that every poll checks the phase before the queue: the queue may never become empty, and a key may arrive at the same time
+            // as the shutdown signal.
             biased;
             () = self.phase.reached(RunPhase::Stopping) => None,
             taken = self.pool.next(&self.runtime, may_expire, take) => taken,
@@ -133,14 +133,14 @@ where
             ending = self.serve(lease).await;
             may_expire = self.pool.worker_idle();
         }
-        // If the phase changed before the next `get`, the lease of the last key ends here. Ending a lease calls user code.
+        // If the phase changed before the next `get`, dropping `ending` ends the lease of the last key here. Ending a lease calls user code.
         self.call(|| drop(ending));
     }
 
-    /// Returns the next key. The previous lease, if it has not ended yet, ends in the first poll.
+    /// Returns the next key. The first poll of the returned future ends the previous lease, if it has not ended yet.
     ///
-    /// Ending a lease calls user code, such as the limiter: a panic in the poll that ends the lease is counted, and the
-    /// worker goes on with a `get`.
+    /// Ending a lease calls user code, such as the limiter. A panic in the poll that ends the lease is counted, and the worker then gets the next
+    /// key.
     fn end_and_get<'a>(
         &'a self,
         mut ending: Option<EndAndGet<'a, K, O, L, T>>,
@@ -186,7 +186,7 @@ where
         Some(self.queue.end_and_get(lease, outcome))
     }
 
-    /// Removes the key from the queue if it belongs to another replica; otherwise returns its lease.
+    /// Returns the lease if this replica reconciles the key. Otherwise completes the lease, which removes the key from the queue.
     pub(crate) fn filter_key(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
         let mine = self.call(|| (self.config.filter_key)(lease.key()));
         if mine == Some(false) {
@@ -197,7 +197,8 @@ where
         Some(lease)
     }
 
-    /// Runs `finally` after the reconcile, whether it succeeded or failed. A failure of `finally` does not replace a failure of the reconcile.
+    /// Runs `finally` after the reconcile, whether it succeeded or failed. If both the reconcile and `finally` fail, the failure of the reconcile is
+    /// returned.
     pub(crate) async fn finish(
         &self,
         key: Result<K, String>,
@@ -268,7 +269,8 @@ where
                     .unwrap_or_default();
                 let key = self.config.failure_policy.counts().then(|| lease.key().clone());
                 let retried = match self.config.settings.max_attempts {
-                    // `retry_up_to` compares `most` with the limiter's count, which does not include failures within an open backoff.
+                    // `retry_up_to` compares `most` with the limiter's count, which does not include failures that occur before the previous backoff
+                    // is over.
                     Some(most) => lease.retry_up_to(most, minimum),
                     None => {
                         lease.retry_after_at_least(minimum);

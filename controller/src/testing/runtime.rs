@@ -1,4 +1,4 @@
-//! EDGE. The tasks and timeouts of a controller, simulated.
+//! EDGE. Simulated tasks and timeouts of a controller.
 //!
 //! Cancel safety: as required by the trait `Runtime`.
 

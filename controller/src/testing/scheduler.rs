@@ -2,10 +2,10 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | tasks, ready tasks, the random numbers | the future of a task is taken out while it is polled or dropped, so none of its code runs under the lock; wakers are woken outside the lock |
+//! | tasks, ready tasks, the random numbers | futures are polled and dropped, and wakers are woken, outside the lock |
 //!
 //! # Invariants
-//! 1. `ready` holds only existing tasks. A task that is woken while it runs is ready again.
+//! 1. `ready` holds only existing tasks. A task that is woken while it is polled becomes ready again.
 //! 2. The next task depends on the seed and on *which* tasks are ready, not on the order in which they were woken, because
 //!    tokio's channels wake several waiters in an unspecified order.
 
@@ -93,7 +93,7 @@ impl Scheduler {
         !self.state.lock().tasks.contains_key(&id)
     }
 
-    /// Returns one of these tasks that has ended. If none has ended, wakes the waker when the next task ends.
+    /// Returns the position in `ids` of a task that has ended. If none of these tasks has ended, stores the waker, which is woken when any task ends.
     pub(super) fn poll_finished(&self, ids: &[u64], cx: &Context<'_>) -> Poll<usize> {
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
@@ -151,7 +151,7 @@ impl Scheduler {
             let Some((id, task)) = state.tasks.pop_first() else { return };
             state.ready.remove(&id);
             drop(state);
-            // The drop may panic during an unwind of the test.
+            // Catches a panic of the drop, because the test may already be unwinding.
             panics::caught(|| drop(task));
         }
     }
@@ -171,7 +171,7 @@ impl State {
     }
 }
 
-/// Marks a task as ended on drop, after the task has completed or panicked.
+/// When dropped, marks a task as ended, because the task has completed, was aborted or has panicked.
 struct Ending<'a> {
     scheduler: &'a Scheduler,
     id: u64,

@@ -1,6 +1,6 @@
 //! EDGE. The handle of a simulated task.
 //!
-//! Cancel safety: dropping a handle does nothing; the task goes on.
+//! Cancel safety: dropping a handle does not abort the task.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use flyball_sync::locks::Mutex;
 
 use super::scheduler::Scheduler;
 
-/// A handle to a task of a [`Simulation`](super::Simulation). The task goes on when the handle is dropped.
+/// A handle to a task of a [`Simulation`](super::Simulation). The task continues when the handle is dropped.
 pub struct SimulatedTask<T> {
     scheduler: Arc<Scheduler>,
     id: u64,

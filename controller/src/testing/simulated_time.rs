@@ -25,7 +25,7 @@ impl SimulatedTime {
         self.clock.now()
     }
 
-    /// Waits for `time` to pass. Other tasks run in between even if `time` is zero.
+    /// Waits for `time` to pass. Even if `time` is zero, the first poll is pending, so that other tasks can run.
     pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send + 'static {
         let timer = self.clock.timer();
         let mut due = None;

@@ -25,14 +25,14 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 ///
 /// Informers, workers and all futures that are [spawned](Self::spawn) are tasks. These tasks run within
 /// [`run_until_stalled`](Self::run_until_stalled) and [`advance`](Self::advance), one step after another. The seed determines which task runs next,
-/// so a run with the same seed is the same run. Only [`advance`](Self::advance) moves the simulated time. Queues and reconciles must use the
+/// so two runs with the same seed are identical. Only [`advance`](Self::advance) moves the simulated time. Queues and reconciles must use the
 /// simulated time: build queues with [`timer`](Self::timer), seed them with [`next_random`](Self::next_random), and let reconciles sleep with
 /// [`SimulatedTime::sleep`]. Timers of a real runtime do not follow the simulated time.
 ///
 /// The controller catches panics in reconciles, as usual; a panic in any other task propagates to the call that ran it.
 ///
 /// # Examples
-/// Tests a reconciler that assigns an address to every pod, on a slow network with failures:
+/// Tests a reconciler that assigns an address to every pod, while the network is slow and requests fail:
 /// ```
 /// use flyball_controller::testing::Simulation;
 /// use flyball_controller::{Action, Controller};
@@ -92,10 +92,10 @@ impl Simulation {
         Self { scheduler: Arc::new(Scheduler::new(seed)), seed, busy_clock: false }
     }
 
-    /// Runs the test with each seed from 1 to `seeds`, and prints the seed with which the test panics.
+    /// Runs the test with each seed from 1 to `seeds`. If the test panics, prints the seed.
     ///
-    /// The environment variable `FLYBALL_SEED` selects a single seed, to repeat its run; `FLYBALL_CASES` overrides the
-    /// number of seeds.
+    /// If the environment variable `FLYBALL_SEED` is set, only that seed runs, which repeats a failed run. `FLYBALL_CASES` overrides the number of
+    /// seeds.
     ///
     /// # Panics
     /// Panics if the test panics, or if one of these variables is not a number.
@@ -127,7 +127,7 @@ impl Simulation {
         self.scheduler.random()
     }
 
-    /// Returns the clock. Move it with [`advance`](Self::advance) rather than directly.
+    /// Returns the clock of the simulation. Call [`advance`](Self::advance) to move it, not the clock's own methods.
     #[must_use]
     pub fn clock(&self) -> &ManualClock {
         &self.scheduler.clock
@@ -145,8 +145,8 @@ impl Simulation {
         SimulatedTime::new(self.scheduler.clock.clone())
     }
 
-    /// Sets whether time passes while tasks are still ready, as on a machine under load. Events that are due at different
-    /// times may then coincide. By default all tasks run until they are stalled before the clock moves.
+    /// Sets whether time passes while tasks are still ready, as on a machine under load. A task may then run only after several deadlines have
+    /// passed. By default all tasks run until they are stalled before the clock moves.
     ///
     /// # Examples
     /// ```
@@ -167,13 +167,13 @@ impl Simulation {
         self.busy_clock = busy_clock;
     }
 
-    /// Returns the number of steps that tasks have made.
+    /// Returns the number of steps so far. A step polls one task, or drops an aborted task.
     #[must_use]
     pub fn poll_count(&self) -> u64 {
         self.scheduler.steps()
     }
 
-    /// Runs the future as a task.
+    /// Spawns the future as a task of this simulation.
     ///
     /// # Examples
     /// ```
@@ -289,7 +289,7 @@ impl Simulation {
         loop {
             match self.busy_clock {
                 false => self.run_until_stalled(),
-                // The number of steps is random: from no step to all tasks stalled.
+                // Runs a random number of steps, possibly none, and at most until all tasks are stalled.
                 true => while self.next_random() % 8 != 0 && self.step() {},
             }
             match clock.next_alarm().filter(|alarm| *alarm <= end) {

@@ -87,7 +87,7 @@ async fn on_give_up_receives_every_kind_and_may_panic() {
     assert_eq!(left(&report), 0);
 }
 
-/// kubernetes#136853: adds that end the backoff of a failing key must not use up its attempts.
+/// kubernetes#136853: if a failing key is added again before its backoff is over, this must not use up its attempts.
 #[tokio::test(start_paused = true)]
 async fn adds_during_a_backoff_use_up_no_attempts() {
     let queue = queue();
@@ -113,7 +113,7 @@ async fn adds_during_a_backoff_use_up_no_attempts() {
     running.abort();
 }
 
-/// Each key waits behind 999 others before it runs again, which takes longer than the limiter stores the failures of an idle key.
+/// Before a key runs again, it waits for 999 other keys. That takes longer than the time for which the limiter stores the failures of an idle key.
 #[tokio::test(start_paused = true)]
 async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     let queue = queue();
@@ -132,7 +132,7 @@ async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     assert_eq!((report.errors, report.given_up), (3_000, 1_000));
 }
 
-/// A failure within an open backoff is not counted, so it cannot be the last attempt either.
+/// A failure that occurs before the previous backoff is over is not counted, so the key is not given up after such a failure.
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_does_not_count_gives_no_key_up() {
     let (given_up, begin) = (Log::new(), Instant::now());

@@ -73,7 +73,7 @@ fn size_time_and_group_decide() {
     });
 }
 
-/// Several workers do not split the keys of one batch, and a batch without a window takes all Ready keys.
+/// Keys that fit into one batch are not split among several workers. A batch without a maximum wait takes all keys that are Ready.
 #[test]
 fn batches_are_as_full_as_they_can_be() {
     Simulation::explore(50, |sim| {
@@ -320,7 +320,7 @@ async fn after_the_grace_all_keys_of_a_batch_are_left_over() {
     assert_eq!((sorted(report.leftovers.leased), report.leftovers.ready), (vec![0, 1, 2], vec![3, 4]));
 }
 
-/// The controller is dropped at a random time. Collected keys, keys of running batches and queued keys stay in the queue.
+/// The controller is dropped at a random time. Keys in open batches, keys of running batches and queued keys stay in the queue.
 #[test]
 fn dropping_the_controller_loses_no_key() {
     let most = Arc::new(AtomicUsize::new(0));
@@ -372,7 +372,7 @@ async fn stop_when_idle_ends_with_batches() {
     assert_eq!((report.reconciles, report.batches), (10, 3));
 }
 
-/// The last key joins no batch: either it belongs to another replica, or `group_by` panics and the queue gives the key up.
+/// The last key joins no batch: either it belongs to a different replica, or `group_by` panics and the queue gives the key up.
 #[tokio::test(start_paused = true)]
 async fn stop_when_idle_ends_after_a_key_without_a_batch() {
     for mine in [false, true] {
@@ -471,7 +471,7 @@ fn a_group_without_a_window_is_closed_beside_one_that_is_always_full() {
     assert!(at <= 80, "{at}");
 }
 
-/// A key in an open batch becomes dirty. The key runs twice, and neither batch waits for more keys.
+/// A key becomes dirty while it is in an open batch. It then runs in two batches, and neither of them waits for more keys.
 #[tokio::test(start_paused = true)]
 async fn a_dirty_key_of_an_open_batch_runs_twice_without_waiting() {
     for how in ["drain", "run_until_pending", "shut down from elsewhere"] {

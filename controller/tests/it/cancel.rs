@@ -1,4 +1,4 @@
-//! A controller that is dropped after any number of polls loses no queued key.
+//! No queued key is lost, however many times a controller is polled before it is dropped.
 
 use std::future::Future;
 use std::pin::pin;

@@ -16,7 +16,7 @@ type Plain = Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// An error that carries its class.
+/// An error that contains its failure class.
 #[derive(Debug)]
 struct ClassifiedError(FailureClass);
 
@@ -54,8 +54,8 @@ async fn keeps_a_returned_reconcile_error() {
     assert_eq!(runs.take(), ["Timeout(1s)", "Panic(\"boom\")", "Error(ClassifiedError(Permanent))"]);
 }
 
-/// Runs key 1. Its runs fail with the classes in `failures`, in this order, and later runs succeed. Returns the start times in milliseconds, and the
-/// report.
+/// Adds key 1 and runs a controller. The first reconciles fail with the classes in `failures`, in this order; later ones succeed. Returns the start
+/// times in milliseconds, and the report.
 async fn run(
     queue: &Keys,
     failures: &'static [FailureClass],
@@ -85,7 +85,7 @@ async fn each_class_has_its_schedule() {
         (&[Transient, Transient], &[0, 1_000, 3_000]),
         (&[Conflict, Conflict, Conflict], &[0, 10, 30, 70]),
         (&[Permanent, Permanent], &[0]),
-        // Each schedule counts only its own class.
+        // Each schedule counts only failures of its own class.
         (&[Transient, Conflict, Transient], &[0, 1_000, 1_010, 3_010]),
         (&[Conflict, Transient, Conflict], &[0, 10, 1_010, 1_030]),
     ];
@@ -169,7 +169,8 @@ async fn reports_permanent_failures_and_accepts_the_key_again() {
     assert_eq!((runs, given_up.take()), (vec![0, 1_000], vec![1]));
 }
 
-/// After a conflict during the shutdown, the key is a leftover, because the queue would refuse to add the key with a delay.
+/// A key that must be retried when the controller has shut down is reported as a leftover, even after a conflict, although the queue no longer
+/// accepts delayed adds.
 #[tokio::test(start_paused = true)]
 async fn leaves_retries_over_after_shutdown() {
     for (class, left_over) in

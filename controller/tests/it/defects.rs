@@ -1,8 +1,8 @@
-//! Regression tests for defects of kube-runtime 5.0.0's controller. Each test runs the whole path from the source to the reconcile, on virtual
-//! time, in many orders of events. D1 to D16 are the numbers in `docs/comparison.md`.
+//! Tests that this controller does not have the defects of the controller in kube-runtime 5.0.0. Each test runs the whole path from the source to the
+//! reconcile, on virtual time, in many orders of events. D1 to D16 are the numbers of these defects in `docs/comparison.md`.
 //!
-//! The other numbers are tested elsewhere: D8 (a panic ends the controller) in `isolation`; D11 (an endless debounce) and D12 (the cost of keys in
-//! flight) in `workqueue/tests/it/defects.rs`, because they concern the queue; D13 to D16 concern the cache.
+//! The remaining defects are tested elsewhere: D8 (a panic ends the controller) in `isolation`; D11 (an endless debounce) and D12 (the cost of keys
+//! in flight) in `workqueue/tests/it/defects.rs`, because they concern the queue; D13 to D16 concern the cache.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -98,7 +98,8 @@ fn in_a_gap(cluster: &Cluster, gap: impl FnOnce(&Cluster)) {
     cluster.compact();
 }
 
-/// D2: with kube-runtime, a reconcile that a relist triggers runs against the old store if the list has more than one page, or is a stream.
+/// D2: with kube-runtime, a reconcile that is triggered by a relist reads the state before the relist if the list has more than one page, or is a
+/// stream.
 #[test]
 fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
     for streaming in [false, true] {
@@ -175,7 +176,8 @@ fn d4_a_quick_deletion_blocks_no_subscriber() {
         sim.advance(SECOND);
         log.take();
 
-        // The subscriber does not run in the meantime. Object 9 is added and deleted in one burst; object 8 is deleted after the cache has stored it.
+        // The subscriber does not read changes until all of these writes are done. Object 9 is added and deleted in one burst; object 8 is deleted
+        // after the cache has stored it.
         server.put(child(9));
         server.delete(&9);
         sim.advance(SECOND);
@@ -313,7 +315,7 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
     });
 }
 
-/// D1: kube-runtime takes keys that wait for a slot from a hash table in arbitrary order, so some keys never run under overload.
+/// D1: kube-runtime keeps keys that wait for a free slot in a hash table, and takes them in arbitrary order, so some keys never run under overload.
 #[test]
 fn d1_serves_all_keys_under_overload() {
     const KEYS: u32 = 2_000;

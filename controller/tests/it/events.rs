@@ -1,4 +1,4 @@
-//! Changes become keys: initial objects, updates, deletes and intermediate states; one key or several; a mapper that panics.
+//! How changes become keys: initial objects, updates, deletes and intermediate states; one key or several; a mapper that panics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -80,8 +80,8 @@ async fn a_change_may_become_no_key_or_several() {
     assert_eq!(keys, [0, 10, 20]);
 }
 
-/// `add_with` debounces: a key waits until it has not been added for 100 ms, but at most 250 ms. The function is called only for keys that the
-/// filter accepts. If the function panics, the change is mapped again, and the panic is counted.
+/// `add_with` debounces: a key waits until it has not been added for 100 ms, but at most 250 ms. `add_with`'s function is called only for keys that
+/// `filter_keys` accepts. If it panics, the change is mapped again, and the panic is counted.
 #[tokio::test(start_paused = true)]
 async fn add_with_adds_each_key() {
     let world = HistorySource::new();
@@ -125,7 +125,7 @@ async fn add_with_adds_each_key() {
     // ms always panics.
     assert_eq!(log.take(), [(1, 250), (1, 460), (2, 1_520)]);
     assert_eq!((report.keys_added, report.callback_panics, report.mapper_failures), (8, 5, 1));
-    // The change for which `add_with` panics is mapped three more times in the meantime, and once at the end.
+    // The change for which `add_with` panics is mapped again: three times before object 2 is added, and once at the end.
     assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 10][..], &[(2, false), (1, false)]].concat());
 }
 
@@ -139,7 +139,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, move |change| {
-                // The mapper panics three times, at the change from 5 to 13.
+                // The mapper panics in its first three calls for the change from 5 to 13.
                 if change.object().value == 13 && calls.fetch_add(1, Ordering::SeqCst) < 3 {
                     panic_quietly("a mapper panics");
                 }
@@ -303,7 +303,7 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, |_| -> u32 { panic_quietly("always") })
-            // The shutdown comes before the first retry.
+            // The shutdown begins before the first retry.
             .graceful_shutdown_on(sleep(50 * MILLI))
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
@@ -358,7 +358,7 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
             .graceful_shutdown_on(async { drop(stop.await) })
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
-    // The shutdown comes during the first round of retries.
+    // The shutdown begins during the first round of retries.
     sleep(100 * MILLI).await;
     while calls.load(Ordering::SeqCst) < 5_100 {
         tokio::task::yield_now().await;

@@ -32,7 +32,7 @@ async fn finally_runs_after_every_reconcile_while_the_key_is_leased() {
         .finally(move |key, ended, _| {
             let (own_log, own_queue) = (own_log.clone(), own_queue.clone());
             async move {
-                // `finally` takes almost its whole timeout, which it does not share with the reconcile.
+                // `finally` takes almost its whole timeout. It has a timeout of its own, so the time of the reconcile does not count.
                 sleep(SECOND * 9 / 10).await;
                 assert_eq!(own_queue.stats().leased, 1);
                 own_log.note((key, word(&ended)));

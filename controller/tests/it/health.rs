@@ -1,4 +1,4 @@
-//! Readiness and liveness through the life of a controller, and the reasons if it is not ready or not alive.
+//! Readiness and liveness in each stage of a controller, and the reasons that are returned if it is not ready or not alive.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ async fn a_standby_is_ready_with_synced_caches_and_starts_with_existing_objects(
     world.open();
     run_until_pending().await;
     assert_eq!((health.ready(), health.live(SECOND)), (Ok(()), Ok(())));
-    // Keys of objects that are created and deleted during the standby are not left in the queue.
+    // Objects that are created and deleted during the standby leave no keys in the queue.
     for key in 0..100 {
         world.put(key, 0);
         run_until_pending().await;

@@ -1,4 +1,4 @@
-//! An error, a panic or a timeout is a failure of its key alone: the key is retried with backoff, and other keys go on.
+//! An error, a panic or a timeout is a failure of its key alone: the key is retried with backoff, and other keys are not affected.
 
 use std::collections::HashMap;
 use std::sync::Arc;

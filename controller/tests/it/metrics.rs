@@ -169,7 +169,7 @@ async fn a_panic_of_the_sink_has_no_effect() {
     assert_eq!(queue.num_requeues(&1), 0);
 }
 
-/// With many workers, a sum of durations can reach its maximum within weeks.
+/// The sum of all durations stays at its maximum if it would overflow.
 #[test]
 fn a_sum_of_times_that_is_too_large_stays_at_its_end() {
     let (mut sim, centuries) = (Simulation::new(1), Duration::from_secs(400 * 365 * 24 * 3600));

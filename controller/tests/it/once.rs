@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::support::{HistorySource, queue};
 
-/// The number of running reconciles of each key, and the value with which each key was reconciled last.
+/// The number of running reconciles of each key, and the value that the last reconcile of each key read.
 #[derive(Default)]
 struct Watched {
     running: HashMap<u32, u32>,

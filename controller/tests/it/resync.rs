@@ -100,7 +100,7 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
         let asks = key == 4;
         async move {
             match key {
-                // The only worker leases this key until after the end of the period.
+                // The only worker holds the lease of this key until the period is over.
                 9 => sleep(10 * SECOND).await,
                 _ if asks => return Ok(Action::requeue_after(3_600 * SECOND)),
                 _ => {}

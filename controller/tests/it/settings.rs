@@ -1,11 +1,11 @@
-//! A controller that is configured by `ControllerConfig`.
+//! Runs a controller that is configured by `ControllerConfig`.
 
 use flyball_controller::{Action, Controller, ControllerConfig, FailureClass};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, queue};
 
-/// Each setting has its effect.
+/// Each setting of `ControllerConfig` takes effect.
 #[tokio::test(start_paused = true)]
 async fn a_controller_runs_as_it_is_configured() {
     let queue = queue();

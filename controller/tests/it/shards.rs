@@ -32,7 +32,7 @@ async fn every_key_belongs_to_one_replica() {
     assert_eq!(first.iter().map(|(key, _)| *key).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
     assert!((0..3).all(|index| first.iter().any(|(_, by)| *by == index)));
 
-    // Later changes of a key go to the same replica.
+    // Later changes of an object are reconciled by the same replica.
     for key in 0..100 {
         world.put(key, 1);
     }

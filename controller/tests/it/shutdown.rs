@@ -46,7 +46,7 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     assert_eq!(queue.stats().leased, 2, "two keys are being reconciled");
     signal.send(()).unwrap();
     run_until_pending().await;
-    // Objects still change after the signal, but changes are no longer mapped.
+    // An object changes after the signal. The controller no longer maps this change.
     let late = world.put(77, 0);
     things.store().wait_for_version(late).await.unwrap();
     run_until_pending().await;
@@ -357,7 +357,7 @@ async fn a_key_added_with_the_signal_is_left_over() {
         }),
     );
     run_until_pending().await;
-    // The signal wakes the run future first; the add wakes the worker after it.
+    // The signal wakes the run future before the add wakes a worker.
     signal.send(()).unwrap();
     queue.add(1).unwrap();
     let report = running.await.unwrap().unwrap();

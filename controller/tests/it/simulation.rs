@@ -1,24 +1,24 @@
 //! Randomised tests of controllers over a simulated cluster. The seed determines the operations and the order of events. After the faults have ended,
 //! the state that reconciles have written must equal the cluster.
 //!
-//! A run consists of changes of one or two kinds of objects, all faults of the server, keys that other code adds with different priorities, and
-//! reconciles that fail in every class, panic, are slow or time out, one by one or in batches. Each controller has a share of the keys and a worker
-//! pool that scales. Controllers are shut down or dropped, and new controllers start after them or beside them.
+//! In a run, objects of one or two kinds change, every fault of the server occurs, and other code adds keys with different priorities. Reconciles of
+//! single keys or of batches fail in every failure class, panic, are slow or time out. Each controller has a share of the keys and a worker pool that
+//! scales. Controllers are shut down or dropped, and new controllers start after others have ended, or while others still run.
 //!
 //! At all times:
 //! 1. at most one reconcile runs per key;
-//! 2. no reconcile starts before every cache has synced; when a mapper receives a change, the store already has it; and a reconcile sees every object
-//!    of its key in the last version that was mapped, or in a newer one;
+//! 2. no reconcile starts before every cache has synced; when a mapper receives a change, the store already contains it; and a reconcile reads, of
+//!    every object of its key, the last version that was mapped or a newer one;
 //! 3. a controller that is shut down reports every unfinished key, and a controller that is dropped leaves every unfinished key in the queue.
 //!
 //! When the faults have ended:
 //! 4. the caches equal the cluster;
 //! 5. the last change of each object was followed by a successful reconcile of its key, and the state that reconciles have written equals the
 //!    cluster;
-//! 6. the queue is empty, one more change causes one more reconcile, the pool has shrunk to its minimum, and the metrics of workers and reconciles
-//!    add up.
+//! 6. the queue is empty, one more change causes exactly one more reconcile, the pool has shrunk to its minimum, and the metrics of workers and
+//!    reconciles add up.
 //!
-//! The last test in this file breaks one rule at a time on purpose, and asserts that the check fails.
+//! The last test in this file introduces one fault at a time on purpose, and asserts that the simulation reports the rule that the fault breaks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ type Id = (usize, u32);
 type Cluster = TestServer<u32, Thing>;
 type Keys = Queue<u32, Priority, Exponential<u32>, WithTimer<ManualTimer>>;
 
-/// The fault that a test builds in, so that the simulation must detect it.
+/// A fault that a test introduces on purpose. The simulation must detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     Nothing,
@@ -75,11 +75,11 @@ enum Broken {
     Source,
     /// The mapper ignores deletions.
     Mapper,
-    /// A key that is leased is not added again.
+    /// The mapper adds no key that is currently leased.
     Dirty,
     /// Reconciles read a snapshot that was taken when the controller started.
     Snapshot,
-    /// Two controllers of a replica have a queue each.
+    /// Each new controller of a replica has its own queue, instead of sharing the queue of the replica.
     Queues,
     /// A failed reconcile returns success.
     Failures,
@@ -115,8 +115,8 @@ struct Record {
     leased: BTreeSet<u32>,
     /// The last change of each object.
     mapped: BTreeMap<Id, Mapped>,
-    /// Times for each key: of the last add (`added_at`), of the start of the last reconcile that succeeded or after which the key was given up
-    /// (`finished_at`), and of the start of the last reconcile (`started_at`).
+    /// For each key: the time of the last add (`added_at`), the start of the last finished reconcile (`finished_at`), and the start of the last
+    /// reconcile (`started_at`). A reconcile is finished if it succeeded, or if the key was given up after it.
     added_at: BTreeMap<u32, u64>,
     finished_at: BTreeMap<u32, u64>,
     started_at: BTreeMap<u32, u64>,
@@ -126,7 +126,8 @@ struct Record {
     written: BTreeMap<Id, Thing>,
     reconciles: u64,
     reached: Reached,
-    /// The first violation of a rule. Stored here, because a panic in a reconcile or a mapper would be caught.
+    /// The first violation of a rule. It is stored here instead of causing a panic, because the controller would catch a panic in a reconcile or a
+    /// mapper.
     wrong: Option<String>,
     log: String,
 }
@@ -144,7 +145,7 @@ impl Record {
         self.added_at.iter().filter(|(key, added_at)| done(key) < **added_at).map(|(key, _)| *key).collect()
     }
 
-    /// Returns the unfinished keys of a shard.
+    /// Returns the keys of [`undone`](Self::undone) that are in this shard.
     fn undone_of(&self, shard: Shard) -> Vec<u32> {
         self.undone().into_iter().filter(|key| contains(shard, *key)).collect()
     }
@@ -194,7 +195,7 @@ impl World {
         (!skip).then_some(key)
     }
 
-    /// Returns the objects of a key, from these snapshots or from the current ones.
+    /// Returns the objects of a queue key, from `snapshots` if they are given, otherwise from the current state of the caches.
     fn objects_of(&self, key: u32, snapshots: Option<&[Snapshot]>) -> BTreeMap<Id, Thing> {
         let now: Vec<Snapshot> = self.kinds.iter().map(Informer::snapshot).collect();
         let kinds = snapshots.unwrap_or(&now).iter().enumerate();
@@ -206,7 +207,7 @@ impl World {
 
 type Snapshot = flyball_informer_cache::Snapshot<u32, Thing>;
 
-/// Removes the key from `leased` when the reconcile is dropped.
+/// Removes the key from `leased` when the reconcile ends or is dropped. Sometimes panics.
 struct LeaseGuard {
     world: World,
     key: u32,
@@ -237,7 +238,7 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
         record.reconciles += 1;
         if !record.restored {
             let mut mapped = record.mapped.iter().filter(|((_, id), _)| id % KEYS == key);
-            // An object that is missing was deleted since then, so the cache already had the state that was mapped.
+            // If the reconcile did not find an object, the object was deleted after it was mapped, so the reconcile saw a newer state.
             let older =
                 mapped.find(|(id, mapped)| seen.get(id).is_some_and(|thing| mapped.is_newer_than(thing)));
             let older = older.map(|(id, mapped)| {
@@ -350,12 +351,12 @@ impl ControllerMetrics for Gauge {
 struct Running {
     task: SimulatedTask<Result<RunReport<u32>, RunError>>,
     stop: Option<oneshot::Sender<()>>,
-    /// The index of its replica.
+    /// The index of the replica that the controller belongs to.
     shard: usize,
-    /// Whether no other controller has used its queue.
+    /// Whether no other controller has used this controller's queue.
     alone: bool,
     least: usize,
-    /// Set for half of the controllers, because metrics cost clock reads.
+    /// `None` for about half of the controllers, because workers without metrics read the clock less often.
     gauge: Option<Gauge>,
 }
 
@@ -500,7 +501,7 @@ impl<'a> Run<'a> {
         }
         let snapshots = || Arc::new(world.kinds.iter().map(Informer::snapshot).collect());
         let old = (world.broken == Broken::Snapshot).then(snapshots);
-        // A panic here occurs before the reconcile function has returned a future. The reconcile still counts as begun.
+        // `called` may panic, before the reconcile function has returned a future. The reconcile still counts as started.
         let called = {
             let world = world.clone();
             move |keys: &[u32]| {
@@ -539,8 +540,8 @@ impl<'a> Run<'a> {
         self.running.push(Running { task, stop: Some(sender), shard: of, alone, least, gauge });
     }
 
-    /// Returns whether another controller may start. It may be the second controller over the same queue, or the first controller over a new queue
-    /// once the others have ended.
+    /// Returns whether a new controller of this replica may start. At most two controllers run at a time, and if the queue is shut down, all of them
+    /// must have ended.
     fn may_start(&self, of: usize) -> bool {
         let ending = self.queues[of].is_shutting_down() && self.world.broken != Broken::Queues;
         let running = self.running_of(of);
@@ -556,7 +557,7 @@ impl<'a> Run<'a> {
         self.shards.iter().position(|shard| contains(*shard, key)).expect("every key is in one shard")
     }
 
-    /// Adds a key from outside the controller, possibly to the queue of another replica.
+    /// Adds a key, as code outside the controllers does, possibly to the queue of the wrong replica.
     fn add(&self, key: u32, of: usize) {
         let priority = self.below(10) as i8 - 5;
         if self.queues[of].with_priority(priority).add(key).is_ok() && self.home(key) == of {
@@ -724,12 +725,12 @@ impl<'a> Run<'a> {
         // Keys that were given up are added again.
         let given_up = std::mem::take(&mut self.world.record.lock().given_up);
         given_up.into_iter().for_each(|key| self.add(key, self.home(key)));
-        // This is longer than the longest backoff, an unanswered request and an endless streaming list together.
+        // This time is longer than the longest backoff, the timeout of an unanswered request and the timeout of an endless streaming list together.
         self.sim.advance(800 * SECOND);
         self.converged();
         let before = self.world.record.lock().reconciles;
         self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
-        // This is longer than every batch window.
+        // This time is longer than the window of any batch.
         self.sim.advance(3 * SECOND);
         self.converged();
         assert_eq!(self.world.record.lock().reconciles, before + 1, "6: one change must cause one reconcile");

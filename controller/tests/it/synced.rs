@@ -132,7 +132,7 @@ async fn a_failed_condition_ends_the_run_early() {
     assert_eq!(running.await.unwrap().err(), Some(RunError::SyncFailed(StartCondition::Future { index: 0 })));
 }
 
-/// A source that refuses every list.
+/// A source that answers every list request with an error.
 struct Forbidden;
 
 impl Source for Forbidden {

@@ -27,7 +27,7 @@ fn seconds(time: &SimulatedTime) -> u64 {
     time.now().since(Nanos::ZERO).as_secs()
 }
 
-/// Runs eight keys with three workers, and reconciles of different lengths. Returns the start and the end of each reconcile.
+/// Reconciles eight keys with three workers; different keys take different times. Returns the start and the end of each reconcile, in order.
 fn schedule_of(seed: u64) -> Vec<(u64, u32, bool)> {
     let mut sim = Simulation::new(seed);
     let (queue, log, time) = (queue(&sim), Log::new(), sim.time());
@@ -159,7 +159,7 @@ fn abort_drops_the_task_and_drop_drops_all_tasks() {
     assert!(task.is_finished() && task.take_output().is_none());
     assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (1, 2));
 
-    // The same for a controller in the middle of a reconcile.
+    // Dropping the simulation also drops a controller in the middle of a reconcile.
     let queue = queue(&sim);
     queue.add(1).unwrap();
     let held = other.clone();
@@ -205,7 +205,7 @@ fn panics_if_tasks_never_stall() {
     assert!(settled.unwrap_err().downcast_ref::<&str>().unwrap().starts_with("a million steps"));
 }
 
-/// A panic of a task propagates to the call that runs it. A test that catches the panic can continue, under every seed.
+/// A panic of a task propagates to the call that runs it. A test that catches the panic can continue the simulation, whatever the seed is.
 #[test]
 fn a_task_that_panicked_is_over() {
     for seed in 0..20 {
@@ -222,7 +222,7 @@ fn a_task_that_panicked_is_over() {
     }
 }
 
-/// Polls in a simulation would use up the budget of the tokio task that runs the simulation, if they were not exempt from the budget.
+/// The simulation runs in a tokio task. Its polls are exempt from the cooperative budget of that task, and would otherwise use it up.
 #[tokio::test]
 async fn it_runs_within_a_task_of_a_real_runtime() {
     for seed in 0..300 {

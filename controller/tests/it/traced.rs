@@ -1,4 +1,4 @@
-//! Reconciles as spans of `tracing`, with a subscriber that logs them.
+//! Each reconcile is a `tracing` span, which a subscriber logs.
 
 use std::fmt::{Debug, Write};
 use std::future::pending;
@@ -14,7 +14,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::{Log, SECOND, panic_quietly, queue};
 
-/// A subscriber that logs spans, their records and events, and numbers the spans.
+/// A subscriber that numbers the spans, and logs each span, its recorded values and its events.
 #[derive(Clone)]
 struct Lines {
     log: Log<String>,
@@ -97,7 +97,7 @@ async fn a_reconcile_is_a_span_from_its_call_to_its_end() {
             tracing::info!("finally");
             Ok::<_, String>(())
         })
-        // The shutdown comes before the second key is retried.
+        // The shutdown begins before the second key is retried.
         .graceful_shutdown_on(sleep(SECOND + SECOND / 20));
     controller
         .run(|key, _| {

@@ -30,7 +30,7 @@ fn key(change: &Change<u32, Thing>) -> u32 {
     *change.key()
 }
 
-/// Runs a controller that logs its keys.
+/// Runs a controller that logs the keys that it reconciles.
 fn start(controller: Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>) -> (Running, Log<u32>) {
     let log = Log::new();
     let own_log = log.clone();
@@ -146,7 +146,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
     assert_eq!((sorted(log.take()), health.ready()), (vec![1, 2], Ok(())));
     running.abort();
 
-    // An added informer that ends before it has synced, and an added informer that does not sync in time.
+    // The run fails if the informer of an added watch ends before it has synced, or does not sync in time.
     for ends in [true, false] {
         let controller = Controller::new(queue()).watches(&mains, key).wait_for_cache(sleep_ok(10 * SECOND));
         let handle = controller.handle();
@@ -203,7 +203,7 @@ async fn in_standby_a_watch_waits_for_the_start() {
     running.abort();
 }
 
-/// A change that is published after `remove_watch` has returned becomes no key. Uses several threads.
+/// A change that is published after `remove_watch` has returned does not become a key. Uses several threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
     let things = HistorySource::new().informer();
@@ -247,7 +247,7 @@ async fn a_failed_watch_is_removed_and_the_run_continues() {
     let (running, _) = start(controller);
     run_until_pending().await;
     let watch = handle.add_watch(&broken, key).unwrap();
-    // There is no await point in between, so the watch is removed before the run can observe the end of its informer.
+    // There is no await point between these two calls, so the watch is removed before the run can observe the end of its informer.
     broken.shut_down();
     assert!(handle.remove_watch(&watch));
     run_until_pending().await;
@@ -282,7 +282,7 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     assert!(refused(&handle) && !handle.remove_watch(&there));
     assert_eq!(AddWatchError::Ended.to_string(), "the controller has ended");
 
-    // A controller that never ran, a controller that was refused, and a controller that was dropped.
+    // No watch can be added to a controller that was dropped without a run, had an invalid configuration, or was aborted.
     let never = Controller::new(crate::support::queue());
     let handle = never.handle();
     drop(never);
@@ -297,7 +297,7 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     assert!(refused(&handle));
 }
 
-/// A handle or an id keeps no part of a run alive, and the run continues without them.
+/// A handle or a watch id does not keep any part of a run alive, and the run continues after they are dropped.
 #[tokio::test(start_paused = true)]
 async fn handles_hold_no_watch() {
     let (handle, health, running, log) = working().await;
@@ -322,7 +322,7 @@ async fn handles_hold_no_watch() {
     assert_eq!((Arc::strong_count(&held), health.caches().len()), (1, 0));
     assert!(!kept.remove_watch(&second));
 
-    // An id of another controller removes nothing.
+    // The watch id of a different controller removes no watch.
     let (one, other) = (working().await, working().await);
     let (mine, theirs) = (one.0.add_watch(&things, key).unwrap(), other.0.add_watch(&things, key).unwrap());
     assert_eq!(mine.index(), theirs.index());
@@ -362,7 +362,7 @@ async fn a_mapper_that_panics_is_called_again_until_its_watch_is_removed() {
     sleep(100 * SECOND).await;
     stop.send(()).unwrap();
     let report = running.await.unwrap().unwrap();
-    // `always` panics for two objects, at once and after 100 ms; `once` panics once.
+    // `always` panics four times: for each of two objects, immediately and again after 100 ms. `once` panics one time.
     assert_eq!(
         (report.callback_panics, report.mapper_failures),
         (5, 0),

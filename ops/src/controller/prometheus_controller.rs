@@ -1,4 +1,4 @@
-//! EDGE. One controller in a registry of `prometheus-client`.
+//! EDGE. The metrics of one controller in a registry of `prometheus-client`.
 //!
 //! Cancel safety: nothing here waits.
 

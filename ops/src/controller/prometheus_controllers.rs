@@ -1,4 +1,4 @@
-//! EDGE. The controllers of a process in a registry of `prometheus-client`.
+//! EDGE. The metrics of all controllers of a process in a registry of `prometheus-client`.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -14,14 +14,14 @@ use super::prometheus_controller::PrometheusController;
 use super::series::Series;
 use crate::buckets::{InvalidBuckets, buckets};
 
-/// From 5 ms to a minute: controller-runtime's buckets, so that its dashboards work.
+/// The buckets of controller-runtime, from 5 ms to a minute, so that dashboards for controller-runtime work.
 const DEFAULT_BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
     1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
     50.0, 60.0,
 ];
 
-/// Exports controllers as series in a registry of [`prometheus_client`].
+/// Exports the metrics of controllers as series in a registry of [`prometheus_client`].
 ///
 /// Register a clone in the registry, and pass the result of [`controller`](Self::controller) to each controller. All controllers share the
 /// same metric families and differ by the label `controller`. The series of a controller exist as long as the controller does. Controllers

@@ -1,11 +1,11 @@
 //! PURE. One series for each value of a label.
 
-/// One `C` for each value of a label.
+/// One series of type `C` for each value of a label.
 #[derive(Debug)]
 pub(crate) struct ByLabel<W, C, const N: usize>([(W, &'static str, C); N]);
 
 impl<W: Copy + PartialEq, C, const N: usize> ByLabel<W, C, N> {
-    /// Creates the series; `values` contains each case with its label value.
+    /// Creates the series. `values` contains each case together with its value of the label.
     pub(crate) fn new(values: [(W, &'static str); N], mut make: impl FnMut(&'static str) -> C) -> Self {
         Self(values.map(|(case, value)| (case, value, make(value))))
     }

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// The error for a label name that is not an identifier of ASCII letters, digits and underscores, that is used twice, or that
-/// is reserved (`name`, `reason`, `outcome`, `le`, and every name that starts with two underscores).
+/// The error for an invalid label name. A label name must be an identifier of ASCII letters, digits and underscores, must be used only once, and must
+/// not be reserved. Reserved names are `name`, `reason`, `outcome`, `le`, and every name that starts with two underscores.
 ///
 /// # Examples
 /// ```
@@ -30,12 +30,12 @@ const RESERVED: [&str; 4] = ["name", "reason", "outcome", "le"];
 
 pub(crate) type Labels = Vec<(String, String)>;
 
-/// Returns only the label `name`.
+/// Returns a list that contains only the label `name`.
 pub(crate) fn named(name: impl Into<String>) -> Labels {
     vec![("name".to_owned(), name.into())]
 }
 
-/// Returns the label `name`, and `more` sorted by name, so that the same labels in a different order are the same series.
+/// Returns the label `name`, followed by the labels `more`, sorted by their names, so that the same labels in a different order are the same series.
 pub(crate) fn labels<N, V>(
     name: impl Into<String>,
     more: impl IntoIterator<Item = (N, V)>,

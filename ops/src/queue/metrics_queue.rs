@@ -1,4 +1,4 @@
-//! EDGE. A queue's metrics through the facade crate `metrics`.
+//! EDGE. The metrics of a queue, through the facade crate `metrics`.
 //!
 //! Cancel safety: nothing here waits.
 

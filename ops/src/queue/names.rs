@@ -1,7 +1,7 @@
 //! PURE. The names of the queue metrics, their help texts and the values of their labels.
 //!
-//! The first seven metrics have the names and meanings of client-go, so that its dashboards work; the others are flyball's
-//! own. The book has a table of all metrics.
+//! The first seven metrics have the names and meanings of client-go, so that dashboards for client-go work; the others are flyball's own. The book
+//! has a table of all metrics.
 
 use flyball_workqueue::AddErrorKind;
 

@@ -2,7 +2,7 @@
 
 use flyball_workqueue::LeaseOutcome;
 
-/// Returns the value of the label `outcome`, without the delay of a requeue.
+/// Returns the value of the label `outcome`. All requeues have the same value, whatever their delay is.
 pub(super) fn outcome_label(outcome: LeaseOutcome) -> &'static str {
     match outcome {
         LeaseOutcome::Done | LeaseOutcome::DoneAndRequeueAfter(_) => "done",

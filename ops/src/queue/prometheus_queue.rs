@@ -1,4 +1,4 @@
-//! EDGE. One queue in a registry of `prometheus-client`.
+//! EDGE. The metrics of one queue in a registry of `prometheus-client`.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -1,4 +1,4 @@
-//! EDGE. The queues of a process in a registry of `prometheus-client`.
+//! EDGE. The metrics of all queues of a process in a registry of `prometheus-client`.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -22,12 +22,12 @@ const DEFAULT_BUCKETS: [f64; 28] = [
     0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0,
 ];
 
-/// Exports queues as series in a registry of [`prometheus_client`].
+/// Exports the metrics of queues as series in a registry of [`prometheus_client`].
 ///
-/// Register a clone in the registry, and pass the result of [`queue`](Self::queue) to each queue. All queues share the same metric
-/// families and differ by the label `name`. Gauges, adds and retries are read from the queue at each scrape; there is no background
-/// task. The series of a queue exist as long as the queue does. Queues with the same labels share their series, whose values are sums
-/// over these queues; only the age of the oldest key or lease is the maximum.
+/// Register a clone in the registry, and pass the result of [`queue`](Self::queue) to each queue. All queues share the same metric families and
+/// differ by the label `name`. Gauges, adds and retries are read from the queue at each scrape; there is no background task. The series of a queue
+/// exist as long as the queue does. Queues with the same labels share their series, whose values are sums over these queues, except for the ages of
+/// the oldest key and the oldest lease, which are maxima.
 ///
 /// All names have the prefix `workqueue_`. Seven metrics have the names and meanings of client-go. Do not give the registry a
 /// prefix if you use dashboards for client-go. The book documents every name.

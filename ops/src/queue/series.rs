@@ -1,5 +1,5 @@
-//! EDGE. The series of one set of labels. They contain the histograms and counters that are updated as events happen; all
-//! other values are read at the scrape.
+//! EDGE. The series with one set of labels. They contain the histograms and counters that are updated as events happen. All other values are read at
+//! the scrape.
 //!
 //! Cancel safety: nothing here waits.
 

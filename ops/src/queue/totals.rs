@@ -2,9 +2,9 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the queues, and the counts of their adds and delays so far | `inner`; a queue is read outside the lock, because this calls its clock |
+//! | the queues, and the counts of their adds and delays so far | `inner`; queues are read outside the lock, because this calls their clocks |
 //!
-//! Usually there is one queue. There are two while a new controller has already started and the old controller is not dropped yet. Both
+//! Usually there is one queue. There are two queues while a new controller has already started and the old controller has not been dropped yet. Both
 //! queues must share one series, and a counter must not decrease when one of them is dropped.
 
 use flyball_sync::locks::Mutex;

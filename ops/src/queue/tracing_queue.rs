@@ -1,4 +1,4 @@
-//! EDGE. A queue's metrics as events of `tracing`.
+//! EDGE. The metrics of a queue, as events of `tracing`.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -17,7 +17,7 @@ use tracing::{debug, trace, warn};
 /// | `DEBUG` | leases that failed, failures that the limiter counted |
 /// | `WARN` | keys given up, adds refused, overdue leases |
 ///
-/// Events do not contain the key. Log the key in the worker, which has the lease.
+/// Events do not contain the key. Log the key in the worker, which can read it from the lease.
 ///
 /// # Examples
 /// ```

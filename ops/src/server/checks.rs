@@ -1,4 +1,5 @@
-//! SHELL. Named checks, and the response to a probe, in the format of the API server. There is no lock, because every request runs the checks itself.
+//! SHELL. Named checks, and the response to a probe in the format of the Kubernetes API server. There is no lock, because every request runs the
+//! checks itself.
 
 use std::fmt::{Display, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

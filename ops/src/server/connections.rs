@@ -25,7 +25,7 @@ struct Table {
 struct Row {
     id: u64,
     peer: IpAddr,
-    /// The count at the last request of this connection, or at its start.
+    /// The value of `count` at the last request of this connection, or at its start if it has had no request.
     last: u64,
     /// `None` until the task is started.
     task: Option<AbortHandle>,
@@ -49,8 +49,8 @@ impl Connections {
         }
     }
 
-    /// Closes the least recently used connection of the peer with the most connections, so that a peer that opens many connections only
-    /// closes its own connections. Returns whether a connection was closed.
+    /// Closes the least recently used connection of the peer with the most connections, so that a peer that opens many connections causes only its
+    /// own connections to be closed. Returns whether a connection was closed.
     pub(super) fn close_one(&self) -> bool {
         let mut table = self.0.lock();
         let of_peer = |row: &Row| table.rows.iter().filter(|other| other.peer == row.peer).count();

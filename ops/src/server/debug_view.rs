@@ -38,7 +38,7 @@ impl DebugView {
     }
 }
 
-/// Returns the section of a queue; `null` if the queue does not exist yet, or was dropped.
+/// Returns the section of a queue, or `null` if the queue does not exist yet or was dropped.
 pub(super) fn queue(stats: Option<QueueStats>) -> Value {
     stats.map_or(Value::Null, |stats| {
         json!({

@@ -1,4 +1,4 @@
-//! EDGE. Informers as metrics, read at the scrape.
+//! EDGE. The metrics of informers, which are read at the scrape.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -89,7 +89,7 @@ impl fmt::Debug for InformerGauges {
 pub(super) struct Families<'e>(pub(super) DescriptorEncoder<'e>);
 
 impl Families<'_> {
-    /// Adds one value for each item, with the name of the item as the label `name`. Adds no family if there is no item.
+    /// Adds a metric family with one value for each item; the label `name` is the name of the item. If there are no items, adds no family.
     pub(super) fn add<T, M: EncodeMetric>(
         &mut self,
         name: &str,

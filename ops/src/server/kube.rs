@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::debug_view::{self, seconds};
 use super::ops_server::OpsServer;
 
-/// The tolerated time between the expiry of a lease and the end of its leader's work.
+/// How long the work of a leader may continue after its lease has expired, before the liveness check fails.
 const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
@@ -23,10 +23,6 @@ impl OpsServer {
     /// [`PrometheusQueues`](crate::PrometheusQueues) to [`Config::queue_metrics`](flyball_kube::Config::queue_metrics) and a
     /// [`PrometheusControllers`](crate::PrometheusControllers) to
     /// [`Config::controller_metrics`](flyball_kube::Config::controller_metrics), and their registry to [`registry`](Self::registry).
-    ///
-    /// Reasons are recorded only after the first request of `/debug`; see [`Monitor::in_flight`].
-    ///
-    /// See [`Monitor::ready`] and [`Monitor::live`].
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! EDGE. Metrics of the controllers and quotas of `flyball_kube` and of the elections of `flyball_kube_lease`, read at the scrape.
+//! EDGE. Metrics of the controllers and quotas of `flyball_kube` and of the elections of `flyball_kube_lease`, which are read at the scrape.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -53,7 +53,7 @@ fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monit
 }
 
 fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, ThrottleLayer)]) -> fmt::Result {
-    // Each handle is read once, so its values are consistent.
+    // The statistics of each throttle are read once, so they are consistent with each other.
     let read: Vec<_> =
         throttles.iter().map(|(name, throttle)| (name.clone(), (throttle.stats(), throttle))).collect();
     let help = "Requests that were granted a token";

@@ -1,4 +1,4 @@
-//! EDGE. The server: the methods that register its sources, and the method that serves them.
+//! EDGE. The server, with the methods that register its sources and the method that serves them.
 //!
 //! Cancel safety: see [`OpsServer::serve`].
 
@@ -27,7 +27,7 @@ use super::serve::{Limits, serve};
 ///
 /// | path | response |
 /// |---|---|
-/// | `/metrics` | the [registry](Self::registry), and the metrics below, in OpenMetrics text |
+/// | `/metrics` | the metrics of the [registry](Self::registry) and the metrics below, as OpenMetrics text |
 /// | `/healthz`, `/livez` | the liveness checks: 200, or 503 with a line for each failed check; `?verbose` lists all checks |
 /// | `/readyz` | the readiness checks, in the same way |
 /// | `/debug` | all registered handles, as JSON |

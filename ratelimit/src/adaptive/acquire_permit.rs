@@ -1,8 +1,8 @@
 //! EDGE. The future that waits for a permit.
 //!
-//! Cancel safety: the future holds a ticket from its first poll on. A future that is dropped while it waits leaves the
-//! wait queue. A future that is dropped after it was given a slot and before it is polled passes the slot to the next
-//! waiter, so no wake-up is lost. A future that is not polled within [`SLOT_RESERVATION`] after it was given a slot can lose the slot.
+//! Cancel safety: once a poll has found no free slot, the future has a ticket in the wait queue. A future that is dropped while it waits leaves the
+//! wait queue. If a future was given a slot and is dropped before its next poll, it passes the slot to the next waiter, so no wake-up is lost. A
+//! future that is not polled within [`SLOT_RESERVATION`] after it was given a slot can lose the slot.
 
 use std::fmt;
 use std::future::Future;
@@ -49,7 +49,7 @@ impl<C: Clock> AcquirePermit<C> {
         Self { shared, ticket: None, coop: CoopBudget::default() }
     }
 
-    /// Blocks the thread until a permit is free, and returns the permit. Returns [`TimedOut`] at `until` on the machine's clock.
+    /// Blocks the thread until a permit is free, and returns the permit. Returns [`TimedOut`] when the machine's clock reaches `until`.
     pub(crate) fn wait(mut self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
         let Self { shared, ticket, .. } = &mut self;
         let signal = Arc::new(ThreadSignal::default());
@@ -63,8 +63,8 @@ impl<C: Clock> AcquirePermit<C> {
             if left == Some(Duration::ZERO) {
                 return Err(TimedOut);
             }
-            // If the waker was called since the poll, `wait` returns immediately. The thread also wakes periodically to take slots
-            // back: the future that was given a slot may never be polled, and there may be no other call.
+            // If the waker was called since the poll, `wait` returns immediately. The thread also wakes periodically, and takes back slots whose
+            // reservation is over: the future that was given a slot may never be polled, and there may be no other call that takes the slot back.
             signal.wait(Some(left.map_or(SLOT_RESERVATION * 10, |left| left.min(SLOT_RESERVATION * 10))));
         }
     }

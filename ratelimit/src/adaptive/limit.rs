@@ -8,16 +8,16 @@
 //! 1. 1 ≤ least ≤ limit ≤ most.
 //! 2. An operation is admitted only while fewer operations than the limit are in flight. (After the limit has fallen, more operations
 //!    than the limit may be in flight until they end.)
-//! 3. The limit changes at most once per round, at its end: it rises by one, or falls to seven tenths. A round counts
-//!    only answers to operations that started in that round, because earlier operations ran under a different limit. A round
-//!    ends after max(limit, [`SHORTEST_ROUND`]) counted answers.
-//! 4. So a single bad answer changes nothing: the limit falls only if more than a tenth of a round's answers failed, or
-//!    more than half of them were slow.
+//! 3. The limit changes at most once per round, at its end: it rises by one, or falls to seven tenths of its value. A round counts only answers to
+//!    operations that started in that round, because earlier operations ran under a different limit. A round ends after max(limit,
+//!    [`SHORTEST_ROUND`]) counted answers.
+//! 4. The limit falls only if more than a tenth of a round's answers failed, or more than half of them were slow. So a single bad answer changes
+//!    nothing.
 //! 5. The limit rises only if it was reached in the round; otherwise the round does not show whether a higher limit is
 //!    possible.
 //!
-//! Every operation is O(1) in time and memory, because the count of slow answers shows on which side of the bound the
-//! median lies, without computing the median.
+//! Every operation is O(1) in time and memory, because the median is not computed: the number of slow answers shows whether the median is above the
+//! bound.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -26,15 +26,13 @@ use crate::{InvalidConcurrencyLimits, Nanos};
 
 /// A limit on the number of operations in flight, which adapts to their outcomes.
 ///
-/// As long as answers arrive in time, the limit rises by one in each round. If more than half of the answers in a round
-/// took longer than the bound, or more than a tenth failed, the limit falls to seven tenths. A round ends after as many answers
-/// as the limit, but not before ten answers. So the number in flight stays near the number that the server can handle without
-/// queueing for longer than the bound, several clients of one server converge to equal shares, and a single bad answer
-/// changes nothing.
+/// As long as answers arrive in time, the limit rises by one in each round. If more than half of the answers in a round took longer than the bound,
+/// or more than a tenth failed, the limit falls to seven tenths of its value. A round ends when the number of its answers reaches the limit, but not
+/// before ten answers. So the number of operations in flight stays near the number that the server can handle without queueing for longer than the
+/// bound. Several clients of one server converge to equal shares, and a single bad answer changes nothing.
 ///
-/// Set the bound to a latency that is too slow for you: for example, two or three times the latency of an idle server, or a
-/// service-level objective. The bound is configured and not learnt, because a client that starts under load cannot
-/// measure the latency of an idle server.
+/// Set the bound to a latency that is too slow for you: for example, two or three times the latency of an idle server, or a service-level objective.
+/// You configure the bound; the limit does not measure it, because a client that starts under load cannot measure the latency of an idle server.
 ///
 /// This type is only the rule; [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) applies it, and can be shared between
 /// threads and tasks.
@@ -124,7 +122,7 @@ impl AimdLimit {
     /// `bound`.
     ///
     /// # Errors
-    /// Returns [`InvalidConcurrencyLimits`] with the range if it starts at zero or is empty.
+    /// Returns [`InvalidConcurrencyLimits`], which contains the range, if the range starts at zero or is empty.
     ///
     /// # Examples
     /// ```
@@ -153,7 +151,7 @@ impl AimdLimit {
         Self { limit: limit.clamp(self.least, self.most), ..self }
     }
 
-    /// Starts an operation at `now` and returns it, if fewer operations than the limit are in flight.
+    /// If fewer operations than the limit are in flight, starts an operation at `now` and returns it.
     #[doc(hidden)]
     pub fn start(&mut self, now: Nanos) -> Option<Started> {
         self.admit().then(|| self.started(now))
@@ -206,7 +204,7 @@ impl AimdLimit {
         Ok(())
     }
 
-    /// Takes a slot and returns true if one is free; the operation may start later.
+    /// If a slot is free, takes the slot and returns true. The operation may start later.
     pub(crate) fn admit(&mut self) -> bool {
         // Invariants 2 and 5.
         let free = self.in_flight < self.limit;
@@ -239,8 +237,8 @@ impl AimdLimit {
     }
 }
 
-/// The minimum number of answers in a round, even if the limit is lower, so that one bad answer exceeds no threshold.
+/// The minimum number of answers in a round, even if the limit is lower. In shorter rounds, a single bad answer could exceed a threshold.
 const SHORTEST_ROUND: u32 = 10;
 
-/// The limit falls only if more than one in this many answers failed.
+/// Failures lower the limit if more than one in `TOLERATED_FAILURES` answers of a round failed.
 const TOLERATED_FAILURES: u64 = 10;

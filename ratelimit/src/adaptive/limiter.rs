@@ -4,27 +4,27 @@
 //! |---|---|
 //! | `adaptive` | the limit, and the number of operations in flight |
 //! | `waiting` | the waiters for a slot in FIFO order, with increasing tickets; empty while a slot is free |
-//! | `handed_over` | the waiters that were given a slot and have not been polled since, with the time of the wake-up; entries without a time are last |
+//! | `handed_over` | the waiters that have a slot but have not been polled since, with the time of the wake-up; `None` entries are last |
 //! | `next_ticket` | the next ticket; tickets are never reused |
-//! | `seen` | the latest clock reading: a thread with an older reading may take the lock later |
+//! | `seen` | the latest clock reading, because a thread with an older reading may take the lock later than a thread with a newer one |
 //!
 //! | outside the lock | |
 //! |---|---|
 //! | the clock is read | before locking |
-//! | wakers are cloned, woken and dropped | before locking, or after unlocking: they are user code |
+//! | wakers are cloned, woken and dropped | before locking, or after unlocking, because wakers run user code |
 //!
-//! A free slot is given to the first waiter before that waiter is woken. So later callers cannot overtake the waiter, each
-//! waiter is woken once, and a waiter that leaves passes its slot on. Rejected: waking the first waiter to try again (it may
-//! lose repeatedly), and waking all waiters (a thundering herd).
+//! A free slot is given to the first waiter before that waiter is woken. So later callers cannot overtake the waiter, each waiter is woken once, and
+//! a waiter that leaves passes its slot on. Rejected: waking the first waiter to try again (other callers may overtake it repeatedly), and waking all
+//! waiters (a thundering herd).
 //!
-//! A slot that was given to a waiter stays reserved for [`SLOT_RESERVATION`] until the waiter is polled; after that, the next call
-//! takes the slot back, for the next waiter or for its own caller. So a future that is never polled delays the others
-//! by [`SLOT_RESERVATION`], but the slot is not lost. If the future is polled later, it still has its slot if no other call
-//! has taken the slot back; otherwise it is first in the wait queue, because its ticket is the oldest.
+//! A slot that was given to a waiter stays reserved until the waiter is polled, but at most for [`SLOT_RESERVATION`]. After that time, the next call
+//! of the limiter takes the slot back, for the next waiter or for its own caller. So a future that is never polled delays the others by
+//! [`SLOT_RESERVATION`], but the slot is not lost. If the future is polled later, it still has its slot if no other call has taken the slot back;
+//! otherwise it becomes the first waiter, because its ticket is the oldest.
 //!
-//! The reservation starts at the wake-up. So the clock is read whenever an operation ends, although only a success has a latency to measure. With an
-//! older reading, the reservation of a slot could have expired before the slot is handed over. If the clock panics, or if a permit is dropped while
-//! its thread unwinds, there is no reading, and the reservation starts at the next call that reads the clock.
+//! The reservation starts at the wake-up, so the clock is read whenever an operation ends, although the latency is measured only for a success. If an
+//! older reading were used, a reservation could be over before the waiter is woken. If the clock panics, or if a permit is dropped while its thread
+//! unwinds, there is no reading, and the reservation starts at the next call that reads the clock.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -41,8 +41,8 @@ use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, 
 
 /// A limit on the number of operations in flight, which adapts to their outcomes: a shared [`AimdLimit`].
 ///
-/// Clones share the limit. A [`Permit`] stands for one operation: report its outcome with the permit's methods. A permit that
-/// is dropped without an outcome, because of a panic, a timeout or a dropped future, counts as a failure.
+/// Clones share the limit. A [`Permit`] represents one operation: report its outcome with the permit's methods. A permit that is dropped without an
+/// outcome, because of a panic, a timeout or a dropped future, counts as a failure.
 ///
 /// # Examples
 /// ```
@@ -111,13 +111,12 @@ impl<C: Clock> ConcurrencyLimiter<C> {
 
     /// Waits for a permit. Waiters are served in the order of their first polls.
     ///
-    /// Each waiter is woken once, when it has a slot. With n waiters, a poll is O(log n + limit), and leaving the wait
-    /// queue is O(n).
+    /// Each waiter is woken once, when it is given a slot. With n waiters, a poll is O(log n + limit), and leaving the wait queue is O(n).
     ///
     /// # Cancel safety
-    /// Dropping the future removes it from the wait queue; if the future was given a slot already, the slot goes to the next
-    /// waiter. A future that is not polled within 100 ms after it was woken loses its slot to the next waiter, at the
-    /// next attempt to acquire or the next end of a permit. When it is polled again, it is the first waiter.
+    /// Dropping the future removes it from the wait queue; if the future was given a slot already, the slot goes to the next waiter. A future that is
+    /// not polled within 100 ms after it was woken can lose its slot: the next attempt to acquire a permit, or the next end of a permit, gives the
+    /// slot to the next waiter. A future that lost its slot becomes the first waiter when it is polled again.
     ///
     /// # Examples
     /// ```
@@ -237,7 +236,7 @@ impl State {
         }
     }
 
-    /// Takes the slot that was given to `ticket` and returns true, unless the slot was taken back.
+    /// If the slot that was given to `ticket` has not been taken back, takes this slot and returns true.
     fn take_handed_over(&mut self, ticket: u64) -> bool {
         let place = self.handed_over.iter().position(|(other, _)| *other == ticket);
         place.and_then(|place| self.handed_over.remove(place)).is_some()
@@ -269,16 +268,17 @@ impl State {
 // === for futures and permits ===
 
 impl<C: Clock> Shared<C> {
-    /// Starts an operation and returns its permit, or waits in the wait queue with `ticket`, which is drawn if it is `None`.
+    /// If the caller can have a slot, starts an operation and returns its permit. Otherwise adds the caller to the wait queue with `ticket`, or with
+    /// a new ticket if `ticket` is `None`.
     pub(crate) fn poll_start(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker) -> Poll<Permit<C>> {
         let now = self.clock.now();
         let waker = waker.clone();
         let mut state = self.state.lock();
-        // The slot is taken before the time advances: otherwise two waiters that are polled late would take the slot from each other for ever.
+        // The caller takes the slot that it was given before `grant_slots` takes back late slots. Otherwise two waiters that are polled late would
+        // take the slot from each other for ever.
         let kept = ticket.is_some_and(|own| state.take_handed_over(own));
         let admitted = state.grant_slots(Some(now));
-        // `start` overtakes no waiter, because there is no waiter while a slot is free. A waiter that lost its slot returns
-        // as the first waiter.
+        // `start` overtakes no waiter, because there is no waiter while a slot is free. A waiter that lost its slot becomes the first waiter again.
         let started = match *ticket {
             Some(own) if kept || state.take_handed_over(own) => Some(state.adaptive.started(now)),
             Some(own) if state.is_waiting(own) => None,
@@ -301,7 +301,7 @@ impl<C: Clock> Shared<C> {
         Poll::Ready(permit)
     }
 
-    /// Removes a ticket from the wait queue, or passes on the slot that was given to it.
+    /// Removes a ticket from the wait queue. If a slot was given to the ticket, passes the slot to the next waiter.
     pub(crate) fn give_up(&self, ticket: u64) {
         let now = self.now_unless_it_panics();
         let mut state = self.state.lock();
@@ -324,8 +324,8 @@ impl<C: Clock> Shared<C> {
         self.clock.now()
     }
 
-    /// Reads the clock for callers that use the time only to reserve slots and take them back. Returns `None` if the clock
-    /// or the thread panics. Calls that need the time use `now` instead, and pass the clock's panic on.
+    /// Reads the clock for callers that use the time only to reserve slots and take them back. Returns `None` if the clock panics, or if the thread
+    /// is already panicking. Callers that need the time use `now` instead, which does not catch a panic of the clock.
     pub(crate) fn now_unless_it_panics(&self) -> Option<Nanos> {
         if thread::panicking() {
             return None;
@@ -333,7 +333,7 @@ impl<C: Clock> Shared<C> {
         match catch_unwind(AssertUnwindSafe(|| self.clock.now())) {
             Ok(now) => Some(now),
             Err(panic) => {
-                // Dropping the panic's payload may panic in turn.
+                // The payload is leaked, because dropping it may panic in turn.
                 std::mem::forget(panic);
                 None
             }

@@ -66,9 +66,8 @@ impl<C: Clock> Permit<C> {
     }
 
     fn report(&mut self, outcome: Outcome) {
-        // The clock is read before `started` is taken: if the clock panics, the permit is dropped, which reports a failure
-        // without reading the clock again. For outcomes other than success, `now` is only the time at which the next waiter
-        // got the slot.
+        // The clock is read before `started` is taken: if the clock panics, the permit is dropped, which reports a failure without reading the clock
+        // again. For outcomes other than success, `now` is used only as the time at which the next waiter is given the slot.
         let now = match outcome {
             Outcome::Success => Some(self.shared.now()),
             _ => self.shared.now_unless_it_panics(),

@@ -106,7 +106,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 
 /// A policy that limits the waits of another policy to a cap.
 ///
-/// The inner policy counts each failure in full, so a capped bucket lets more retries through than its rate allows.
+/// The inner policy counts each failure as if its wait were not capped, so a capped bucket allows more retries than its rate.
 ///
 /// # Examples
 /// ```

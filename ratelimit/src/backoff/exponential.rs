@@ -17,9 +17,9 @@ use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 
 /// Waits that double with every failure of a key: base · 2ⁿ after n earlier failures, up to a cap.
 ///
-/// Waits are whole nanoseconds and saturate at 584 years, so no number of failures causes an overflow. If a call of
-/// [`forget`](Policy::forget) is missing, nothing leaks: a key's failures expire by themselves
-/// ([`forget_after`](Self::forget_after)), and the number of keys is bounded ([`max_keys`](Self::max_keys)).
+/// Waits are whole nanoseconds and saturate at 584 years, so no number of failures causes an overflow. Nothing leaks if you never call
+/// [`forget`](Policy::forget) for a key: its failures expire by themselves ([`forget_after`](Self::forget_after)), and the number of keys is bounded
+/// ([`max_keys`](Self::max_keys)).
 ///
 /// # Examples
 /// ```
@@ -119,8 +119,8 @@ impl<K> Exponential<K> {
 
     /// Sets the jitter, which spreads the waits so that keys that failed together are not retried together.
     ///
-    /// Jitter is applied below the cap: no wait exceeds the cap, and the waits of keys that have been failing for a long time
-    /// stay spread, too.
+    /// Each wait is drawn from a range that does not extend above the cap. So no wait exceeds the cap, and even the waits of keys that have failed
+    /// for a long time are spread.
     ///
     /// # Examples
     /// ```
@@ -141,9 +141,8 @@ impl<K> Exponential<K> {
     /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the cap and
     /// ten minutes.
     ///
-    /// A key that fails again after that time starts from zero failures. The state of a key is removed when
-    /// another key fails after the cap and this time have passed since the key's last failure. In a queue, this time starts
-    /// when the key leaves the queue.
+    /// A key that fails again after that time starts from zero failures. The state of a key is removed by a failure of a different key, once the cap
+    /// plus this time has passed since the key's last failure. In a queue, this time starts when the key leaves the queue.
     ///
     /// # Examples
     /// ```
@@ -164,9 +163,9 @@ impl<K> Exponential<K> {
     /// Limits the number of keys whose failures are kept: 2²⁰ by default, each with about 55 bytes besides the key
     /// itself.
     ///
-    /// Beyond that, a new key replaces the key whose last failure is the oldest; if the replaced key fails again, it
-    /// starts from zero failures. So set a limit above the number of keys that can be failing at the same time. If a queue uses
-    /// this policy, the keys in the queue do not count towards the limit.
+    /// Beyond that, a new key replaces the key whose last failure is the oldest; if the replaced key fails again, it starts from zero failures. So
+    /// set the limit higher than the number of keys that can be failing at the same time. If a queue uses this policy, the keys in the queue do not
+    /// count towards the limit.
     ///
     /// # Examples
     /// ```
@@ -199,7 +198,7 @@ impl<K> Exponential<K> {
 }
 
 impl Curve {
-    /// Returns the wait after the failures in `before`.
+    /// Returns the wait after a failure that follows the failures in `before`.
     fn wait(&self, before: Failures, random: u64) -> u64 {
         let Some(doublings) = before.count.checked_sub(u32::from(self.immediate_first)) else { return 0 };
         // Invariant 2: a result that does not fit into 64 bits is beyond every cap.

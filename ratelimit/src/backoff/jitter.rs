@@ -8,12 +8,12 @@ pub enum Jitter {
     /// No jitter.
     #[default]
     None,
-    /// A random wait between zero and the full wait: the widest spread, and half the wait on average.
+    /// A random wait between zero and the full wait: the widest spread, and half the full wait on average.
     Full,
     /// A random wait between half the wait and the full wait.
     Equal,
-    /// A random wait between the base and three times the key's last wait, instead of doubling: two keys that failed
-    /// together diverge more with each failure, and no wait is below the base.
+    /// A random wait between the base and three times the key's last wait; the waits are not doubled. Two keys that failed together diverge more with
+    /// each failure, and no wait is below the base.
     ///
     /// The waits grow more slowly than by doubling, in the long run by a factor of 3/e (1.1) per failure, and unevenly:
     /// any wait may be as short as the base.
@@ -23,8 +23,7 @@ pub enum Jitter {
 impl Jitter {
     /// Returns the next wait. `doubled` is the wait without jitter, `last` the key's last wait; `random` is uniform over `u64`.
     pub(crate) fn wait(self, doubled: u64, last: u64, base: u64, cap: u64, random: u64) -> u64 {
-        // Each variant is uniform over a range. The cap limits the end of the range and not the random value (decision
-        // 0011).
+        // Each variant draws uniformly from a range. The cap limits the end of the range, not the value that was drawn (decision 0011).
         let (least, most) = match self {
             Self::None => return doubled,
             Self::Full => (0, doubled),

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. `open[key]` is the end of the last wait that was counted for `key`; it is removed when the key is forgotten.
-//! 2. An open wait is evicted only to make room for a new key, beyond 2²⁰ keys.
+//! 2. The entry of a wait that has not ended is evicted only to make room for a new key when 2²⁰ keys are stored.
 //!
 //! The invariants of the state per key (`per_key.rs`) hold, too.
 //!
@@ -18,11 +18,10 @@ use crate::{Nanos, Policy};
 
 /// Counts at most one failure per backoff: further failures of the key during its backoff are not counted.
 ///
-/// The n-th counted failure of a key opens a backoff, which ends at a deadline D. If the key is added, runs before D and
-/// fails again, it waits for the rest of that backoff: neither n nor D changes. Only a failure at or after D is passed
-/// to the inner policy. So a storm of events cannot raise a key's exponent (kubernetes#136853), and failures within one
-/// backoff take one token from a shared bucket. A queue wraps its limiter in this type. The type stores an entry for each
-/// open wait and for each finished wait that is not evicted yet: at most 2²⁰ entries.
+/// The n-th counted failure of a key opens a backoff, which ends at a deadline D. If the key is added, runs before D and fails again, it waits for
+/// the rest of that backoff: neither n nor D changes. Only a failure at or after D is passed to the inner policy. So a storm of events cannot
+/// lengthen a key's backoff (kubernetes#136853), and failures within one backoff take one token from a shared bucket. A queue wraps its limiter in
+/// this type. The type stores an entry for each open wait and for each finished wait that is not evicted yet: at most 2²⁰ entries.
 ///
 /// # Examples
 /// ```
@@ -78,8 +77,8 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Reservation) {
-        // The key is touched before the inner policy counts the failure, so if cloning the key panics, the failure is
-        // not counted; otherwise the inner policy would count a failure for which this type has no entry.
+        // `touch` runs before the inner policy counts the failure, so if cloning the key panics, the failure is not counted. In the opposite order,
+        // the inner policy could count a failure for which this type has no entry.
         let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
             return (until.since(now), None);
@@ -99,7 +98,8 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         self.policy.num_requeues(key)
     }
 
-    /// Gives back the tokens of the inner policy. The backoff stays open, although the key does not run at its end, or runs without a token.
+    /// Gives back the tokens of the inner policy. The backoff stays open, even if the key does not run when the backoff ends, or runs then without a
+    /// token.
     fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool {
         reservation.is_some_and(|reservation| self.policy.cancel(reservation, now))
     }

@@ -3,15 +3,14 @@
 //! # Invariants
 //! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. The list from `oldest` to `newest` holds every slot once; its links agree in both directions.
-//! 3. There are at most `most` slots, and one more for each key that was added while the checked keys were in use.
+//! 3. There are at most `most` slots, plus one for each key that was added while the keys that were checked for eviction were in use.
 //! 4. A key does not expire before the longest wait has passed since it was last touched, nor while it is in use.
 //! 5. User code (`Hash`, `Eq`, `Clone`) runs before the first change of an operation, and `in_use` is called for a key
 //!    before that key is changed, so a panic leaves invariants 1 to 4 intact. Growing the index calls no `Hash`, because
 //!    slots store their hash.
 //!
-//! Hence every operation is O(1), amortised over the growth of the table, and a key that is never forgotten leaks
-//! nothing: an operation that may add one key checks up to two keys for expiry, so a backlog of expired keys shrinks
-//! twice as fast as new keys arrive.
+//! Hence every operation is O(1), amortised over the growth of the table, and a key that is never forgotten leaks nothing: an operation that may add
+//! one key also evicts up to two expired keys.
 //!
 //! Rejected: a periodic sweep over the whole map (a pause under the owner's lock that grows with the map), and a heap
 //! of deadlines (a second structure with logarithmic cost, for an exact expiry that is not needed).
@@ -29,7 +28,7 @@ use crate::Nanos;
 pub(crate) struct PerKey<K, V> {
     hasher: RandomState,
     index: HashTable<u32>,
-    /// Without gaps: when a slot is removed, the last slot moves into its position.
+    /// The slots, without gaps: when a slot is removed, the last slot moves into its position.
     slots: Vec<Slot<K, V>>,
     oldest: u32,
     newest: u32,
@@ -92,7 +91,7 @@ impl<K, V> PerKey<K, V> {
     /// Moves the evicted keys to `evicted`.
     #[inline]
     pub(crate) fn take_evicted(&mut self, evicted: &mut Vec<K>) {
-        // The list is nearly always empty.
+        // The list of evicted keys is nearly always empty.
         if !self.evicted.is_empty() {
             evicted.append(&mut self.evicted);
         }
@@ -121,8 +120,8 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
 impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
     /// Marks `key` as touched at `now`, and returns its value: a default value if the key is new or had expired.
     ///
-    /// Also evicts up to two expired keys, the longest idle first, and, if there is no room for a new key, the key that has
-    /// been idle longest. Keys for which `in_use` returns true stay.
+    /// Also evicts up to two expired keys, the longest idle first. If there is still no room for a new key, evicts the key that has been idle
+    /// longest. Keys for which `in_use` returns true are not evicted.
     pub(crate) fn touch(&mut self, key: &K, now: Nanos, mut in_use: impl FnMut(&K) -> bool) -> &mut V {
         let hash = self.hasher.hash_one(key);
         let slot = match self.find(hash, key) {
@@ -147,7 +146,7 @@ impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
     }
 
     fn insert(&mut self, key: K, hash: u64, now: Nanos) -> u32 {
-        // Invariant 3 keeps the index below `NONE`.
+        // By invariant 3, the slot number is below `NONE`.
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { key, hash, touched: now, older: NONE, newer: NONE, value: V::default() });
         let slots = &self.slots;
@@ -164,9 +163,8 @@ impl<K, V> PerKey<K, V> {
         now.get().saturating_sub(self.slots[slot as usize].touched.get()) > self.idle
     }
 
-    /// Checks the two oldest keys and evicts those for which `over` returns true; the others become the newest. This is for
-    /// maps whose keys do not expire by idleness: successive calls check all keys in turn, so a key that stays does not
-    /// block the keys after it.
+    /// Checks the two oldest keys and evicts those for which `over` returns true; the others become the newest. Use this for maps whose idle keys do
+    /// not expire. Successive calls check all keys in turn, so a key that is kept does not prevent checks of the keys after it.
     pub(crate) fn evict_oldest(&mut self, over: impl Fn(&V) -> bool) {
         for _ in 0..2 {
             let slot = self.oldest;
@@ -178,7 +176,8 @@ impl<K, V> PerKey<K, V> {
         }
     }
 
-    /// Evicts up to two expired keys, unless they are in use. `slot`, which is not expired or is `NONE`, may move: returns its new index.
+    /// Evicts up to two expired keys, unless they are in use. `slot` must be `NONE`, or the slot of a key that is not expired. An eviction may move
+    /// this slot: returns its new number.
     fn sweep(&mut self, now: Nanos, mut slot: u32, mut in_use: impl FnMut(&K) -> bool) -> u32 {
         for _ in 0..2 {
             let oldest = self.oldest;
@@ -196,7 +195,7 @@ impl<K, V> PerKey<K, V> {
 
     /// Evicts the key that has been idle longest if the map is full, unless the key is in use.
     ///
-    /// Checks up to two keys for each new key, so keys that are no longer in use are evicted twice as fast as new keys arrive.
+    /// Checks up to two keys for each new key, so the map can shrink again when many keys are no longer in use.
     fn make_room(&mut self, now: Nanos, mut in_use: impl FnMut(&K) -> bool) {
         for _ in 0..2 {
             if self.slots.len() < self.most.get() as usize {
@@ -207,7 +206,7 @@ impl<K, V> PerKey<K, V> {
         self.beyond += usize::from(self.slots.len() >= self.most.get() as usize);
     }
 
-    /// Evicts the oldest key, unless it is in use; in that case it becomes the newest.
+    /// If the oldest key is in use, makes it the newest; otherwise evicts it.
     fn evict_unless_in_use(&mut self, now: Nanos, in_use: impl FnOnce(&K) -> bool) {
         let slot = self.oldest;
         if in_use(&self.slots[slot as usize].key) {
@@ -320,7 +319,7 @@ impl<K, V> PerKey<K, V> {
     }
 }
 
-/// Stands for no slot, at either end of the list.
+/// The slot number that means no slot, at either end of the list.
 const NONE: u32 = u32::MAX;
 
 /// Limits the memory to about 50 MB besides the keys; more keys are unlikely to be failing at the same time.

@@ -1,4 +1,4 @@
-//! PURE. Combines a key's own wait with a token of a shared budget for the end of that wait.
+//! PURE. Extends each key's own wait until a shared budget has a token for the end of the wait.
 //!
 //! # Invariants
 //! 1. No key waits for less than the inner policy requires.
@@ -11,15 +11,14 @@ use crate::{Nanos, Policy, Quota, Reservation};
 
 /// Spreads the waits of a policy so that the retries after them stay within a budget.
 ///
-/// [`MaxOf`](crate::MaxOf) of a policy and a bucket takes a token at the time of the failure, as client-go does: if the
-/// key's own wait is longer, the token is not used when it is due, and retries whose waits end at the same time all run
-/// together, whatever the burst. This policy takes a token for the time at which the key's own wait ends; if none is
-/// free at that time, the key waits for the next token. A long wait delays no other key, because the tokens that are due
-/// before its end stay free.
+/// If a policy and a bucket are combined by [`MaxOf`](crate::MaxOf), a token is taken at the time of the failure, as in client-go. If the key's own
+/// wait is longer, the token is not used when it is due, and retries whose waits end at the same time all run together, even if they exceed the
+/// burst. This policy takes a token for the time at which the key's own wait ends; if none is free at that time, the key waits for the next token. A
+/// long wait delays no other key, because the tokens that are due before its end stay free.
 ///
-/// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end (rounded up to a whole token), not counting cancelled
-/// waits. The budget stores the taken tokens as ranges: at most one per open wait, and at most 2²⁰; beyond that, free tokens
-/// expire unused. Every call is O(log ranges).
+/// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end (rounded up to a whole token), not counting cancelled waits. The budget
+/// stores the taken tokens as ranges: at most one per open wait, and at most 2²⁰. At that limit, ranges are merged, so some free tokens are never
+/// used. Every call is O(log ranges).
 ///
 /// # Examples
 /// ```

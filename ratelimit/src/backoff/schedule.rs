@@ -1,9 +1,8 @@
 //! PURE. A schedule of tokens that arrive at a steady rate. Tokens can be taken for any future time, in any order.
 //!
-//! A token bucket stores only the time at which it is full again, so a reservation for a later time delays all
-//! reservations made after it. Here the tokens are numbered, and each is taken or free. Token n arrives when time ×
-//! rate reaches n + 1 − burst, and expires when time × rate has passed n. So at any time exactly `burst` tokens have
-//! arrived and have not expired, whether they are taken or free.
+//! A token bucket stores only the time at which it is full again, so a reservation for a later time delays all reservations made after it. Here the
+//! tokens are numbered, and each is taken or free. Token n arrives when time × rate reaches n + 1 − burst, and expires when time × rate reaches
+//! n + 1. So at any time exactly `burst` tokens have arrived and have not expired, whether they are taken or free.
 //!
 //! # Invariants
 //! 1. No number is taken twice.
@@ -15,10 +14,10 @@
 //! 4. The ranges in `taken` are not empty and do not touch; there are at most [`MOST_RANGES`].
 //! 5. `first_open` only grows between two changes of the quota: after a clock has jumped back, no token becomes available again.
 //!
-//! The taken tokens are stored as ranges of numbers: a backlog is one range, and a token far ahead is another. All
-//! operations are O(log ranges). Rejected: a token bucket whose token is given back if the key's own wait is longer. The
-//! bucket would stay full, and limit nothing, as long as every key waits for some time: 1000 keys with a wait of one
-//! second would run 1000 times per second in total, whatever the budget.
+//! The taken tokens are stored as ranges of numbers: consecutive taken tokens are one range, and a token that is taken far ahead is a range of its
+//! own. All operations are O(log ranges). Rejected: a token bucket whose token is given back if the key's own wait is longer. Such a bucket would
+//! stay full and limit nothing as long as every key's own wait is longer: 1000 keys with a wait of one second would run 1000 times per second in
+//! total, whatever the budget.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,13 +27,13 @@ use crate::{Nanos, Quota, Reservation};
 
 pub(crate) struct TokenSchedule {
     quota: Quota,
-    /// The time at which number 0 is the oldest token of a full burst: the time of the last change of the quota.
+    /// The time of the last change of the quota. At this time, token 0 is the oldest token of a full burst.
     origin: Nanos,
     /// Tokens with lower numbers are no longer handed out.
     first_open: u128,
-    /// Ranges of taken numbers, as the first number and one past the last.
+    /// Ranges of taken numbers. Maps the first number of each range to the number after its last.
     taken: BTreeMap<u128, u128>,
-    /// The number of quota changes so far; a reservation stores the number at the time it was made.
+    /// The number of quota changes so far. Each reservation stores the value of this number at the time of the reservation.
     change: u64,
 }
 
@@ -45,10 +44,10 @@ impl TokenSchedule {
         Self { quota, origin: Nanos::ZERO, first_open: 0, taken: BTreeMap::new(), change: 0 }
     }
 
-    /// Reserves the first free token for `at` or later.
+    /// Reserves the first free token that is due at `at` or later.
     pub(crate) fn reserve(&mut self, at: Nanos, now: Nanos) -> Reservation {
         self.drop_past_ranges(now);
-        // The search starts at the oldest token that is still available at `at`: requests for later times cannot use that token.
+        // The search starts at the oldest token that is still available at `at`, because this token expires first.
         let number = self.first_free(self.oldest(at));
         let due = self.arrives_at(number).max(at);
         let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
@@ -61,8 +60,8 @@ impl TokenSchedule {
         reservation.at_place((number - self.first_due(due)) as u32)
     }
 
-    /// Gives back a token that is not used, and returns whether this had an effect. A token whose time has passed, or
-    /// that belongs to an older quota, counts as used.
+    /// Gives back a token that was not used, and returns whether this had an effect. A token whose time has passed, or that belongs to an older
+    /// quota, counts as used.
     pub(crate) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
         if !reservation.is_open(self.change, now) {
             return false;
@@ -87,9 +86,9 @@ impl TokenSchedule {
 
     /// Changes rate and burst from `now` on; O(ranges).
     ///
-    /// Available tokens stay available, the newest first, up to the new burst; a larger burst fills up at the new rate.
-    /// Reserved tokens keep their times; if they collide in the new stream, they delay the tokens after them.
-    /// The part of a token that has arrived so far is lost, so that repeated changes gain nothing.
+    /// Available tokens stay available, the newest first, up to the new burst; a larger burst fills up at the new rate. Reserved tokens keep their
+    /// due times. If the new rate has too few tokens for these times, the reserved tokens delay the tokens after them. The part of a token that has
+    /// arrived so far is lost, so that repeated changes gain nothing.
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) {
         if quota == self.quota {
             return;
@@ -101,7 +100,7 @@ impl TokenSchedule {
         // The numbers of the old stream that are available now: from `oldest` to below `ahead`.
         let oldest = old.oldest(now);
         let ahead = oldest + had;
-        // The newest available token is the newest in the new stream, too.
+        // The newest available token of the old stream becomes the newest available token of the new stream.
         let here = |number: u128| (number.clamp(oldest, ahead) - oldest + has).saturating_sub(had);
         let later = |this: &Self, number| this.first_not_before(old.arrives_at(number));
         self.first_open =
@@ -145,7 +144,7 @@ impl TokenSchedule {
     /// Returns the first free number from `number` on.
     fn first_free(&self, number: u128) -> u128 {
         let number = number.max(self.first_open);
-        // Ranges do not touch, so the end of a range is free.
+        // Ranges do not touch, so the number after a range is free.
         self.taken.range(..=number).next_back().map_or(number, |(_, end)| number.max(*end))
     }
 
@@ -181,7 +180,7 @@ impl TokenSchedule {
         nanos * self.tokens() / self.period()
     }
 
-    /// Returns the lowest number that can be due at `at`; a reservation stores its number relative to this.
+    /// Returns the lowest number that can be due at `at`; a reservation stores its number relative to this lowest number.
     ///
     /// At a rate of r tokens per nanosecond, a token is due less than a nanosecond after it arrives, and at most ⌈r⌉ tokens arrive in that
     /// time. So the number of a token that arrived in the last nanosecond is at least ⌊at × rate⌋ + burst − ⌈r⌉, and that of a

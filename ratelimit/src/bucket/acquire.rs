@@ -56,7 +56,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
         })
     }
 
-    /// Blocks the thread until the tokens are taken, or until `until` on the machine's clock.
+    /// Blocks the thread until the tokens are taken, or until the machine's clock reaches `until`.
     pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
         if try_without_lock(self.shared, &self.request) {
             return Ok(());
@@ -147,7 +147,7 @@ impl<T: Timer> Future for Acquire<'_, T> {
 /// a poll, are given back.
 ///
 /// # Examples
-/// Dropping the future takes no tokens:
+/// A future that is dropped takes no tokens:
 /// ```
 /// use flyball_ratelimit::{AcquireMany, ManualClock, ManualTimer, Quota, RateLimiter};
 /// use std::num::NonZeroU32;

@@ -15,7 +15,7 @@ use flyball_sync::locks::Mutex;
 use crate::bucket::packed::{LockedBucket, PackedBucket};
 use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket, TryAcquireError};
 
-/// A token bucket that threads share: [`TokenBucket`] with `&self` and identical results.
+/// A token bucket that threads share: a [`TokenBucket`] whose methods take `&self` and return identical results.
 ///
 /// The bucket has no clock and no waiters: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic
 /// compare-and-exchange. All other operations take a lock: reserving ahead, cancelling, changing the quota, and
@@ -23,7 +23,7 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket
 /// that takes longer than about a century to fill, or a clock that jumps that far).
 ///
 /// # Memory ordering
-/// Taking or giving back a token synchronises no other memory.
+/// Taking a token or giving one back does not synchronise any other memory.
 ///
 /// # Examples
 /// ```

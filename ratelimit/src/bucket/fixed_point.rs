@@ -1,9 +1,9 @@
 //! PURE. A quota in exact integers, with time counted in parts of a nanosecond.
 //!
-//! A nanosecond has as many *parts* as a period has tokens, and a token costs as many parts as the period has
-//! nanoseconds; both are divided by their greatest common divisor, so that the numbers stay small. Only two values are
-//! rounded, both up: a result in nanoseconds, and the missing parts when a quota changes. So no fraction of a token is
-//! ever gained. A bucket is in *debt* while tokens are taken that have not arrived yet.
+//! A nanosecond has as many *parts* as a period has tokens, and a token costs as many parts as the period has nanoseconds; both are divided by their
+//! greatest common divisor, so that the numbers stay small. Only two values are rounded, and both are rounded up: a result in nanoseconds, and the
+//! missing parts when a quota changes. So no fraction of a token is ever gained. A bucket is in *debt* while tokens are taken that have not arrived
+//! yet.
 
 use std::num::NonZeroU32;
 
@@ -53,7 +53,7 @@ impl FixedPointRate {
         self.cost(self.burst.into())
     }
 
-    /// The maximum `full_at`, at which the last token of the debt is due at [`Nanos::MAX`]. Below 2^97.
+    /// The maximum value of `full_at`. With this value, the last token of the debt is due at [`Nanos::MAX`]. Below 2^97.
     pub(crate) fn horizon(&self) -> u128 {
         self.parts(Nanos::MAX) + self.capacity()
     }
@@ -65,8 +65,8 @@ impl FixedPointRate {
         full_at.max(self.parts(now)).saturating_add(cost).min(self.horizon())
     }
 
-    /// Returns when the last token of a debt is due: the capacity before `full_at`, rounded up to a whole nanosecond, but no
-    /// earlier than `now`.
+    /// Returns when the last token of a debt is due. This time is `full_at` minus the capacity, rounded up to a whole nanosecond, but no earlier than
+    /// `now`.
     pub(crate) fn due(&self, full_at: u128, now: Nanos) -> Nanos {
         let after_now = full_at.saturating_sub(self.parts(now) + self.capacity());
         if after_now == 0 {
@@ -95,7 +95,7 @@ impl FixedPointRate {
         if due > now { Err(NotYet::new(due, now)) } else { Ok(full_at) }
     }
 
-    /// Gives back a reservation. Returns the new `full_at`; `None` if later reservations depend on it.
+    /// Gives back a reservation. Returns the new `full_at`, or `None` if later reservations depend on this one.
     ///
     /// If no reservation has a later due time, these tokens are interchangeable with the last ones, so the last ones
     /// can be removed.

@@ -36,8 +36,8 @@ const SHARDS: usize = 64;
 /// [`RateLimiter`](crate::RateLimiter) with a timer, which takes more memory than one number; if there are few keys, use a
 /// map of `RateLimiter`s.
 ///
-/// The bucket of a key with reservations that are not due yet is not full. So the key is kept until they are due, and is
-/// among the last to be replaced.
+/// The bucket of a key with reservations that are not due yet is not full. So the key is kept until its reservations are due, and is among the last
+/// keys to be replaced.
 ///
 /// A new key is cloned. If the clock jumps back, a key that was evicted after the time that the clock now shows starts with a full bucket.
 ///
@@ -125,7 +125,7 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
     /// Changes rate and burst of every key from now on, like [`TokenBucket::set_quota`](crate::TokenBucket::set_quota)
     /// for each key, except that a full bucket stays full under any quota, even with a larger burst.
     ///
-    /// O(keys), locking the shards one after the other.
+    /// Takes O(keys) time, and locks the shards one after the other.
     ///
     /// # Examples
     /// ```
@@ -143,7 +143,7 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
     /// ```
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
-        // Declared first, so dropped last: no key is dropped under a lock.
+        // `evicted` is declared first and so dropped last, so that no key is dropped under a lock.
         let mut evicted = Vec::new();
         let _one_at_a_time = self.changing.lock();
         for shard in &self.shards {
@@ -188,7 +188,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     pub fn try_acquire_many(&self, key: &K, count: NonZeroU32) -> Result<(), TryAcquireError> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
-        // Declared first, so dropped last: no key is dropped under the lock.
+        // `evicted` is declared first and so dropped last, so that no key is dropped under the lock.
         let mut evicted: Evicted<K> = [const { None }; 3];
         self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
     }
@@ -226,19 +226,18 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     pub fn reserve_many(&self, key: &K, count: NonZeroU32) -> Result<Reservation, InsufficientCapacity> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
-        // Declared first, so dropped last: no key is dropped under the lock.
+        // `evicted` is declared first and so dropped last, so that no key is dropped under the lock.
         let mut evicted: Evicted<K> = [const { None }; 3];
         self.shard(hash).lock().reserve(hash, key, count, now, &mut evicted)
     }
 
     /// Gives back tokens of `key` that were not used, and returns whether this had an effect.
     ///
-    /// As with [`TokenBucket::cancel`](crate::TokenBucket::cancel), this has an effect only before the tokens are due, as long
-    /// as no tokens of the key are reserved for a later time, and the quota has not been changed. In addition, this has no
-    /// effect once any key under the same lock was replaced for lack of room ([`max_keys`](Self::max_keys)), because
-    /// a key's state is one number, which does not record whether the key was evicted and added again. The tokens then
-    /// count as used, so a reservation that is cancelled late, or after its key was evicted, never lets more through.
-    /// The only exception is a clock that has jumped back, as with `TokenBucket::cancel`.
+    /// As with [`TokenBucket::cancel`](crate::TokenBucket::cancel), this has an effect only until the due time of the tokens has passed, and only if
+    /// no tokens of the key are reserved for a later time and the quota has not been changed since. In addition, this has no effect once any key
+    /// under the same lock was replaced for lack of room ([`max_keys`](Self::max_keys)), because a key's state is one number, which does not record
+    /// whether the key was evicted and added again. The tokens then count as used, so a reservation that is cancelled late, or after its key was
+    /// evicted, never lets a key exceed its quota. The only exception is a clock that has jumped back, as with `TokenBucket::cancel`.
     pub fn cancel(&self, key: &K, reservation: Reservation) -> bool {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
@@ -255,7 +254,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
 
     #[inline]
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
-        // The hash tables use the lowest and the highest bits, and use these middle bits only if they are huge.
+        // The hash tables use the lowest and the highest bits. Only a huge hash table also uses these middle bits.
         let shard = (hash >> 40) as usize & (self.shards.len() - 1);
         &self.shards[shard]
     }
@@ -273,7 +272,7 @@ impl<K, C> fmt::Debug for KeyedRateLimiter<K, C> {
 
 const DEFAULT_MAX_KEYS: usize = 1 << 20;
 
-/// Creates the shards: a power of two of them, all of the same size.
+/// Creates the shards, which all have the same size. Their number is a power of two.
 fn shards<K>(quota: Quota, most: usize) -> Shards<K> {
     // At most `most` shards; `most` is at least one.
     let shards = SHARDS.min(1 << most.ilog2());

@@ -1,18 +1,17 @@
-//! PURE. The buckets of some keys, each stored as a number; a full bucket is not stored.
+//! PURE. The buckets of some keys. Each bucket is stored as one number, `full_at`; a full bucket is not stored.
 //!
 //! # Invariants
 //! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. There are at most `most` slots.
-//! 3. A key's number includes every reservation that was made at the current `change` count and is not due yet. A change of
-//!    the quota, and the eviction of a bucket that is not full, increment the count, so that older reservations can no
-//!    longer be cancelled. The eviction of a full bucket does not, because a full bucket has no outstanding tokens.
+//! 3. The `full_at` of a key accounts for every reservation that was made at the current value of `change` and is not due yet. A change of the quota,
+//!    and the eviction of a bucket that is not full, increment the count, so that older reservations can no longer be cancelled. The eviction of a
+//!    full bucket does not increment the count, because a full bucket has no outstanding tokens.
 //! 4. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 3 intact.
 //!    Growing the index calls no `Hash`, because slots store their hash.
 //!
-//! A clock hand moves over the slots, two for each new key, and evicts the buckets that are full again, so full buckets
-//! are evicted twice as fast as new keys arrive. Rejected: a list by last use, because each token would rewrite it, and
-//! because it keeps a bucket from which one token was taken as long as an empty one; a heap of the times at which
-//! buckets are full, because of its logarithmic cost.
+//! A clock hand moves over the slots: for each new key, it checks two slots and evicts each bucket that is full again. Rejected: a list in the order
+//! of last use, because taking any token would change the list, and because the list would keep a nearly full bucket as long as an empty one; a heap
+//! of the times at which buckets are full, because of its logarithmic cost.
 
 use std::num::NonZeroU32;
 
@@ -28,14 +27,14 @@ const SWEPT: usize = 2;
 
 pub(crate) struct Shard<K> {
     index: HashTable<u32>,
-    /// Without gaps: when a slot is removed, the last slot moves into its position.
+    /// The slots, without gaps: when a slot is removed, the last slot moves into its position.
     slots: Vec<Slot<K>>,
     hand: usize,
     most: usize,
     quota: Quota,
     scale: FixedPointRate,
-    /// The number of changes of the quota, and of evictions because the shard was full. A reservation stores the count
-    /// at which it was made.
+    /// The number of changes of the quota, and of evictions because the shard was full. A reservation stores the value of this count at the time of
+    /// the reservation.
     change: u64,
 }
 
@@ -62,7 +61,7 @@ impl<K> Shard<K> {
         self.quota
     }
 
-    /// Evicts the full buckets, which are full under any quota, and changes the quota of the others. Returns the evicted keys.
+    /// Evicts the buckets that are full, because they are full under any quota, and changes the quota of the others. Returns the evicted keys.
     ///
     /// O(keys).
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) -> Vec<K> {
@@ -108,7 +107,7 @@ impl<K> Shard<K> {
             let round = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
             let fullest = round.min_by_key(|&slot| self.slots[slot].full_at);
             evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
-            // Invariant 3. Rejected: a count in each slot, which would take half as much memory again for all keys.
+            // Invariant 3. Rejected: a count in each slot, which would increase the memory for all keys by half.
             self.change += 1;
         }
     }
@@ -176,7 +175,7 @@ impl<K: Eq + Clone> Shard<K> {
             (*full_at, due) = scale.reserve(*full_at, now, count);
             Ok::<_, InsufficientCapacity>(due)
         })?;
-        // The current count, because making room for the key may have incremented it.
+        // Uses the current value of `change`, because making room for the key may have incremented it.
         Ok(Reservation::new(count, due, self.change))
     }
 
@@ -192,7 +191,7 @@ impl<K: Eq + Clone> Shard<K> {
         without.is_some()
     }
 
-    /// Changes the number of a key, adding the key if it is absent. If `change` returns an error, nothing is changed.
+    /// Changes the `full_at` of a key, and adds the key if it is absent. If `change` returns an error, nothing is changed.
     fn change_slot<R, E>(
         &mut self,
         hash: u64,
@@ -206,7 +205,7 @@ impl<K: Eq + Clone> Shard<K> {
         }
         let mut full_at = 0;
         let result = change(&mut full_at)?;
-        // Invariant 4: the last step that may panic.
+        // Invariant 4: this is the last step that may panic.
         let key = key.clone();
         self.make_room(now, evicted);
         // Invariant 2 keeps the index below 2^32.

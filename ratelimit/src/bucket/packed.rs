@@ -1,4 +1,4 @@
-//! SHELL. A bucket's number in 64 bits, for lock-free use while there are no waiters.
+//! SHELL. A bucket's number, packed into 64 bits so that it can be used without a lock while there are no waiters.
 //!
 //! | what | guarded by |
 //! |---|---|
@@ -6,20 +6,19 @@
 //! | the epoch's constants | written under that lock while `word` is closed |
 //! | [`LockedBucket`] | that lock |
 //!
-//! An *open* word is the time at which the bucket would be full, in parts, relative to a base that changes from epoch
-//! to epoch: exact, not rounded. A *closed* word means that the number is behind the lock, where it has 128 bits:
-//! because there are waiters, because a thread is changing it, or because it does not fit into the word (a burst that
-//! takes 2^62 parts to fill, or a debt or clock jump of that length).
+//! An *open* word is the exact time at which the bucket would be full, in parts, relative to a base that changes from epoch to epoch. A *closed* word
+//! means that the number is behind the lock, where it has 128 bits: because there are waiters, because a thread is changing it, or because it does
+//! not fit into the word (a burst that takes 2^62 parts to fill, or a debt or clock jump of that length).
 //!
 //! # Why a stale thread changes nothing
 //! A thread reads the word, then the constants, and changes or confirms the word last.
-//! 1. If the thread has read a constant of a later epoch, the word has been closed before, and the Acquire of that read
-//!    makes this visible: the word differs from the value that the thread read.
-//! 2. An epoch starts above all values that the word had before. So if the word is unchanged, the epoch is, too. The
-//!    values wrap around after 2^63 parts, which is 292 years at rates with a whole number of nanoseconds per token, and at
-//!    least two seconds at the most extreme rates: a thread that was stopped between two instructions for that time, and finds
-//!    exactly the same value, would be wrong. Rejected remedies: a tag in the word, which leaves fewer bits for the
-//!    time and wraps around sooner; a second atomic to count readers, which doubles the cost of all operations.
+//! 1. If the thread has read a constant of a later epoch, the word was closed before that constant was written. The Acquire of that read makes this
+//!    visible: the word now differs from the value that the thread read first.
+//! 2. An epoch starts above all values that the word had before. So if the word is unchanged, the epoch is unchanged, too. The values wrap around
+//!    after 2^63 parts, which is 292 years at rates with a whole number of nanoseconds per token, and at least two seconds at the most extreme rates:
+//!    if a thread was stopped between two instructions for that time, and then found exactly the same value, its change would be wrong. Rejected
+//!    remedies: a tag in the word, which leaves fewer bits for the time and wraps around sooner; a second atomic to count readers, which doubles the
+//!    cost of all operations.
 
 use std::num::NonZeroU32;
 
@@ -29,15 +28,15 @@ use crate::bucket::fixed_point::FixedPointRate;
 use crate::bucket::token_bucket::TokenBucket;
 use crate::{Nanos, NotYet};
 
-/// The word while the number is behind the lock.
+/// The value of a closed word, which means that the number is behind the lock.
 const CLOSED: u64 = u64::MAX;
 /// An epoch that would start above this value starts at zero.
 const WRAP: u64 = 1 << 63;
-/// The largest burst and debt that fit into a word.
+/// The largest sum, in parts, of the burst and the missing tokens that fits into a word.
 const ROOM: u128 = 1 << 62;
 /// The latest time of an epoch, in the units of the word; a value one burst later still fits.
 const LATEST: i128 = (1 << 64) - (1 << 62) - 1;
-/// How far the clock may go back within an epoch, because readings of several threads are not ordered.
+/// By how much, in parts, a clock reading may precede the start of the epoch, because the readings of several threads are not ordered.
 const MARGIN: u64 = 1 << 32;
 
 pub(crate) struct PackedBucket {
@@ -61,13 +60,12 @@ struct Constant(AtomicU64);
 impl Constant {
     #[inline]
     fn get(&self) -> u64 {
-        // Ordering: Acquire, so that a thread that reads a constant of a later epoch also reads the word as closed or
-        // changed afterwards.
+        // Ordering: Acquire, so that a thread that has read a constant of a later epoch then finds the word closed or changed.
         self.0.load(Ordering::Acquire)
     }
 
     fn set(&self, value: u64) {
-        // Ordering: Release, so that a thread that reads this value sees the word closed.
+        // Ordering: Release, so that a thread that has read this value then finds the word closed or changed.
         self.0.store(value, Ordering::Release);
     }
 }
@@ -82,7 +80,7 @@ pub(crate) struct LockedBucket {
     base: i128,
     first: Nanos,
     last: Nanos,
-    /// The largest value of the word when it was closed, since the last wrap-around.
+    /// The largest value at which the word was closed since the last wrap-around.
     peak: u64,
 }
 
@@ -91,7 +89,7 @@ impl LockedBucket {
         Self { bucket, scale: None, base: 0, first: Nanos::ZERO, last: Nanos::ZERO, peak: 0 }
     }
 
-    /// Starts an epoch above all values so far and returns true, if the bucket fits into an epoch.
+    /// If the bucket fits into an epoch, starts an epoch above all previous values of the word, and returns true.
     fn begin(&mut self, now: Nanos) -> bool {
         let scale = *self.bucket.scale();
         let ahead = self.bucket.full_at().saturating_sub(scale.parts(now));
@@ -113,7 +111,7 @@ impl LockedBucket {
         true
     }
 
-    /// Returns the word for `now`, if the epoch can represent it.
+    /// Returns the value for an open word, if the epoch can represent the bucket and the time `now`.
     fn word(&self, now: Nanos) -> Option<u64> {
         let value = self.bucket.full_at() as i128 - self.base;
         let fits = self.scale == Some(*self.bucket.scale())
@@ -207,14 +205,14 @@ impl PackedBucket {
         Some(Sample { word, present, rate, token: token.get(), capacity: capacity.get() })
     }
 
-    /// Returns whether all values that were read belong to the same epoch.
+    /// Returns whether the word is unchanged, so that all values in `sample` belong to the same epoch.
     #[inline]
     fn is_still(&self, sample: &Sample) -> bool {
         // Ordering: Relaxed, see `try_acquire`.
         self.word.load(Ordering::Relaxed) == sample.word
     }
 
-    /// Routes all operations through the lock, which the caller holds.
+    /// Closes the word, so that all operations take the lock. The caller must hold the lock.
     pub(crate) fn close(&self, exact: &mut LockedBucket) {
         // Ordering: Relaxed. The word is the only data that is read here; constants that change after this are stored with
         // Release.
@@ -226,7 +224,7 @@ impl PackedBucket {
         }
     }
 
-    /// Allows operations without the lock, which the caller holds, if the bucket fits into the word.
+    /// If the bucket fits into the word, opens the word, so that operations need no lock. The caller must hold the lock.
     pub(crate) fn open(&self, exact: &mut LockedBucket, now: Nanos) {
         let word = match exact.word(now) {
             Some(word) => word,
@@ -251,7 +249,7 @@ impl PackedBucket {
         rate.set(scale.rate().into());
         shift.set(exact.base.wrapping_neg() as u64);
         token.set(scale.token());
-        // At most `ROOM`; otherwise the epoch would not have started.
+        // The capacity is at most `ROOM`; otherwise the epoch would not have started.
         capacity.set(scale.capacity() as u64);
     }
 }

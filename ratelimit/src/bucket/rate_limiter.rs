@@ -15,25 +15,23 @@ use crate::{
     Timer, TryAcquireError,
 };
 
-/// A token bucket that is shared between threads and tasks, which can wait for tokens: [`TokenBucket`](crate::TokenBucket) with
-/// a clock and a wait queue.
+/// A token bucket that threads and tasks share, and in which they can wait for tokens: a [`TokenBucket`](crate::TokenBucket) with a clock and a wait
+/// queue.
 ///
 /// Clones are handles to the same bucket.
 ///
-/// **Fair.** Waiters are served in FIFO order, tasks and threads in one wait queue. While there are waiters, no call
-/// overtakes them, not even [`try_acquire`](Self::try_acquire). So a request for a whole burst is granted even if many
-/// small requests come after it.
+/// **Fair.** Tasks and threads wait in one queue, which is served in FIFO order. While there are waiters, no call overtakes them, not even
+/// [`try_acquire`](Self::try_acquire). So a request for a whole burst is granted even if many small requests come after it.
 ///
 /// **Exact.** Any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not given
 /// back. A waiter is granted its tokens when the timer fires for their due time. A timer that fires late, as tokio's
 /// does by up to a millisecond, delays that grant, but not the next ones, as long as the bucket does not fill up
-/// meanwhile. So give a bucket with a rate above one token per millisecond a burst of a few tokens.
+/// meanwhile. So if the rate is above one token per millisecond, set a burst of at least a few tokens.
 ///
-/// **No thundering herd, and no work while idle.** A waiter is polled twice: to join the wait queue, and to receive its
-/// tokens. At most one alarm is set, for the first waiter or the earliest time limit. There is no background task or thread. A
-/// waiter that is never polled is granted its tokens in FIFO order, and the waiters behind it are served. (The exception is a
-/// timer that wakes too early from inside `wake_at`: it only wakes the first waiter, which sets the alarm again. If that waiter is
-/// never polled, the waiters behind it are served at the next call.)
+/// **No thundering herd, and no work while idle.** A waiter is polled twice: to join the wait queue, and to receive its tokens. At most one alarm is
+/// set, for the first waiter or the earliest time limit. There is no background task or thread. A waiter that is never polled is granted its tokens
+/// in FIFO order, and the waiters behind it are served. (The exception is a timer that wakes too early from inside `wake_at`: then only the first
+/// waiter is woken, and it sets the alarm again. If that waiter is never polled, the waiters behind it are served at the next call.)
 ///
 /// While there are no waiters, taking tokens is one atomic compare-and-exchange and one reading of the clock; while
 /// there are waiters, it takes a lock.
@@ -41,7 +39,7 @@ use crate::{
 /// Tasks need a clock that is a [`Timer`], such as a `TokioTimer`; threads need neither a timer nor a runtime.
 ///
 /// # Memory ordering
-/// Taking or giving back a token synchronises no other memory.
+/// Taking a token or giving one back does not synchronise any other memory.
 ///
 /// # Examples
 /// ```
@@ -137,7 +135,7 @@ impl<T: Timer> RateLimiter<T> {
         AcquireMany::new(Waiting::new(&self.shared, count, Some(T::wake_at)))
     }
 
-    /// Waits for a token for at most `limit` on the timer's clock, from the first poll.
+    /// Waits for a token. The wait ends at most `limit` after the first poll, by the timer's clock.
     ///
     /// The timer wakes the future when the limit is over. The waiters behind the future then move up, whether or not the future is
     /// polled. If the timer is late, a token that has become available by then is still taken.
@@ -169,8 +167,8 @@ impl<T: Timer> RateLimiter<T> {
         }
     }
 
-    /// Waits for `count` tokens, which are granted together, for at most `limit` on the timer's clock, from the first
-    /// poll: see [`acquire_timeout`](Self::acquire_timeout).
+    /// Waits for `count` tokens, which are granted together. The wait ends at most `limit` after the first poll, by the timer's clock: see
+    /// [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Errors
     /// Returns [`AcquireTimeoutError`]; no token was taken.
@@ -272,12 +270,10 @@ impl<T: Clock> RateLimiter<T> {
         self.block(count, Some(limit))
     }
 
-    /// Reserves the next token after those of all current waiters. Use this if you have your own timer, such as a queue that
-    /// delays a key.
+    /// Reserves the next token after those of all current waiters. Use this if you wait with a timer of your own, as a queue does that delays a key.
     ///
-    /// This fixes the due times of the current waiters: a later change of the quota no longer moves these times, and a timer
-    /// that fires late delays only that grant, not the next one. Like the reserved token, the waiters' tokens count as
-    /// taken at their due times.
+    /// A reservation fixes the due times of the current waiters: a later change of the quota no longer moves these times, and a timer that fires late
+    /// delays only that grant, not the next one. Like the reserved token, the waiters' tokens count as taken at their due times.
     ///
     /// # Examples
     /// ```
@@ -306,9 +302,9 @@ impl<T: Clock> RateLimiter<T> {
     }
 
     /// Gives back tokens that were not used, and returns whether this had an effect. The rule is that of
-    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), with one more case without effect: tokens that were granted after the
-    /// reservation have come back unused, for example from an [`Acquire`] that was dropped before it returned them. Tokens that
-    /// are given back go to the waiters first.
+    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), with one more case in which the call has no effect: tokens that were granted after the
+    /// reservation have been returned unused, for example from an [`Acquire`] that was dropped before it returned them. Tokens that are given back go
+    /// to the waiters first.
     pub fn cancel(&self, reservation: Reservation) -> bool {
         self.shared.cancel(reservation, self.shared.now())
     }
@@ -316,7 +312,7 @@ impl<T: Clock> RateLimiter<T> {
     /// Changes rate and burst from now on, also for waiters.
     ///
     /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate. A waiter that
-    /// needs more than the new burst gets [`InsufficientCapacity`]. Tokens reserved before keep their times.
+    /// needs more than the new burst gets [`InsufficientCapacity`]. Tokens that are already reserved keep their due times.
     ///
     /// O(waiters).
     pub fn set_quota(&self, quota: Quota) {

@@ -7,9 +7,9 @@ use crate::Nanos;
 
 /// Tokens that were taken ahead of time, to be used once they are due.
 ///
-/// A reservation is a value without a lifetime, so you can store it next to the operation that waits for it. Dropping
-/// it uses the tokens. To give them back, pass it to `cancel` of the bucket, limiter or policy that created it; the `cancel` of a different bucket
-/// would add tokens that were never taken from that bucket.
+/// A reservation is a value without a lifetime, so you can store it next to the operation that waits for it. A reservation that is dropped counts as
+/// used. To give its tokens back, pass it to `cancel` of the bucket, limiter or policy that created it; the `cancel` of a different bucket would add
+/// tokens that were never taken from that bucket.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ use crate::Nanos;
 #[must_use = "dropping a reservation uses its tokens: wait until they are due, or cancel it"]
 pub struct Reservation {
     due: Nanos,
-    /// The owner's count of changes; a reservation with an older count cannot be given back.
+    /// The owner's count of changes at the time of the reservation. If the owner's count has grown since, the reservation cannot be given back.
     change: u64,
     count: NonZeroU32,
     /// Identifies the token among those that can be due at the same time, if the tokens are numbered: see `schedule.rs`.
@@ -66,8 +66,7 @@ impl Reservation {
         self.place
     }
 
-    /// Returns whether the reservation can still be given back: its tokens are not due yet, and no change has
-    /// invalidated it.
+    /// Returns whether the reservation can still be given back: the due time of its tokens has not passed, and no change has invalidated it.
     pub(crate) fn is_open(&self, change: u64, now: Nanos) -> bool {
         self.change == change && self.due >= now && self.due < Nanos::MAX
     }

@@ -2,22 +2,22 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the bucket, without waiters | the atomic word of [`PackedBucket`] |
-//! | the bucket, with waiters; the wait queue; grants whose waiter was not polled yet; the alarm | `state` |
+//! | the bucket, while there are no waiters | the atomic word of [`PackedBucket`] |
+//! | the bucket, while there are waiters; the wait queue; grants whose waiter was not polled yet; the alarm | `state` |
 //! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
 //!
-//! User code runs outside `state`: the clock is read before locking; wakers and the timer run from [`Effects`] after
-//! unlocking, and a replaced waker is dropped after unlocking.
+//! User code runs outside `state`: the clock is read before locking; [`Effects`] calls wakers and the timer after unlocking, and a replaced waker is
+//! dropped after unlocking.
 //!
 //! # Between the word and the lock
-//! A thread that takes the lock closes the word first. So a thread that takes tokens without the lock either takes them before
-//! that, and the closed word includes them, or fails and takes the lock. The word is opened again when there is no waiter and no
-//! grant whose waiter was not polled yet.
+//! A thread that takes the lock closes the word first. So if a thread takes tokens without the lock, it either takes them before the word is closed,
+//! and the closed word includes this change, or finds the word closed and takes the lock, too. The word is opened again when there is no waiter and
+//! no grant whose waiter was not polled yet.
 //!
 //! # FIFO order
-//! While there are waiters, only the first one takes tokens. Waiters are served before and after each change: before it, so that tokens that
-//! are due by now go to the waiters first, and after it. The first waiter is granted its tokens when they are due,
-//! whether it is polled or not; so a waiter that is never polled delays the others only by the tokens that it is granted.
+//! While there are waiters, only the first one takes tokens. Waiters are served before each change, so that tokens that are already due go to the
+//! waiters first, and again after it. The first waiter is granted its tokens when they are due, whether it is polled or not; so a waiter that is
+//! never polled delays the others only by the tokens that it is granted.
 
 mod effects;
 mod state;
@@ -53,8 +53,7 @@ pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
 /// The result of polling a request.
 pub(crate) enum Polled {
     Ready(Result<(), AcquireTimeoutError>),
-    /// Contains the current time, at which the tokens are not due yet, and the latest time until which a thread that covers
-    /// the alarm may sleep.
+    /// The tokens are not due yet. Contains the current time and, for the thread that covers the alarm, the time until which it may sleep.
     Pending(Nanos, Option<Nanos>),
 }
 
@@ -121,7 +120,7 @@ impl<T: Clock> Shared<T> {
                 Progress::Ready(result) => return Polled::Ready(result),
                 Progress::WithoutWaker => spare = Some(waker.clone()),
                 Progress::Pending => {
-                    // Which thread covers the alarm is known only after all other work has been settled.
+                    // Which thread covers the alarm is known only after `change` has settled all other work.
                     let thread = request.place.as_ref().filter(|_| request.is_thread());
                     let until = thread.and_then(|place| self.state.lock().sleeps_until(place));
                     return Polled::Pending(now, until);
@@ -132,8 +131,8 @@ impl<T: Clock> Shared<T> {
 
     /// Removes a waiter that will not be polled again; it may have been granted tokens.
     pub(crate) fn leave(&self, place: Place) {
-        // If the clock panics, the granted tokens are lost, but the waiter still leaves the wait queue; otherwise the others
-        // would wait behind a waiter that is gone.
+        // If the clock panics, the granted tokens are lost, but the waiter still leaves the wait queue; otherwise the others would wait behind a
+        // waiter that no longer exists.
         let now = catch_unwind(AssertUnwindSafe(|| self.now()));
         let waker = match &now {
             Ok(now) => self.change(*now, |state| state.leave(place, Some(*now))),
@@ -197,9 +196,8 @@ impl<T: Clock> Alarmed for Shared<T> {
                 drop(state);
                 self.change(now, |_| ());
             }
-            // The timer fired from inside `wake_at`, too early or at an unknown time: the first waiter is woken, and
-            // sets the alarm again. The alarm is not set here, because a timer that always fires this way would keep this loop running
-            // for ever.
+            // The timer fired too early from inside `wake_at`, or the clock panicked: wakes the first waiter, which sets the alarm again when it is
+            // polled. The alarm is not set here, because a timer that always fires in this way would then fire again and again without end.
             now => {
                 let waker = state.waiters.take_first_waker();
                 drop(state);

@@ -5,13 +5,13 @@
 //! full again, in the parts of [`FixedPointRate`].
 //!
 //! # Invariants
-//! 1. `full_at` never lies beyond the horizon, the largest debt, whose last token is due at [`Nanos::MAX`] (never).
-//!    The horizon is below 2^97, so no sum here can wrap.
-//! 2. Between two changes of the quota, at most `burst` + rate × (b − a) of the tokens granted and not given back are
-//!    due in the nanoseconds a ≤ t < b. Proof: a reservation moves `full_at` up by its tokens and never below *now*. Suppose
-//!    the first tokens of the span are n tokens due at a. If they were available when they were taken, `full_at` is at least
-//!    a + n tokens; otherwise it is a + burst, and n ≤ burst. The last tokens of the span leave `full_at` at no more than b + burst. So
-//!    the tokens after the first n cost no more than b − a + burst − n tokens, or b − a.
+//! 1. `full_at` never exceeds the horizon: the value with the largest debt, whose last token is due at [`Nanos::MAX`], which means never. The horizon
+//!    is below 2^97, so no sum here can wrap.
+//! 2. Between two changes of the quota, at most `burst` + rate × (b − a) of the tokens granted and not given back are due in the nanoseconds a ≤ t <
+//!    b. Proof: a reservation sets `full_at` to at least *now*, and then raises it by its tokens. Suppose that the first tokens of the span are n
+//!    tokens that are due at a. If they were available when they were taken, `full_at` is at least a + n tokens; otherwise it is a + burst, and n ≤
+//!    burst. The last tokens of the span leave `full_at` at no more than b + burst. So the tokens after the first n cost no more than b − a + burst −
+//!    n tokens, or b − a.
 //! 3. A token is due no earlier than it is reserved, and no later than invariant 2 requires.
 //! 4. Tokens are given back only if no reservation depends on them: see [`TokenBucket::cancel`].
 //!
@@ -55,10 +55,9 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 pub struct TokenBucket {
     quota: Quota,
     scale: FixedPointRate,
-    /// The time at which the bucket would be full if nothing more was taken, in parts.
+    /// The time, in parts, at which the bucket would be full if nothing more were taken.
     full_at: u128,
-    /// The number of quota changes and of refunds of granted tokens; a reservation stores the number at the time it was
-    /// made.
+    /// The number of quota changes and of refunds of granted tokens; each reservation stores the value of this number at the time of the reservation.
     change: u64,
 }
 
@@ -122,10 +121,9 @@ impl TokenBucket {
 
     /// Gives back tokens that were not used, and returns whether this had an effect.
     ///
-    /// It has no effect in four cases: the tokens' time has passed; other tokens are reserved for a later time (those keep
-    /// their due time, and the gap before them would stay unused); the tokens are due at [`Nanos::MAX`], which is never; or
-    /// the quota has been changed since. Otherwise the bucket is as if the tokens had never been reserved. Go's
-    /// `x/time/rate` has the same rule.
+    /// It has no effect in four cases: the due time of the tokens has passed; other tokens are reserved for a later time (those keep their due time,
+    /// and the gap before them would stay unused); the tokens are due at [`Nanos::MAX`], which is never; or the quota has been changed since.
+    /// Otherwise the bucket is as if the tokens had never been reserved. Go's `x/time/rate` has the same rule.
     ///
     /// Due times are whole nanoseconds: at rates above one token per nanosecond, a token that is given back within the
     /// nanosecond in which it is due may let one more token through in that nanosecond. The same applies to a token that was due immediately and is
@@ -206,9 +204,9 @@ impl TokenBucket {
     /// Gives back `back` parts of granted tokens that were not used. The bucket becomes fuller by that amount, as if these
     /// parts had never been taken.
     ///
-    /// Earlier reservations keep their times, which `full_at` no longer determines. So they can no longer be cancelled:
-    /// otherwise `cancel` could take one of them for the latest reservation although another one is due later, and the bucket
-    /// would count as full at that due time although it is not.
+    /// Earlier reservations keep their times, which `full_at` no longer determines. So they can no longer be cancelled: otherwise `cancel` could
+    /// mistake one of them for the latest reservation although a different one is due later, and the bucket would count as full at that later time
+    /// although it is not.
     pub(crate) fn refund(&mut self, back: u128) {
         self.full_at -= back;
         self.change += u64::from(back > 0);

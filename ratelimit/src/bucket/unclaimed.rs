@@ -1,15 +1,14 @@
 //! PURE. How many tokens of an unused grant can still be given back.
 //!
-//! A waiter is granted its tokens when they are due, whether it is polled or not. If it is dropped before it is polled,
-//! the tokens go back. To compute how many, compare the bucket with a hypothetical one from which they were never
-//! taken. The hypothetical bucket is full earlier by their cost, *unless* it was full in between: then the overflow is
-//! lost. So the difference between the two buckets is the minimum that was missing to a full bucket at any change since
-//! the grant, but at most the cost. The use of a token that was reserved ahead is a change at its due time.
+//! A waiter is granted its tokens when they are due, whether it is polled or not. If it is dropped before it is polled, the tokens go back. To
+//! compute how many, compare the bucket with a hypothetical bucket from which these tokens were never taken. The hypothetical bucket is full earlier,
+//! by the cost of the tokens, *unless* it has been full since the grant: then the overflow is lost. So the number of parts that are given back is the
+//! cost or, if it is smaller, the least number of parts that the real bucket has lacked to be full at any change since the grant. A token that was
+//! reserved in advance counts as taken when it falls due, so the bucket changes at that time.
 //!
-//! One `slack` serves all grants of a *round*. It is the minimum that was missing since the oldest of these grants, so it
-//! never exceeds the correct value of any of them. When it reaches zero, the bucket has been full, and a new round begins:
-//! grants of earlier rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is
-//! full once.
+//! All grants of a *round* share one `slack`: the least number of parts that the bucket has lacked to be full since the oldest of these grants. So
+//! `slack` never exceeds the correct value for any of them. When it reaches zero, the bucket has been full, and a new round begins: grants of earlier
+//! rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is full once.
 
 /// The grants whose waiter was not polled yet.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub(crate) struct UnclaimedGrants {
     round: u64,
     /// The number of open grants of this round.
     open: u64,
-    /// The minimum that was missing since the oldest grant of this round, in parts.
+    /// The least number of parts that the bucket has lacked to be full since the oldest grant of this round.
     slack: u128,
 }
 
@@ -26,7 +25,8 @@ impl UnclaimedGrants {
         Self { round: 0, open: 0, slack: u128::MAX }
     }
 
-    /// Returns whether a grant might still be given back. While this is the case, the caller must pass every change of the bucket to this type.
+    /// Returns whether a grant might still be given back. While this is the case, the caller must report every change of the bucket, by
+    /// [`observe`](Self::observe), [`lower`](Self::lower) or [`end_round`](Self::end_round).
     pub(crate) const fn is_open(&self) -> bool {
         self.open > 0
     }
@@ -40,7 +40,7 @@ impl UnclaimedGrants {
         self.round
     }
 
-    /// Observes the bucket just before a change; `missing` is the number of parts that are missing to a full bucket.
+    /// Observes the bucket just before a change; `missing` is the number of parts that the bucket lacks to be full.
     pub(crate) fn observe(&mut self, missing: u128) {
         if self.open > 0 {
             self.slack = self.slack.min(missing);
@@ -57,7 +57,7 @@ impl UnclaimedGrants {
         }
     }
 
-    /// Closes a grant whose tokens were not used. Returns how much of its cost goes back.
+    /// Closes a grant whose tokens were not used. Returns how much of its cost is given back.
     pub(crate) fn give_back(&mut self, round: u64, cost: u128) -> u128 {
         if round != self.round {
             return 0;

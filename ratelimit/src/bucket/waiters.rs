@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. `threads` is the number of waiters that are blocked threads.
-//! 2. Waiters that were promised tokens come first. `tokens` is the number of tokens that waiters without a promise need.
+//! 2. Waiters with a promise, which is a reservation of their tokens, come first. `tokens` is the number of tokens that waiters without a promise
+//!    need.
 //! 3. `deadlines` maps the deadline of each task to its slot; tasks with equal deadlines are in order of arrival.
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 
 use crate::{InsufficientCapacity, Nanos, Reservation};
 
-/// The deadline of a waiter, and the waiter's number.
+/// The deadline of a waiter, and the number of waiters with a deadline that joined before it.
 type Deadline = (Nanos, u64);
 
 /// The waiters in FIFO order.
@@ -67,7 +68,7 @@ impl WaitQueue {
         self.tokens
     }
 
-    /// The latest time that was promised to a waiter. O(waiters with a promise).
+    /// The latest due time that was promised to a waiter. O(waiters with a promise).
     pub(crate) fn promised_until(&self) -> Nanos {
         let promised = self.list.iter().map_while(|(_, waiter)| waiter.promised.as_ref());
         promised.map(Reservation::due).max().unwrap_or(Nanos::ZERO)
@@ -95,7 +96,7 @@ impl WaitQueue {
         self.deadlines.first_key_value().map(|((until, _), _)| *until)
     }
 
-    /// Times out the waiter with the earliest deadline and returns it. The caller must wake its waker, outside the lock.
+    /// Times out the waiter with the earliest deadline and returns it. The caller must call the waiter's waker outside the lock.
     pub(crate) fn time_out_next(&mut self) -> Option<Waiter> {
         let (_, slot) = self.deadlines.first_key_value()?;
         self.serve(*slot, Served::TimedOut)
@@ -105,18 +106,18 @@ impl WaitQueue {
         self.list.first()
     }
 
-    /// Serves the first waiter and returns it. The caller must wake its waker, outside the lock.
+    /// Serves the first waiter and returns it. The caller must call the waiter's waker outside the lock.
     pub(crate) fn serve_first(&mut self, served: Served) -> Option<Waiter> {
         self.serve(self.list.first_slot()?, served)
     }
 
-    /// Takes the waker of the first waiter. The caller wakes the waiter, which is then polled and stores another waker.
+    /// Takes the waker of the first waiter. The caller wakes the waiter, which is then polled and stores a new waker.
     pub(crate) fn take_first_waker(&mut self) -> Option<Waker> {
         Some(std::mem::replace(&mut self.list.first_mut()?.waker, Waker::noop().clone()))
     }
 
-    /// Refuses the waiters that request more than the burst and were not promised their tokens before the burst changed.
-    /// Returns whether there are more of them than fit into the batch.
+    /// Refuses the waiters that request more tokens than the burst and have no promise from before the burst changed. Returns whether there are more
+    /// such waiters than fit into the batch.
     ///
     /// O(waiters).
     pub(crate) fn refuse_above(&mut self, burst: NonZeroU32, wake: &mut WakeBatch) -> bool {
@@ -141,7 +142,7 @@ impl WaitQueue {
     pub(crate) fn promise_all(&mut self, mut promise: impl FnMut(NonZeroU32) -> Reservation) {
         let unpromised =
             |line: &Self, slot: u32| line.list.at(slot).is_some_and(|waiter| waiter.promised.is_none());
-        // Searched from the end, because waiters with a promise come first.
+        // The search starts at the end, because waiters with a promise come first.
         let mut earliest = self.list.last_slot().filter(|slot| unpromised(self, *slot));
         while let Some(before) = earliest.and_then(|slot| self.list.before(slot)) {
             if !unpromised(self, before) {

@@ -60,7 +60,7 @@ fn one_round_is_one_step_whatever_comes_at_once() {
         limit.end(operation, Outcome::Failure, Nanos::ZERO);
     }
     assert_eq!((limit.limit(), limit.in_flight()), (70, 0));
-    // The same holds for 35 operations that stay in flight while 35 others fail.
+    // 35 operations stay in flight while 35 others fail, and then fail, too: this is also one round.
     let first: Vec<_> = (0..35).filter_map(|_| limit.start(Nanos::ZERO)).collect();
     for _ in 0..35 {
         let other = limit.start(Nanos::ZERO).unwrap();

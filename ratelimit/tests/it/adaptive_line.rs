@@ -70,7 +70,7 @@ fn a_slot_that_is_passed_on_is_reserved_from_then_on() {
     clock.advance(SECOND);
     permit.fail();
     clock.advance(KEPT / 2);
-    // The first waiter was woken and is dropped: its slot goes to the second.
+    // The first waiter was woken and is dropped: its slot goes to the second waiter.
     drop(first);
     clock.advance(KEPT - Duration::from_nanos(1));
     assert!(limiter.try_acquire().is_none(), "the slot is reserved for the second waiter");
@@ -116,10 +116,10 @@ fn a_slot_whose_waiter_is_not_polled_is_taken_back_whatever_ended_before() {
     }
 }
 
-/// Ending an operation without a success reads the clock only for the waiters, so a panic of the clock has no effect on the operation.
+/// If an operation ends without success, the clock is read only to reserve slots for waiters, so a panic of the clock has no effect on the operation.
 #[test]
 fn a_panicking_clock_affects_no_outcome_without_a_time() {
-    /// A clock that panics while it is broken.
+    /// A clock that panics while its flag is set.
     #[derive(Clone)]
     struct Broken(ManualClock, Arc<AtomicBool>);
 

@@ -137,7 +137,7 @@ fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
     stream("exponential at once", backoff().max_keys(thousand), Duration::ZERO, 1_000).check().unwrap();
     let steps = FastSlow::new(milli, rest, 1).max_keys(thousand);
     stream("fast and slow at once", steps, Duration::ZERO, 1_000).check().unwrap();
-    // Open waits of 1 ms to 3 ms, and some finished waits that were not checked yet.
+    // The stored entries are open waits of 1 ms to 3 ms, and some finished waits that were not yet checked for eviction.
     let once = OncePerBackoff::new(backoff().forget_after(rest));
     stream("once per wait", once, milli, expire).check().unwrap();
     let bucket = || TokenBucket::new(Quota::per_second(thousand));
@@ -151,7 +151,7 @@ fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
 
 #[test]
 fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
-    // All waits stay open and no key expires: one key a microsecond and a wait of 1000 s.
+    // One key fails per microsecond and waits for 1000 s, so all waits stay open and no key expires.
     let (micro, wait) = (Duration::from_micros(1), Duration::from_secs(1_000));
     let once = OncePerBackoff::new(Exponential::new(wait..=wait));
     let mut once = stream("once per wait", once, micro, 1 << 20);

@@ -21,7 +21,7 @@ fn at(millis: u64) -> Nanos {
 
 #[test]
 fn a_rate_that_no_nanosecond_divides_is_kept_to_the_nanosecond() {
-    // At three tokens a second, a float or a period rounded to nanoseconds would be off after a billion tokens.
+    // At three tokens a second, floating-point arithmetic, or a period that is rounded to nanoseconds, would give wrong times after many tokens.
     let mut bucket = TokenBucket::new(per_second(3, 1));
     for token in 0..10_000_000_u64 {
         let due = bucket.reserve(Nanos::ZERO).due().get();

@@ -1,4 +1,4 @@
-//! A bucket for each key: bounded memory, reservations, and keys with code that panics or calls back.
+//! A bucket for each key: bounded memory, reservations, and keys whose code panics or calls the limiter.
 
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,7 +64,8 @@ fn a_new_key_replaces_the_only_key() {
 #[test]
 fn a_new_key_replaces_the_fullest_bucket() {
     let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
-    // There are 64 locks with two slots each. So key 0 shares its lock with one other slot, whose key is replaced by every other key of that lock.
+    // There are 64 locks with two slots each. So key 0 shares its lock with one other stored key, which is replaced by each new key that belongs to
+    // the same lock.
     let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(128));
     keyed.try_acquire_many(&0, nz(100)).unwrap();
     for key in 1..10_000 {

@@ -87,7 +87,7 @@ fn what_waited_elsewhere_comes_within_the_budget() {
     assert_eq!(most_in_a_second(&mut |key| paced.record_failure(key, at(0), 0).0), Some(109));
 }
 
-/// Checks the definition of the budget with random keys, times and cancellations.
+/// With random keys, times and cancellations, no span of time contains the ends of more waits than the budget allows.
 #[test]
 fn no_span_holds_more_than_burst_and_rate() {
     for (rate, burst) in [(1, 1), (3, 1), (7, 5), (100, 20)] {
@@ -171,7 +171,7 @@ fn what_was_booked_under_an_older_quota_is_not_given_back() {
     let (_, older) = policy.record_failure(&0, at(0), 0);
     let (_, ahead) = policy.record_failure(&1, at(0), 0);
     policy.set_quota(per_second(1, 2), at(0));
-    // Other reservations have the same numbers now.
+    // The new reservations get the same token numbers as the old ones.
     assert_eq!(waits(&mut policy, 0, [0, 0]), [2, 3]);
     assert!(!policy.cancel(older, at(0)) && !policy.cancel(ahead, at(0)));
     assert_eq!(waits(&mut policy, 0, [0]), [4]);

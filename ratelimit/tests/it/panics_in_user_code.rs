@@ -1,4 +1,4 @@
-//! Keys, clocks and policies that panic, keys that call back, and numbers at the end of their range.
+//! Keys, clocks and policies that panic, keys that call their limiter, and numbers at the end of their range.
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU32;
@@ -21,7 +21,8 @@ fn a_panic_of_a_key_at_any_point_leaves_the_limiter_usable() {
         for nth in 1..=40 {
             fired += usize::from(run_with_a_fuse(point, nth));
         }
-        // The number of runs that panic is the number of calls in the script; `Eq` has the fewest calls, because it runs for matching keys only.
+        // The n-th run panics at the n-th call in the script, so as many runs panic as the script has calls. `Eq` has the fewest calls, because it
+        // runs only if the hashes match.
         assert!(fired >= 3, "{point:?} panicked in {fired} runs only");
     }
 }
@@ -165,7 +166,7 @@ impl Drop for PanicsAndCallsBack {
     }
 }
 
-/// Keys that an operation evicts before it panics are dropped outside the lock, too, by that operation and not by the next one. Under the
+/// If an operation evicts keys and then panics, the same operation drops these keys outside the lock. If the next operation dropped them under the
 /// lock, the drop would deadlock.
 #[test]
 fn drops_evicted_keys_outside_the_lock_after_a_panic() {
@@ -178,7 +179,7 @@ fn drops_evicted_keys_outside_the_lock_after_a_panic() {
         limiter.record_failure(&key(1));
         limiter.record_failure(&key(2));
         clock.advance(secs(10_000));
-        // The clone for the first policy panics; or the clone for the second policy does, after the first policy has evicted both keys.
+        // Either the clone for the first policy panics, or the clone for the second policy panics after the first policy has evicted both keys.
         clones.store(nth, Ordering::SeqCst);
         let panicked = catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&key(3)))).is_err();
         assert!(panicked);

@@ -121,7 +121,7 @@ fn a_clock_that_panics_takes_nothing_along() {
     shared.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| drop(first)));
     assert_eq!(bucket.waiters(), 1, "the dropped waiter has left, and the other still waits");
-    // When the alarm fires and the clock panics, the first waiter is woken to check.
+    // When the alarm fires and the clock panics, the first waiter is woken, so that its next poll reads the clock again.
     shared.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| clock.advance(SECOND)));
     assert_eq!(woken.wakes(), 1);

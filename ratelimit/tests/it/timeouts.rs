@@ -21,7 +21,7 @@ fn at(secs: u32) -> Nanos {
     Nanos::ZERO + SECOND * secs
 }
 
-/// Creates an empty bucket with one token a second.
+/// Creates an empty bucket whose rate is one token a second.
 fn empty(burst: u32) -> (ManualClock, RateLimiter<ManualTimer>) {
     let clock = ManualClock::new();
     let quota = Quota::per_second(nz(1)).allow_burst(nz(burst));

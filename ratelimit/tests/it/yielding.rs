@@ -74,7 +74,7 @@ fn a_pending_future_in_the_same_task_does_not_prevent_yielding() {
     for first in [true, false] {
         assert!(gives_way(None, first), "the task does not yield beside a new pending future");
         let mut kept = pin!(empty.acquire());
-        // The task yields every time, not only until the kept future has yielded itself.
+        // The task yields every time, even after the kept future itself has yielded.
         for time in 0..5 {
             assert!(
                 gives_way(Some(kept.as_mut()), first),

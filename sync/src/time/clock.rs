@@ -7,11 +7,11 @@ use crate::Nanos;
 
 /// A clock.
 ///
-/// The crates that use clocks tolerate a clock that stands still or jumps, in either direction: events that are due may
-/// then come late or early by the jump, with no other effect. Clocks are read outside every lock.
+/// The crates that use clocks tolerate a clock that stands still or jumps, in either direction: events may then be late or early by that time, with
+/// no other effect. These crates never read a clock while they hold a lock.
 ///
 /// # Examples
-/// A clock that runs at twice the speed of another:
+/// A clock that runs at twice the speed of the clock that it wraps:
 /// ```
 /// use flyball_sync::{Clock, ManualClock, Nanos};
 /// use std::time::Duration;
@@ -45,7 +45,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The machine's monotonic clock. Its origin is the first reading in the process.
+/// The machine's monotonic clock. Its origin is the time of its first reading in the process.
 ///
 /// All values of this type share one origin.
 ///

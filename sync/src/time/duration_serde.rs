@@ -38,7 +38,7 @@ fn parse(text: &str) -> Option<Duration> {
     number.parse::<u64>().ok()?.checked_mul(nanos).map(Duration::from_nanos)
 }
 
-/// Formats a duration in the longest unit of which it is a multiple.
+/// Formats a duration as a whole number of the longest possible unit.
 fn write(span: Duration) -> String {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     let (name, unit) = match nanos {
@@ -48,7 +48,7 @@ fn write(span: Duration) -> String {
     format!("{}{name}", nanos / unit)
 }
 
-/// Serializes a duration in the longest unit of which it is a multiple.
+/// Serializes a duration as a whole number of the longest possible unit.
 ///
 /// # Errors
 /// Returns the errors of the serializer.

@@ -12,8 +12,8 @@ use crate::{Clock, Nanos, Timer};
 
 /// A clock that you move by hand, for tests in virtual time. Clones share the time.
 ///
-/// [`timer`](Self::timer) creates timers that fire when the clock is moved past their alarm, on the thread that moves
-/// it.
+/// [`timer`](Self::timer) creates timers. When the clock is moved to the time of a timer's alarm or past it, the
+/// timer fires, on the thread that moves the clock.
 ///
 /// # Examples
 /// ```
@@ -170,7 +170,7 @@ impl fmt::Debug for Alarms {
     }
 }
 
-/// A timer on a [`ManualClock`]: fires when the clock is moved past its alarm.
+/// A timer on a [`ManualClock`]: fires when the clock is moved to the time of its alarm or past it.
 ///
 /// # Examples
 /// Dropping a timer drops its alarm:

@@ -22,8 +22,8 @@ use crate::{Clock, Monotonic, Nanos, Timer};
 /// If the operating system refuses to start the thread, the waker is woken immediately; its task then reads the clock
 /// and sets the alarm again.
 ///
-/// Setting an alarm is O(log n) in the number of set alarms. Do not use this timer in models under loom or shuttle,
-/// which have no time, or in a forked process, which does not have the thread.
+/// Setting an alarm takes O(log n) time if n alarms are set. Do not use this timer in models under loom or shuttle, which have no time, or in a
+/// forked process, which does not have the thread.
 ///
 /// # Examples
 /// ```
@@ -52,7 +52,7 @@ pub struct ThreadTimer {
 /// | guarded by `state` | |
 /// |---|---|
 /// | the alarms | an alarm is removed before its waker is woken, outside the lock |
-/// | whether the thread runs | it ends after it has found no alarm for [`LINGER`], and records this before it unlocks: the next alarm starts another thread |
+/// | whether the thread runs | it ends after it has found no alarm for [`LINGER`], and records this under the lock; the next alarm starts a new one |
 #[derive(Default)]
 struct Service {
     state: Mutex<State>,
@@ -60,7 +60,7 @@ struct Service {
 }
 
 /// # Invariants
-/// 1. A timer is in `set` exactly when it has one alarm in `alarms`, at the time stored in `set`.
+/// 1. A timer is in `set` if and only if it has an alarm in `alarms`, at the time that is stored in `set`.
 #[derive(Default)]
 struct State {
     next_id: u64,

@@ -9,8 +9,8 @@ use crate::{Clock, Nanos};
 
 /// A timer: a clock with one alarm.
 ///
-/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle queue or limiter has no alarm. The timer
-/// is called outside every lock, and never from two threads at the same time.
+/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle queue or limiter has no alarm. The owner calls the timer
+/// outside all locks, and never from two threads at the same time.
 ///
 /// # Examples
 /// ```
@@ -51,10 +51,9 @@ use crate::{Clock, Nanos};
     note = "on tokio use `TokioTimer::current()`, without a runtime `ThreadTimer::new()`, and in a test `clock.timer()` of a `ManualClock`"
 )]
 pub trait Timer: Clock {
-    /// Wakes `waker` once, at `at` or soon after; immediately if `at` is in the past. Replaces the alarm that was set
-    /// before.
+    /// Wakes `waker` once, at the time `at` or soon after it; immediately if `at` is in the past. Replaces the alarm that was set before.
     ///
-    /// A wake-up before `at` is allowed (it costs a reading of the clock); a missing wake-up is not. The waker may be
-    /// woken from inside this call.
+    /// A wake-up before `at` is allowed, although it costs a reading of the clock. A missing wake-up is not allowed. The waker may be woken from
+    /// inside this call.
     fn wake_at(&self, at: Nanos, waker: &Waker);
 }

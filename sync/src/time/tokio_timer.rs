@@ -27,12 +27,12 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 ///
 /// | guarded by `sleep` | |
 /// |---|---|
-/// | the alarm | removed while it is being set, so that no user code runs under the lock: setting an alarm clones, drops and sometimes wakes wakers |
+/// | the alarm | taken out while it is being set, because setting an alarm clones, drops and sometimes wakes wakers, which runs user code |
 ///
 /// # After the runtime has shut down
-/// A runtime that has been shut down, or was built without `enable_time`, serves no alarms. A task on another runtime,
-/// or a thread, is still woken: from then on a [`ThreadTimer`] serves the alarm, in real time. tokio refuses an alarm
-/// with a panic; the panic is caught here, but panic hooks run, at most twice.
+/// A runtime that has been shut down, or was built without `enable_time`, serves no alarms. A waiter that is a thread, or a task on a different
+/// runtime, is still woken: from then on, a [`ThreadTimer`] serves the alarms in real time. tokio refuses an alarm by panicking. The timer catches
+/// this panic, but the panic hook runs, at most twice.
 ///
 /// # Examples
 /// ```
@@ -105,7 +105,7 @@ impl TokioTimer {
         // `rang` is read before the clock: otherwise an alarm that fires on time in between would look as if it had fired early.
         let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
         let now = self.instant();
-        // Limited, because `Nanos::MAX` may be beyond the range of the machine's clock; an early wake-up is allowed.
+        // The sleep is limited, because `Nanos::MAX` may be beyond the range of the machine's clock; an early wake-up is allowed.
         let deadline = now + at.since(self.reading(now)).min(LONGEST_SLEEP);
         let mut sleep = match sleep {
             Some(sleep) if rang && now < sleep.deadline() => return Armed::Gone,
@@ -118,7 +118,7 @@ impl TokioTimer {
                 Box::pin(sleep_until(deadline))
             }
         };
-        // Polled without tokio's task budget; otherwise a task that has used up its budget would be woken early, again and again.
+        // The sleep is polled without tokio's task budget; otherwise a task that has used up its budget would be woken early, again and again.
         let mut unhindered = unconstrained(sleep.as_mut());
         match Pin::new(&mut unhindered).poll(&mut Context::from_waker(waker)) {
             Poll::Ready(()) => Armed::Due,
@@ -190,11 +190,11 @@ impl fmt::Debug for TokioTimer {
     }
 }
 
-/// Tokio's clock belongs to the runtime: outside the runtime, a paused clock would not be visible.
+/// Reads tokio's clock within the runtime, because a paused clock is visible only there.
 fn now_in(runtime: &Handle) -> Instant {
     let _inside = runtime.enter();
     Instant::now()
 }
 
-/// This is below tokio's own limit of about two years, beyond which tokio's timer would have to wake up in between.
+/// This is below tokio's limit of about two years. For a longer sleep, tokio's timer would have to wake up in between.
 const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);

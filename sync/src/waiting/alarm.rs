@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //! 1. `armed` is the time of the earliest alarm that is set or being set.
-//! 2. At most one thread is in a call of the timer, so a slower thread cannot replace an earlier alarm with a later
-//!    one. If an earlier alarm is requested during the call, that thread calls the timer once more.
+//! 2. At most one thread calls the timer at a time, so a slower thread cannot replace an earlier alarm with a later one. If an earlier alarm is
+//!    requested during the call, that thread calls the timer once more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use crate::panics::caught;
 #[derive(Debug, Default)]
 pub struct Alarm {
     armed: Option<Nanos>,
-    /// Whether a thread is in a call of the timer.
+    /// Whether a thread is currently calling the timer.
     arming: bool,
     /// Whether `armed` was changed during that call.
     again: bool,
@@ -35,15 +35,14 @@ pub trait Alarmed: Send + Sync + 'static {
     /// Called when the timer has fired, on time or early. The owner must call [`Alarm::fired`].
     fn on_alarm(&self);
 
-    /// Called when the timer has panicked, so that no alarm is set. The owner must call [`Alarm::reset`] and wake a
-    /// waiter for a deadline, which then sets the alarm again. The owner must not set the alarm itself; otherwise a timer
-    /// that always panics would cause an endless loop.
+    /// Called when the timer has panicked, so that no alarm is set. The owner must call [`Alarm::reset`] and wake a waiter that waits for a deadline.
+    /// This waiter then sets the alarm again. The owner must not set the alarm itself; otherwise a timer that always panics would cause an endless
+    /// loop.
     fn alarm_failed(&self);
 }
 
 impl Alarm {
-    /// Requests that the alarm fires at `at` or before. If this returns a time, the caller must pass it to [`arm`]
-    /// after unlocking.
+    /// Requests that the alarm fires at the time `at` or earlier. If this returns a time, the caller must pass it to [`arm`] after unlocking.
     #[must_use = "pass the time to `arm`"]
     pub fn request(&mut self, at: Nanos) -> Option<Nanos> {
         if self.armed.is_some_and(|armed| armed <= at) {
@@ -63,18 +62,18 @@ impl Alarm {
         self.armed.take()
     }
 
-    /// Returns whether a thread is in a call of the timer; this may be the calling thread.
+    /// Returns whether a thread is currently calling the timer. This may be the current thread.
     #[must_use]
     pub fn is_arming(&self) -> bool {
         self.arming
     }
 
-    /// Resets the state: no alarm is set, and no thread is in a call of the timer.
+    /// Resets the state: no alarm is set, and no thread is calling the timer.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Ends a call of the timer. If an earlier alarm was requested during the call, returns the time for the next call.
+    /// Called after a call of the timer. If an earlier alarm was requested during the call, returns the time for the next call.
     fn armed(&mut self) -> Option<Nanos> {
         let again = self.armed.filter(|_| self.again);
         self.again = false;
@@ -83,7 +82,7 @@ impl Alarm {
     }
 }
 
-/// Sets the timer to `at`, outside the lock, and repeats this while an earlier alarm was requested in between. `wake_at` must
+/// Sets the timer to `at`, outside the lock. If an earlier alarm is requested in the meantime, sets the timer to that time, and so on. `wake_at` must
 /// call [`Timer::wake_at`](crate::Timer::wake_at) of the timer with the owner's [`waker`].
 ///
 /// # Panics

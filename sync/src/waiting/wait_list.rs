@@ -9,8 +9,8 @@ const NIL: u32 = u32::MAX;
 
 /// A FIFO list of waiters. Each waiter is owned by a [`Place`], and is served or removed in O(1).
 ///
-/// `W` is the waiter, usually a waker; `S` is the result that it is served with. A served waiter leaves the list, but
-/// keeps its slot until its owner collects the result.
+/// `W` is the waiter, usually a waker; `S` is the result with which it is served. A served waiter leaves the list,
+/// but keeps its slot until its owner collects the result.
 #[derive(Debug)]
 pub struct WaitList<W, S> {
     slots: Vec<Slot<W, S>>,
@@ -107,7 +107,7 @@ impl<W, S> WaitList<W, S> {
         self.serve(self.first, served)
     }
 
-    /// Serves the waiter in a slot, if one waits there, and returns it.
+    /// If a waiter waits in this slot, serves it and returns it.
     pub fn serve(&mut self, slot: u32, served: S) -> Option<W> {
         self.at(slot)?;
         match self.take(slot, Slot::Served(served)) {
@@ -119,7 +119,7 @@ impl<W, S> WaitList<W, S> {
     /// Releases a slot.
     ///
     /// # Panics
-    /// Panics if the place belongs to another list.
+    /// Panics if the place belongs to a different list.
     pub fn leave(&mut self, place: Place) -> Released<W, S> {
         let free = Slot::Free { next: self.free };
         self.free = place.0;
@@ -130,7 +130,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The result that a place was served with, if it was served.
+    /// The result with which the waiter at this place was served, if it was served.
     #[must_use]
     pub fn served(&self, place: &Place) -> Option<&S> {
         match &self.slots[place.0 as usize] {

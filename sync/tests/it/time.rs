@@ -140,7 +140,7 @@ mod on_tokio {
         Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
     }
 
-    /// Waits as the crates of the family do: reads the clock, and sets the alarm if the deadline has not passed.
+    /// Waits as the flyball crates do: reads the clock, and sets the alarm if the deadline has not passed.
     async fn reach(timer: &TokioTimer, deadline: Nanos) {
         poll_fn(|context| {
             if timer.now() >= deadline {
@@ -300,7 +300,8 @@ mod on_tokio {
             timer.set(TokioTimer::current()).unwrap();
             let again = Arc::new(SetsAgain(timer.clone(), at(20), next));
             sleep(SECOND).await;
-            // This alarm is already due, so the waker is woken inside this call or by tokio. In both cases the alarm for 20 s stays set.
+            // This alarm is already due, so the waker is woken inside this call or by tokio. In both cases the alarm that the waker sets for 20 s
+            // stays set.
             timer.get().unwrap().wake_at(at(0), &again.into());
             sleep(SECOND * 18).await;
             assert_eq!(counter.wakes(), 0);
@@ -309,7 +310,7 @@ mod on_tokio {
         });
     }
 
-    /// A waker that sets another alarm when it is dropped.
+    /// A waker that sets an alarm of the timer when it is dropped.
     struct SetsWhenDropped(Arc<OnceLock<TokioTimer>>, Waker);
 
     impl Wake for SetsWhenDropped {
@@ -330,7 +331,7 @@ mod on_tokio {
             timer.set(TokioTimer::current()).unwrap();
             let replaced = Arc::new(SetsWhenDropped(timer.clone(), next.clone()));
             timer.get().unwrap().wake_at(at(5), &replaced.into());
-            // Setting this alarm drops the old waker, and the drop sets the latest alarm.
+            // Setting this alarm drops the old waker. Its drop sets the alarm for 20 s, which is the latest and therefore counts.
             timer.get().unwrap().wake_at(at(10), &next);
             sleep(SECOND * 19).await;
             assert_eq!(counter.wakes(), 0);

@@ -1,4 +1,4 @@
-//! Wakers that are woken together.
+//! Tests `WakeBatch`: wakers that are woken together.
 
 use std::sync::Arc;
 

@@ -1,17 +1,18 @@
-//! PURE. The number of workers, within bounds.
+//! PURE. The number of workers, between a minimum and a maximum.
 //!
 //! When all workers are busy, another worker is started. A worker that has been idle for a while stops, unless it is the only idle worker. So at any
-//! time a worker is idle and can take the next key, or the pool is at its maximum. These decisions read neither a clock nor the backlog.
+//! time a worker is idle and can take the next key, or the pool is at its maximum. These decisions depend on neither a clock nor the number of queued
+//! keys.
 //!
 //! # Invariants
 //! 1. `min <= workers <= max`, once the pool has [begun](PoolState::begin).
 //! 2. `idle > 0`, or `workers == max`. A worker counts as idle from the moment at which it is requested.
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
-//! Hence the pool shrinks to `min` once all workers are idle. A worker that does not stop after its timeout was kept for one of two reasons. Either
-//! it was the only idle worker, which is true of at most one worker, or there were at most `min` workers, and no worker was requested since then.
+//! Hence the pool shrinks to `min` once all workers are idle. A worker stays after its idle timeout in only two cases. Either it was the only idle
+//! worker, which is true of at most one worker; or there were at most `min` workers, and no worker has been requested since.
 
-/// The numbers of workers of a controller.
+/// How many workers a controller has, and how many of them are idle.
 #[derive(Debug)]
 pub(crate) struct PoolState {
     min: usize,
@@ -19,7 +20,7 @@ pub(crate) struct PoolState {
     workers: usize,
     /// Workers that wait for a key, or are about to wait.
     idle: usize,
-    /// Workers that are to be started.
+    /// Workers that were requested but not yet started.
     wanted: usize,
 }
 

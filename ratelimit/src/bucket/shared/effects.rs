@@ -1,4 +1,4 @@
-//! SHELL. The external effects of a change: decided under the lock, performed after unlocking.
+//! SHELL. The external effects of a change, which are decided under the lock and performed after unlocking.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +11,7 @@ use crate::{Clock, Nanos};
 /// The wakers to wake, and the timer to arm.
 pub(crate) struct Effects<T> {
     pub(super) wake: WakeBatch,
-    /// Whether there are more wakers than fit into the batch; in that case settling continues after the batch is woken.
+    /// Whether there are more wakers than fit into the batch; in that case `settle` runs again after the batch is woken.
     pub(super) more: bool,
     pub(super) arm: Option<(WakeAt<T>, Nanos)>,
 }

@@ -20,14 +20,14 @@ pub(crate) struct State<T> {
     pub(super) waiters: WaitQueue,
     pub(super) unclaimed: UnclaimedGrants,
     pub(super) alarm: Alarm,
-    /// The slot of the blocked thread that covers the alarm, and the time until which the thread sleeps: like an alarm
-    /// of the timer, the thread wakes up when the first waiter's tokens are due.
+    /// The slot of the blocked thread that covers the alarm, and the time until which it sleeps. This thread replaces an alarm of the timer: it wakes
+    /// up by itself when the first waiter's tokens are due.
     alarm_thread: Option<(u32, Nanos)>,
     /// The latest clock reading, which is used if the clock panics.
     latest_now: Nanos,
-    /// The time at which tokens are being granted, while more waiters must be woken than one batch holds.
+    /// The time as of which tokens are being granted, if more waiters must be woken than one batch holds.
     granting: Option<Nanos>,
-    /// Set by the first waiter that needs a timer; a blocked thread needs none.
+    /// The timer function. It is set by the first waiter that needs a timer; a blocked thread needs none.
     wake_at: Option<WakeAt<T>>,
     /// Whether waiters that request more than the burst must be refused.
     refusing: bool,
@@ -57,7 +57,7 @@ enum Granted {
 pub(crate) enum Progress {
     Ready(Result<(), AcquireTimeoutError>),
     Pending,
-    /// Waiting needs a waker, which must be cloned outside the lock.
+    /// The request must wait, and needs a waker, which must be cloned outside the lock.
     WithoutWaker,
 }
 
@@ -84,8 +84,9 @@ impl<T> State<T> {
 
     /// Grants the tokens that are due, in FIFO order, and sets the next alarm.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        // All tokens due at one time are granted as of that time, even if this takes several batches with calls in between. Otherwise, a call between
-        // two batches would refill the bucket up to its own, later time, and could spend tokens that a dropped request still gives back.
+        // Tokens that are due at the time `at` are granted as of that time, even if this takes several batches, with other calls in between.
+        // Otherwise, a call between two batches would refill the bucket up to its own, later time, and could spend tokens that a dropped request
+        // still gives back.
         if let Some(at) = self.granting.take() {
             if let Granted::Full = self.serve(at, effects) {
                 return;
@@ -204,7 +205,7 @@ impl<T> State<T> {
         Ok(reserve(count))
     }
 
-    /// Gives back tokens that are not due yet.
+    /// Gives back tokens whose due time has not passed, and returns whether this had an effect.
     pub(super) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
         let cost = self.exact.bucket.scale().cost(reservation.count().get().into());
         let returned = self.exact.bucket.cancel(reservation, now);
@@ -220,12 +221,13 @@ impl<T> State<T> {
         }
         self.unclaimed.end_round();
         self.exact.bucket.set_quota(quota, now);
-        // The settling after this change refuses the waiters that request more than the new burst.
+        // The call of `settle` after this change refuses the waiters that request more than the new burst.
         self.refusing = true;
     }
 
-    /// Takes the tokens of a request if they are due, and otherwise adds it to the wait queue. `spare` is a clone of `waker`, which is stored if the
-    /// request has to wait. If it replaces an earlier waker, `spare` then holds that waker, and the caller drops it after unlocking.
+    /// Takes the tokens of a request if they are due, and otherwise adds the request to the wait queue. `spare` is a clone of `waker`, to be stored
+    /// if the request has to wait. If the clone replaces an earlier waker, the earlier waker is moved into `spare`, and the caller drops it after
+    /// unlocking.
     pub(super) fn poll_request(
         &mut self,
         request: &mut AcquireRequest<T>,
@@ -283,8 +285,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Removes a waiter and returns its waker, which the caller must drop after unlocking. If `now` is known, tokens that were
-    /// granted to the waiter go back.
+    /// Removes a waiter and returns its waker, which the caller must drop after unlocking. If `now` is known, gives back tokens that were granted to
+    /// the waiter.
     pub(super) fn leave(&mut self, place: Place, now: Option<Nanos>) -> Option<Waker> {
         if self.alarm_thread.is_some_and(|(slot, _)| place.slot() == slot) {
             self.alarm_thread = None;
@@ -321,7 +323,7 @@ impl<T> State<T> {
         self.alarm_thread.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
     }
 
-    /// Makes the first waiting thread wake up at `due`. This needs neither a timer nor a runtime.
+    /// Makes the first waiting thread wake up at `due`, so that threads need neither a timer nor a runtime.
     fn assign_alarm_thread(&mut self, due: Nanos, effects: &mut Effects<T>) {
         if !self.waiters.has_threads() {
             return;

@@ -1,11 +1,10 @@
-//! EDGE. Detects whether this build of tokio can pause a clock, which needs its feature `test-util`.
+//! EDGE. Detects whether this build of tokio can pause a clock, which needs tokio's feature `test-util`.
 //!
-//! A crate cannot see which features other crates enable. But the feature adds a method, and an inherent method takes
-//! precedence over a trait's method: the return type shows whether the call below resolves to tokio's method or to
-//! ours.
+//! A crate cannot see which features other crates enable. But the feature adds an inherent method, which takes precedence over the method of a trait
+//! with the same name. So the return type of the call below shows whether it calls tokio's method or the method of the trait.
 //!
-//! Rejected: a feature of this crate, which a test would have to enable in addition: if it were missing, the only symptom would be
-//! a timer that does not follow the paused clock.
+//! Rejected: a feature of this crate, which a test would have to enable in addition. If the test did not enable it, the only symptom would be a timer
+//! that does not follow the paused clock.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -47,7 +46,7 @@ pub(super) fn clocks_can_be_paused() -> bool {
 
 #[cfg(test)]
 mod tests {
-    /// The tests of this crate have the feature.
+    /// The tests of this crate enable the feature.
     #[test]
     fn sees_the_feature_of_tokio() {
         assert!(super::clocks_can_be_paused());
