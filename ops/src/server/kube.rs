@@ -16,8 +16,11 @@ const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
     /// Adds a controller of flyball-kube: its metrics, and in `/debug` its queue under `queues`, the list of its own caches under `caches`,
-    /// and its running reconciles with their reasons under `reconciles`. The controller is ready while it runs, and alive until it ends,
-    /// unless one object is reconciled for longer than `max_lease`.
+    /// and its running reconciles with their reasons under `reconciles`. Reasons are recorded only after the first request of `/debug`; see
+    /// [`Monitor::in_flight`].
+    ///
+    /// The readiness check is [`Monitor::ready`]. The liveness check is [`Monitor::live`], which fails if an object has been reconciled for
+    /// longer than `max_lease`.
     ///
     /// The metrics of the queue and of the reconciles, `workqueue_…` and `controller_runtime_…`, are not among them: pass a
     /// [`PrometheusQueues`](crate::PrometheusQueues) to [`Config::queue_metrics`](flyball_kube::Config::queue_metrics) and a
