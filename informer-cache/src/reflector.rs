@@ -180,8 +180,8 @@ impl Reflector {
         Ok(reflector)
     }
 
-    /// Restarts the deadline of the first request, which is sent now, however long ago the reflector was created.
-    pub(crate) fn started(&mut self, now: Nanos) {
+    /// Restarts the deadline of the current request, which is sent now, however long ago the reflector decided on it.
+    pub(crate) fn sent(&mut self, now: Nanos) {
         if let State::Listing(_) | State::Opening(_) = self.state {
             self.deadline = now + self.config.request_timeout;
         }

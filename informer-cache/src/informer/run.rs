@@ -69,7 +69,6 @@ where
 {
     /// Runs until a shutdown is requested. A panic of the source or the timer is reported, then resumed.
     pub(super) async fn run(mut self) {
-        self.reflector.started(self.timer.now());
         let panic = {
             let mut running = pin!(self.perform_all());
             poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
@@ -95,6 +94,8 @@ where
     }
 
     async fn perform(&mut self) -> Result<(), Stop> {
+        // The time until now, for example to stage or publish a list, does not count: the source has not received the request yet.
+        self.reflector.sent(self.timer.now());
         match self.reflector.step() {
             ReflectorRequest::List(request) => {
                 let page = self.list(request).await;

@@ -553,6 +553,36 @@ fn a_timeout_with_an_immediate_retry_is_reported() {
     assert_eq!((status.watch_restarts, status.last_error), (1, None));
 }
 
+/// The transformation of the first page and the observers of the list take longer than the timeout of a request.
+#[test]
+fn the_timeout_of_a_request_starts_when_it_is_sent() {
+    let source = ScriptedSource::new();
+    let slow: Arc<Mutex<Option<ManualClock>>> = Arc::default();
+    let clock = slow.clone();
+    let builder = Informer::builder(SCHEMA, source.clone()).transform(move |object| {
+        clock.lock().as_ref().expect("the clock is set").advance(Duration::from_secs(200));
+        object
+    });
+    let mut world = World::new(builder);
+    *slow.lock() = Some(world.clock.clone());
+    let clock = world.clock.clone();
+    let _observer = world.informer.observe(move |_| clock.advance(Duration::from_secs(200)));
+    let page = |key, continuation: Option<&str>| Page {
+        items: vec![object(key, 1)],
+        version: Version::new(5),
+        continuation: continuation.map(Into::into),
+    };
+    source.answer_list(Ok(page(1, Some("c"))));
+    world.settle();
+    let state = |world: &World| (world.informer.status().state, world.informer.status().last_error);
+    assert_eq!(state(&world), (InformerState::Listing, None));
+    source.answer_list(Ok(page(2, None)));
+    world.settle();
+    assert_eq!(state(&world), (InformerState::Watching, None));
+    assert_eq!(world.advance_to_alarm(), ReflectorConfig::default().request_timeout);
+    assert_eq!(world.informer.status().last_error.unwrap().message.as_ref(), "no answer in time");
+}
+
 #[test]
 fn a_senseless_configuration_is_not_built() {
     let backoff = ReflectorBackoff { factor: 0, ..ReflectorBackoff::default() };
