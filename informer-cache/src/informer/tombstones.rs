@@ -15,6 +15,9 @@
 //! rises far enough to cover that half. So an addition may also be stale because at least half the maximum number of newer deletions arrived before
 //! it. But a late event never brings a deleted object back.
 //!
+//! While a streaming list arrives, its deletions do not raise the floor, however many they are: the list may still deliver old objects as additions, and
+//! a stale one would be missing in the store. When the list is complete, the surplus is forgotten as described above.
+//!
 //! After the deletion at version *d* of an object stored at version *s*, an event at *d* is applied if *d* is above *s*, because one write of the
 //! source may delete one object and create another under its key. An event at *s* is stale even if *d* equals *s*, because some sources give a
 //! deletion the version of the last update.
@@ -22,7 +25,7 @@
 //! # Invariants
 //! 1. A deletion is remembered only if it makes a version above the floor stale.
 //! 2. `highest` is the highest version of a remembered deletion, or the floor if no remembered deletion is higher.
-//! 3. At most `most` deletions are remembered.
+//! 3. At most `most` deletions are remembered, except while a streaming list arrives.
 
 use std::hash::Hash;
 
@@ -38,18 +41,27 @@ pub(super) struct Tombstones<K> {
     deletions: HashMap<K, Version, RandomState>,
     highest: Version,
     most: usize,
+    /// Whether a streaming list arrives.
+    streaming: bool,
 }
 
 impl<K: Eq + Hash> Tombstones<K> {
     /// Creates tombstones that remember at most `most` deletions.
     pub(super) fn new(most: usize) -> Self {
-        Self { floor: Version::ZERO, deletions: HashMap::default(), highest: Version::ZERO, most }
+        let (floor, highest) = (Version::ZERO, Version::ZERO);
+        Self { floor, deletions: HashMap::default(), highest, most, streaming: false }
     }
 
-    /// Forgets all deletions, and sets the floor to `version`: that of a list that was stored, or zero when a streaming list begins.
+    /// Forgets all deletions, and sets the floor to `version`, the version of a list that was stored.
     pub(super) fn listed(&mut self, version: Version) {
         self.deletions.clear();
-        (self.floor, self.highest) = (version, version);
+        (self.floor, self.highest, self.streaming) = (version, version, false);
+    }
+
+    /// Forgets all deletions, and sets the floor to zero, because a streaming list begins. It lasts until [`complete`](Self::complete).
+    pub(super) fn stream_begun(&mut self) {
+        self.listed(Version::ZERO);
+        self.streaming = true;
     }
 
     /// Raises the floor to this version, because the source has delivered every change up to it.
@@ -58,6 +70,8 @@ impl<K: Eq + Hash> Tombstones<K> {
             self.floor = version;
             self.settle();
         }
+        self.streaming = false;
+        self.limit();
     }
 
     /// Records the deletion of an object at `version` (zero if unknown). `stored` is the version of the stored object, if there was one.
@@ -71,9 +85,15 @@ impl<K: Eq + Hash> Tombstones<K> {
         self.highest = self.highest.max(least);
         let known = self.deletions.entry(key).or_insert(least);
         *known = least.max(*known);
-        if self.deletions.len() > self.most {
+        self.limit();
+    }
+
+    /// Forgets the older deletions if there are too many.
+    fn limit(&mut self) {
+        if self.deletions.len() > self.most && !self.streaming {
             let mut versions: Vec<_> = self.deletions.values().copied().collect();
-            let (_, middle, _) = versions.select_nth_unstable(self.most / 2);
+            let newer = self.most.div_ceil(2);
+            let (_, middle, _) = versions.select_nth_unstable(self.deletions.len() - 1 - newer);
             // `middle` is itself an accepted version, so the floor is the version before it.
             self.floor = self.floor.max(Version::new(middle.get() - 1));
             self.settle();
@@ -150,6 +170,24 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    fn deletions_during_a_streaming_list_are_all_remembered() {
+        let mut real = Tombstones::new(8);
+        real.stream_begun();
+        (0..100).for_each(|key| real.deleted(key, Version::new(100 + key), None));
+        assert_eq!((real.deletions.len(), real.floor), (100, Version::ZERO));
+        assert!(real.is_stale(&0, Version::new(99)) && !real.is_stale(&999, Version::new(2)));
+        real.complete(Version::new(110));
+        assert!(real.deletions.len() <= 8);
+        assert!((0..100).all(|key| real.is_stale(&key, Version::new(99 + key))));
+        assert!(!real.is_stale(&999, Version::new(199)));
+        // A second list without versions ends, too.
+        real.stream_begun();
+        (0..100).for_each(|key| real.deleted(key, Version::new(100 + key), None));
+        real.complete(Version::ZERO);
+        assert!(real.deletions.len() <= 8);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, or older than the
 /// stored object or than the deletion of an absent object. Every other event is applied. There are two limits. An addition at or below the version of
 /// the last list or bookmark is stale if the object is absent. And at most 1024 deletions since that list or bookmark are remembered; with more
-/// deletions, an addition that is older than 512 of them is also stale.
+/// deletions, an addition that is older than 512 of them is also stale. (While a streaming list arrives, all of its deletions are remembered.)
 ///
 /// The following depends on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams must itself keep the position of each stream.

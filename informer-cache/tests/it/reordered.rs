@@ -1,14 +1,17 @@
 //! Events that are late, repeated, or not in the order of their versions.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use drivers::cache::fixture::{self, Object, SCHEMA, World, bookmark, error, object};
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
-    Informer, InformerState, ListRequest, Page, SourceError, Version, WatchEvent, WatchRequest,
+    Informer, InformerState, ListRequest, Page, Schema, SourceError, Version, WatchEvent, WatchRequest,
 };
+use flyball_sync::ManualClock;
 use parking_lot::Mutex;
+use testkit::wakers::poll_once;
 
 type Source = ScriptedSource<Object>;
 
@@ -139,6 +142,28 @@ fn a_streaming_list_is_judged_by_key_too() {
     ];
     assert_eq!(tell(&source, &mut world, events), 5);
     assert_eq!(world.stored(), [object(1, 5), object(2, 3)]);
+}
+
+/// A source that merges several streams may deliver changes of one before the old objects of another.
+#[test]
+fn a_streaming_list_is_complete_after_any_number_of_deletions() {
+    type Pod = (u32, u64);
+    const PODS: Schema<u32, Pod> = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+    let source = ScriptedSource::<Pod>::new();
+    source.answer_watch(Ok(()));
+    source.send(WatchEvent::Added((1, 5)));
+    (0..3_000).for_each(|at| source.send(WatchEvent::Deleted((100 + at, 1_000 + u64::from(at)))));
+    source.send(WatchEvent::Added((2, 7)));
+    source.send(WatchEvent::Added((100, 999))); // late: it was deleted
+    source.send(WatchEvent::InitialListEnd(Version::new(1_500)));
+    source.send(WatchEvent::Added((102, 1_001))); // late, too
+    let builder = Informer::builder(PODS, source).streaming_lists();
+    let (informer, run) = builder.timer(ManualClock::new().timer()).build().unwrap();
+    let mut run = pin!(run);
+    (0..100).for_each(|_| assert!(poll_once(run.as_mut()).is_pending()));
+    let mut stored: Vec<_> = informer.snapshot().objects().map(|pod| **pod).collect();
+    stored.sort_unstable();
+    assert_eq!((stored, informer.status().stale_events), (vec![(1, 5), (2, 7)], 2));
 }
 
 /// Each watch of the source ends immediately after one newer event or bookmark.

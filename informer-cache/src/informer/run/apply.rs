@@ -62,7 +62,7 @@ where
             EventVerdict::Publish(version) => {
                 let list = self.partial_list.take().unwrap_or_else(|| {
                     // The list is empty. The source may have been restored to an earlier version, so earlier deletions are forgotten.
-                    self.tombstones.listed(Version::ZERO);
+                    self.tombstones.stream_begun();
                     RelistDraft::new(&self.shared.writer)
                 });
                 return Some((list, version));
@@ -74,7 +74,7 @@ where
     /// Stages an event of a streaming list. The event is compared by key, like an event of a watch.
     fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
         let mut list = self.partial_list.take().unwrap_or_else(|| {
-            self.tombstones.listed(Version::ZERO);
+            self.tombstones.stream_begun();
             RelistDraft::new(&self.shared.writer)
         });
         let (schema, tombstones) = (&self.schema, &mut self.tombstones);
