@@ -22,7 +22,7 @@ use crate::signal::stop_signal::StopSignal;
 use crate::store::RelistDraft;
 use crate::{
     BackoffCause, EventVerdict, ListRequest, Page, Reflector, ReflectorPhase, ReflectorRequest, Schema,
-    Source, SourceError, Version, WatchEvent, WatchStream,
+    Source, SourceError, SourceErrorKind, Version, WatchEvent, WatchStream,
 };
 
 mod apply;
@@ -144,8 +144,11 @@ where
         match page {
             PollOutcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
-                // A page with a repeated continuation counts as a failure, after which the reflector waits.
-                self.backoff.failed(&mut self.reflector, now);
+                // A page with a repeated continuation is a failure, after which the reflector waits.
+                if let Some(cause) = self.waits_after() {
+                    let repeated = SourceError::new(SourceErrorKind::Other, "a list repeats a continuation");
+                    self.handle_failure(now, cause, Failed::Answer(&repeated));
+                }
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list =
                         self.partial_list.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));

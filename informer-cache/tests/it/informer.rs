@@ -584,6 +584,26 @@ fn the_timeout_of_a_request_starts_when_it_is_sent() {
 }
 
 #[test]
+fn continuations_in_a_circle_are_reported() {
+    let source = ScriptedSource::new();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let builder = Informer::builder(SCHEMA, source.clone()).on_error({
+        let received = received.clone();
+        move |failure| received.lock().push((failure.cause, failure.retry_at.is_some()))
+    });
+    let mut world = World::new(builder);
+    for _ in 0..2 {
+        let continuation = Some("c".into());
+        source.answer_list(Ok(Page { items: vec![], version: Version::new(5), continuation }));
+    }
+    world.settle();
+    assert_eq!(*received.lock(), [(BackoffCause::Failed(fixture::OTHER), true)]);
+    let status = world.informer.status();
+    assert!(matches!(status.state, InformerState::Waiting { .. }));
+    assert_eq!(status.last_error.unwrap().message.as_ref(), "source failed: a list repeats a continuation");
+}
+
+#[test]
 fn a_senseless_configuration_is_not_built() {
     let backoff = ReflectorBackoff { factor: 0, ..ReflectorBackoff::default() };
     let zero = Duration::ZERO;
