@@ -167,6 +167,8 @@ where
                         }
                         _ => self.partial_list = Some(list),
                     }
+                } else {
+                    self.discard(items);
                 }
             }
             PollOutcome::Done(Err(error)) => {
@@ -313,7 +315,8 @@ where
     fn report(&mut self) {
         if !self.reflector.has_partial_list() {
             // Drops an abandoned partial list, so that it is not kept during a wait.
-            self.partial_list = None;
+            let abandoned = self.partial_list.take();
+            self.discard(abandoned);
         }
         let relists = self.reflector.lists().saturating_sub(1);
         self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.watch_restarts());

@@ -1,14 +1,20 @@
 //! A user function that panics on one object affects that object, not the informer.
 
 use std::error::Error;
+use std::hash::{Hash, Hasher};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use drivers::cache::fixture::{self, Object, SCHEMA, World, error, object};
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
     BackoffCause, Index, Informer, InformerBuilder, InformerState, Page, Schema, Version, WatchEvent,
 };
+use flyball_sync::ManualClock;
 use parking_lot::Mutex;
+use testkit::wakers::poll_once;
 
 /// An object with this version makes the function under test panic.
 const BAD: u64 = 13;
@@ -211,8 +217,8 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
         }
     }
     impl Eq for Moody {}
-    impl std::hash::Hash for Moody {
-        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+    impl Hash for Moody {
+        fn hash<H: Hasher>(&self, state: &mut H) {
             self.0.hash(state);
         }
     }
@@ -315,4 +321,100 @@ fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
     world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 1), object(2, 2)]);
     world.informer.store().check().unwrap();
+}
+
+/// A `Drop` that panics once, if it is armed.
+#[derive(Clone)]
+struct Bomb(Arc<AtomicBool>);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(!self.0.swap(false, Ordering::Relaxed), "a bad drop");
+    }
+}
+
+/// An object whose drop panics, if its version is [`BAD`].
+struct Armed {
+    key: u8,
+    version: u64,
+    _bomb: Option<Bomb>,
+}
+
+/// An index value whose drop panics, if it is [`BAD`].
+struct Value(u64, #[expect(dead_code, reason = "dropped with the value")] Option<Bomb>);
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn a_panic_of_a_drop_does_not_end_the_informer() {
+    const ARMED: Schema<u8, Armed> =
+        Schema::new(|object: &Armed| object.key, |object| Version::new(object.version));
+    static VALUES: Index<Armed, Value> = Index::many("value", |_| Vec::new());
+    for case in ["index value", "abandoned page", "repeated page", "stale event"] {
+        let armed = Arc::new(AtomicBool::new(false));
+        let bomb = Bomb(armed.clone());
+        let object = |version| {
+            let is_bad = version == BAD && case != "index value";
+            Armed { key: 1, version, _bomb: is_bad.then(|| bomb.clone()) }
+        };
+        let page = |items, continuation: Option<&str>| Page {
+            items,
+            version: Version::new(5),
+            continuation: continuation.map(Into::into),
+        };
+        let values = VALUES.with_function({
+            let bomb = bomb.clone();
+            move |object| {
+                let is_bad = object.version == BAD && case == "index value";
+                vec![Value(object.version, is_bad.then(|| bomb.clone()))]
+            }
+        });
+        let source = ScriptedSource::<Armed>::new();
+        let builder = Informer::builder(ARMED, source.clone()).seed(7).index(&values);
+        let builder = if case == "stale event" { builder.streaming_lists() } else { builder };
+        let clock = ManualClock::new();
+        let (informer, run) = builder.timer(clock.timer()).build().unwrap();
+        let mut run = pin!(run);
+        let mut turns = || (0..20).for_each(|_| assert!(poll_once(run.as_mut()).is_pending(), "{case}"));
+        source.answer_watch(Ok(()));
+        match case {
+            "index value" => source.answer_list(Ok(page(vec![object(BAD)], None))),
+            "abandoned page" => source.answer_list(Ok(page(vec![object(BAD)], Some("c")))),
+            "repeated page" => source.answer_list(Ok(page(vec![], Some("c")))),
+            _ => source.send(WatchEvent::Added(object(14))),
+        }
+        turns();
+        armed.store(true, Ordering::Relaxed);
+        match case {
+            "index value" => source.fail_watch(error(fixture::OTHER)),
+            "abandoned page" => source.answer_list(Err(error(fixture::OTHER))),
+            "repeated page" => source.answer_list(Ok(page(vec![object(BAD)], Some("c")))),
+            _ => {
+                source.send(WatchEvent::Added(object(BAD)));
+                source.send(WatchEvent::InitialListEnd(Version::new(5)));
+            }
+        }
+        turns();
+        source.answer_list(Ok(page(vec![object(14)], None)));
+        source.answer_watch(Ok(()));
+        clock.advance(Duration::from_secs(2));
+        turns();
+        assert!(!armed.load(Ordering::Relaxed), "{case}: nothing was dropped");
+        let status = informer.status();
+        assert_eq!((status.state, status.panics), (InformerState::Watching, 1), "{case}: {status:?}");
+        assert!(informer.store().get(&1).is_some_and(|object| object.version == 14), "{case}");
+        informer.store().check().unwrap();
+    }
 }

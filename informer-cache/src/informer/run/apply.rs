@@ -45,7 +45,10 @@ where
                     WatchEvent::Deleted(object) => {
                         self.batch.push((Version::ZERO, WatchEvent::Deleted(object)))
                     }
-                    _ => self.panicked(&panic),
+                    lost => {
+                        self.panicked(&panic);
+                        self.discard(lost);
+                    }
                 }
                 return None;
             }
@@ -81,10 +84,14 @@ where
         let is_older = |listed: Version| !version.is_zero() && version < listed;
         let late = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                list.try_insert_unless(object, |key, listed| match listed() {
-                    Some(listed) => is_older(listed),
-                    None => tombstones.is_stale(key, version),
-                })
+                // The drop of a rejected object may panic, too.
+                let inserted = attempt(|| {
+                    list.try_insert_unless(object, |key, listed| match listed() {
+                        Some(listed) => is_older(listed),
+                        None => tombstones.is_stale(key, version),
+                    })
+                });
+                inserted.and_then(|late| late)
             }
             WatchEvent::Deleted(object) => attempt(|| {
                 let key = schema.key(&object);
@@ -104,8 +111,8 @@ where
 
     /// Stages a listed object.
     pub(super) fn stage(&mut self, list: &mut RelistDraft<K, V>, object: V) {
-        let put = list.try_insert_unless(object, |_, _| false);
-        self.count_result(put);
+        let put = attempt(|| list.try_insert_unless(object, |_, _| false));
+        self.count_result(put.and_then(|late| late));
     }
 
     /// Applies the batch.
@@ -168,7 +175,10 @@ where
             });
             match piece {
                 Ok(piece) => done += piece,
-                Err(panic) => return Ok(Err(panic)),
+                Err(panic) => {
+                    self.discard(list);
+                    return Ok(Err(panic));
+                }
             }
             if done == BATCH {
                 done = 0;
@@ -178,7 +188,11 @@ where
         }
         loop {
             match attempt(|| list.release(BATCH)) {
-                Ok(true) => return Ok(Ok(())),
+                Ok(true) => {
+                    // For example, the last references to index values.
+                    self.discard(list);
+                    return Ok(Ok(()));
+                }
                 Ok(false) => self.yield_now().await?,
                 Err(panic) => self.panicked(&panic),
             }
@@ -190,6 +204,13 @@ where
         match late {
             Ok(late) => self.stale += u64::from(late),
             Err(panic) => self.panicked(&panic),
+        }
+    }
+
+    /// Drops objects or index values, and reports a panic of their drop.
+    pub(super) fn discard<D>(&mut self, dropped: D) {
+        if let Err(panic) = attempt(|| drop(dropped)) {
+            self.panicked(&panic);
         }
     }
 
