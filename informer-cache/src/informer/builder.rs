@@ -272,6 +272,7 @@ where
             partial_list: None,
             tombstones: Tombstones::new(TOMBSTONES),
             stale: 0,
+            failed_lists: 0,
             on_error,
             backoff: ChosenBackoff::default(),
         };

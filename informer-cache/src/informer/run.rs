@@ -46,6 +46,8 @@ pub(super) struct InformerTask<K, V, S, T> {
     pub(super) tombstones: Tombstones<K>,
     /// The number of stale events.
     pub(super) stale: u64,
+    /// The number of lists that the reflector counts as published, but whose publication panicked.
+    pub(super) failed_lists: u64,
     pub(super) on_error: Option<OnError>,
     pub(super) backoff: ChosenBackoff,
 }
@@ -318,7 +320,7 @@ where
             let abandoned = self.partial_list.take();
             self.discard(abandoned);
         }
-        let relists = self.reflector.lists().saturating_sub(1);
+        let relists = self.reflector.lists().saturating_sub(1 + self.failed_lists);
         self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.watch_restarts());
     }
 

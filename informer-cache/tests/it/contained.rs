@@ -255,7 +255,12 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
     source.answer_list(Ok(page(vec![object(1, 16), object(3, 15)], 16)));
     world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 16), object(3, 15)]);
-    assert_eq!(world.informer.status().state, InformerState::Watching);
+    let status = world.informer.status();
+    assert_eq!(
+        (status.state, status.relists),
+        (InformerState::Watching, 1),
+        "a list that failed was counted"
+    );
     world.informer.store().check().unwrap();
 }
 

@@ -153,6 +153,7 @@ where
             }
             Err(panic) => {
                 // An object may be missing from the store, so the informer lists again, as if the watch after this list had failed.
+                self.failed_lists += 1;
                 let (now, random) = self.now_and_random();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
                 self.reflector.watch_errored(SourceErrorKind::Other, now, random);
