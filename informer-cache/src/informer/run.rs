@@ -80,7 +80,8 @@ where
             .await
         };
         if let Some(panic) = panic {
-            let now = self.timer.now();
+            // The timer may be what panics.
+            let now = caught(|| self.timer.now()).unwrap_or_default();
             self.handle_failure(now, BackoffCause::Panicked, Failed::Panic(&message(&*panic)));
             resume_unwind(panic);
         }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use flyball_informer_cache::{
     BackoffCause, Index, Informer, InformerBuildError, InformerState, ListRequest, Page, ReflectorBackoff,
     ReflectorConfig, Schema, Source, SourceError, Stopped, Version, WatchEvent, WatchRequest, WatchStream,
 };
-use flyball_sync::ManualClock;
+use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 use parking_lot::Mutex;
 use testkit::coverage::pairs::PairCounts;
 use testkit::random;
@@ -499,7 +499,7 @@ fn an_alarm_that_comes_too_early_is_set_again() {
     let InformerState::Waiting { until, .. } = informer.status().state else { panic!() };
     // The clock jumps over the alarm and back.
     clock.set(until);
-    clock.set(flyball_sync::Nanos::ZERO);
+    clock.set(Nanos::ZERO);
     assert_eq!(clock.next_alarm(), None);
     assert!(poll_once(run.as_mut()).is_pending());
     assert_eq!(clock.next_alarm(), Some(until));
@@ -581,6 +581,32 @@ fn the_timeout_of_a_request_starts_when_it_is_sent() {
     assert_eq!(state(&world), (InformerState::Watching, None));
     assert_eq!(world.advance_to_alarm(), ReflectorConfig::default().request_timeout);
     assert_eq!(world.informer.status().last_error.unwrap().message.as_ref(), "no answer in time");
+}
+
+/// A timer that panics whenever it is asked for the time.
+#[test]
+fn a_panic_of_the_timer_is_the_last_error() {
+    struct Broken(ManualClock, Arc<AtomicBool>);
+    impl Clock for Broken {
+        fn now(&self) -> Nanos {
+            assert!(!self.1.load(Ordering::Relaxed), "a broken timer");
+            self.0.now()
+        }
+    }
+    impl Timer for Broken {
+        fn wake_at(&self, _: Nanos, _: &Waker) {}
+    }
+    let broken = Arc::new(AtomicBool::new(false));
+    let builder = Informer::builder(SCHEMA, ScriptedSource::new());
+    let (informer, run) = builder.timer(Broken(ManualClock::new(), broken.clone())).build().unwrap();
+    let mut run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(run);
+    assert!(!panics(run.as_mut()));
+    broken.store(true, Ordering::Relaxed);
+    assert!(panics(run.as_mut()));
+    drop(run);
+    let status = informer.status();
+    assert_eq!(status.state, InformerState::Failed);
+    assert_eq!(status.last_error.unwrap().message.as_ref(), "a function panicked: a broken timer");
 }
 
 #[test]
