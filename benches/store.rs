@@ -1,4 +1,4 @@
-//! Compares the store with a naive port of client-go's indexer: 100 000 objects with two indexes. Rows are named as in `design.md`.
+//! Compares the store with a naive port of client-go's indexer: 100 000 objects with two indexes.
 //!
 //! `cargo bench -p benches --bench store`
 
@@ -26,7 +26,7 @@ const PODS: Schema<NamespacedName, Pod> =
 static BY_NODE: Index<Pod, Arc<str>> = Index::new("node", |pod| pod.node.clone());
 static BY_OWNER: Index<Pod, Arc<str>> = Index::new("owner", |pod| pod.owner.clone());
 
-/// There are 1000 nodes with 100 pods each, and 10 000 owners with ten pods each.
+/// The pods are spread evenly over 1000 nodes (100 pods each) and over 10 000 owners (ten pods each).
 fn pod(number: u64, version: u64) -> Pod {
     Pod {
         name: format!("namespace-{}/deployment-{number:06}", number % 50).parse().unwrap(),
@@ -59,7 +59,7 @@ fn store(criterion: &mut Criterion) {
     port.replace(keyed(pods(1)));
     let all = pods(1);
     let mut version = 1;
-    // Visits the objects in an order that defeats the CPU's caches and prefetcher.
+    // Visits the objects in an order in which the CPU's caches and prefetcher are of little use.
     let mut next = 0;
     let mut pick = move || {
         next = (next + 61_803) % OBJECTS;

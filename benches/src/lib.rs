@@ -1,4 +1,4 @@
-//! The baselines of the benches: naive ports, and alternative designs of the store.
+//! The implementations with which the benches compare flyball: naive ports of client-go, and alternative designs of the store.
 #![forbid(unsafe_code)]
 
 pub mod designs;

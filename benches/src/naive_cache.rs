@@ -1,4 +1,4 @@
-//! A naive port of client-go's indexer: maps under one mutex; index functions run at every write.
+//! A naive port of client-go's indexer. All maps are under one mutex, and every write runs the index functions.
 
 #![allow(clippy::disallowed_types, reason = "the naive port uses std's locks")]
 
@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An index function: returns the values of an object.
+/// An index function. It returns the index values of an object.
 pub type IndexFn<V> = fn(&V) -> Vec<Arc<str>>;
 
 /// The store.
@@ -64,7 +64,7 @@ impl<K: Clone + Eq + Hash, V> NaiveCache<K, V> {
         self.lock().items.get(key).cloned()
     }
 
-    /// All objects. This is the only consistent view.
+    /// All objects. The store has no snapshots, so only the result of one call is consistent.
     pub fn list(&self) -> Vec<Arc<V>> {
         self.lock().items.values().cloned().collect()
     }

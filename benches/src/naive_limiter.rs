@@ -1,4 +1,4 @@
-//! A naive port of client-go's limiters: each has one mutex and one map, uses floats, and reads the clock under the lock.
+//! A naive port of client-go's limiters. Like these, it uses floats and one map under a mutex, and reads the clock while a lock is held.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "the naive port uses what std has")]
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Delays of `base * 2^n` per key, up to a cap. The state of a key stays until `forget`.
+/// A backoff of `base * 2^n` after n earlier failures of the key, up to a cap. The failures of a key stay counted until `forget`.
 #[derive(Debug)]
 pub struct NaiveExponential {
     base: Duration,
@@ -42,7 +42,7 @@ impl NaiveExponential {
     }
 }
 
-/// A number of tokens, and the time at which it was computed.
+/// A token bucket: a number of tokens, and the time at which this number was computed.
 #[derive(Debug)]
 pub struct NaiveBucket {
     rate: f64,
@@ -58,7 +58,7 @@ impl NaiveBucket {
         Self { rate, burst, tokens: burst, last: 0.0 }
     }
 
-    /// Takes a token, and returns the seconds to wait for it.
+    /// Takes a token, and returns the number of seconds until this token is available.
     pub fn reserve(&mut self, now: f64) -> f64 {
         self.tokens = (self.tokens + (now - self.last) * self.rate).min(self.burst) - 1.0;
         self.last = now;
@@ -76,7 +76,8 @@ impl NaiveBucket {
     }
 }
 
-/// The longer of two delays: 5 ms to 1000 s per key, and a bucket of 10 per second with a burst of 100.
+/// client-go's default limiter. Its delay is the longer of two: the backoff of the key, from 5 ms to 1000 s, and the wait for a token of a bucket
+/// with 10 tokens per second and a burst of 100.
 #[derive(Debug)]
 pub struct NaiveDefault {
     exponential: NaiveExponential,
@@ -85,7 +86,7 @@ pub struct NaiveDefault {
 }
 
 impl NaiveDefault {
-    /// A limiter without failures and with all tokens.
+    /// Builds a limiter without failures and with a full bucket.
     #[must_use]
     pub fn new() -> Self {
         let exponential = NaiveExponential::new(Duration::from_millis(5), Duration::from_secs(1_000));

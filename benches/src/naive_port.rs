@@ -1,6 +1,6 @@
 //! A naive port of client-go's queue: one mutex, a deque, two sets and a condvar.
 //!
-//! The baseline of `queue.rs`. Keys are hashed by std's default hasher, and each is in up to three containers.
+//! `queue.rs` compares flyball's queue with this port. Its sets use std's default hasher.
 
 #![allow(clippy::disallowed_types, reason = "the naive port uses std's locks")]
 
@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use flyball_workqueue::{AddKeys, BlockingGetKeys, EndKeys};
 
-/// A deduplicating queue with client-go's three sets.
+/// A deduplicating queue with client-go's three containers: queue, dirty and processing.
 #[derive(Debug)]
 pub struct NaivePort<K> {
     state: Mutex<State<K>>,
@@ -124,7 +124,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs one worker over any queue; each key fails once. Returns the keys in the order of their runs.
+    /// Adds keys to a queue of any type and processes them with one worker. Each key fails once. Returns the keys in
+    /// the order in which they were processed.
     fn work<Q: BlockingGetKeys<Key = u32> + AddKeys<u32>>(queue: &Q, shut_down: impl Fn()) -> Vec<u32> {
         for key in [1, 2, 1] {
             queue.add(key).expect("open");

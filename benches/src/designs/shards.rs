@@ -1,11 +1,9 @@
 //! Design 2: copy-on-write shards of plain hash tables.
+//! Some bits of an item's hash select its shard. A shard is an `Arc` of hashbrown's `HashTable`. A write to a shard that a snapshot shares copies the
+//! whole shard. The number of shards doubles when the shards have `FULL` items on average. There are at most `MOST` shards, because the first write
+//! after a snapshot copies the vector of shards. The values of an index are stored in such a set, and so are the records of each value.
 //!
-//! Bits of the hash select a shard, an `Arc` of hashbrown's table. A write to a shard that a snapshot shares copies the
-//! whole shard. The number of shards doubles when they have `FULL` items on average. It is at most `MOST`, because the
-//! first write after a snapshot copies the vector of shards. The index values, and the records of each
-//! value, are stored in the same way.
-//!
-//! Not implemented: a lower number of shards after items were removed.
+//! Not implemented: reducing the number of shards after items have been removed.
 
 use std::sync::Arc;
 
@@ -37,7 +35,7 @@ pub struct Shards<T> {
 }
 
 impl<T: Hashed> Shards<T> {
-    /// hashbrown uses the top seven bits and the low bits; the shard uses bits between them.
+    /// hashbrown's table uses the top seven bits and the low bits of the hash, so bits between them select the shard.
     fn shard(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.shards.len() - 1)
     }

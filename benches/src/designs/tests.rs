@@ -39,7 +39,7 @@ fn random<D: Design>() {
         if draw(10) < if emptying { 9 } else { 1 } {
             assert_eq!(design.remove(hash(&key), &key).is_some(), oracle.remove(&key).is_some());
         } else {
-            // The second index has few values, so it has many objects per value.
+            // The second index has only three values, so each value has many objects.
             let values = [40, 3].map(|values| format!("value-{}", draw(values)).into());
             let pod = Arc::new(Pod { key: key.clone(), version: step, values });
             let replaced = design.upsert(Entry::new(pod.clone())).is_some();

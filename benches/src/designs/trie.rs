@@ -1,8 +1,7 @@
-//! Design 1: hash array mapped tries, which `informer-cache` used before rows.
-//!
-//! Nodes have 32 slots with a bitmap and use five bits of the hash per level (Bagwell, *Ideal Hash Trees*, 2001). A
-//! record is in the trie of keys and in one trie per index value. The code comes from `informer-cache`, without its
-//! checks; a removal does not restore the canonical shape.
+//! Design 1: hash array mapped tries. `informer-cache` used this design before the design in `rows`. Nodes have 32
+//! slots with a bitmap and use five bits of the hash per level (Bagwell, *Ideal Hash Trees*, 2001). A record is in
+//! the trie of all records, and for each of its index values in the trie of this value. The code is a copy of the
+//! code in `informer-cache`, without its checks. A removal does not restore the canonical shape of the trie.
 
 use std::slice;
 use std::sync::Arc;
@@ -174,13 +173,13 @@ impl<T: Hashed> Node<T> {
     }
 }
 
-/// The five bits of a hash at this depth, as a bitmap bit.
+/// The bitmap bit of the slot that the hash selects at this depth, with five of its bits.
 fn bit(hash: u64, depth: u32) -> u32 {
     1 << ((hash << (5 * depth)) >> 59)
 }
 
 struct Iter<'a, T> {
-    /// The remaining slots of every node on the path.
+    /// The slots that are still to be visited, of each node on the path from the root.
     path: Vec<slice::Iter<'a, Slot<T>>>,
     bucket: slice::Iter<'a, T>,
 }
@@ -203,7 +202,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
     }
 }
 
-/// O(1): the clone shares all nodes.
+/// A clone takes O(1) time, because it shares all nodes.
 impl<T> Clone for Trie<T> {
     fn clone(&self) -> Self {
         Self { root: self.root.clone(), len: self.len }

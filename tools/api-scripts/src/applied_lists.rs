@@ -1,4 +1,5 @@
-//! Server-side apply of lists and maps, which the type of a kind or the schema of a definition merges or replaces.
+//! Server-side apply of lists and maps. The type of a built-in kind, or the schema of a custom one, determines whether a list or map is merged or
+//! replaced.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use crate::applies::{HERE, apply, empty, is_conflict, managers};
 use crate::definitions::Definition;
 use crate::server::{Server, deployment};
 
-/// Server-side apply merges lists with keys and sets, and replaces other lists.
+/// Server-side apply merges two sorts of lists: lists whose items have keys, and sets. It replaces other lists.
 pub async fn an_apply_merges_lists_by_their_keys(on: &Server) {
     let here = "apps/v1/deployments/web";
     let config = |spec: Value| {
@@ -62,7 +63,7 @@ pub async fn an_apply_merges_lists_by_their_keys(on: &Server) {
         (&json!("image"), &json!(["x"]), vec![json!("A"), json!("B")])
     );
     assert_eq!(main["ports"].as_array().unwrap().len(), 2);
-    // Fields that only the second manager has applied are removed when its configuration no longer contains them.
+    // The second manager's configuration no longer contains some fields. Those that only this manager has applied are removed.
     let fewer = config(json!({"containers": [{"name": "main", "env": [{"name": "C", "value": "3"}]}]}));
     let merged = apply(on, here, "two", fewer).await.ok();
     assert_eq!(names(&spec(&merged)["containers"]), ["main"]);
@@ -77,7 +78,7 @@ pub async fn an_apply_merges_lists_by_their_keys(on: &Server) {
     assert_eq!((main.get("args"), names(&main["env"])), (None, vec![json!("A"), json!("C")]));
 }
 
-/// Finalizers are a set, owners have the key `uid`, and service ports have two keys.
+/// Finalizers are a set. Owner references have the key `uid`. Service ports have two keys.
 pub async fn metadata_and_services_have_lists_with_keys(on: &Server) {
     let finalizers = |list: Value| {
         let mut config = empty();
@@ -95,7 +96,7 @@ pub async fn metadata_and_services_have_lists_with_keys(on: &Server) {
         config["metadata"]["ownerReferences"] = owners;
         config
     };
-    // The garbage collector cannot look up this owner, because the server does not serve its kind.
+    // The server does not serve the kind of this owner. Therefore the garbage collector cannot look the owner up, and does not delete the object.
     let none = owner("x", "00000000-0000-4000-8000-00000000000a");
     let first = apply(on, HERE, "one", owned(json!([none]))).await.ok();
     let fields = json!({"f:metadata": {"f:ownerReferences": {"k:{\"uid\":\"00000000-0000-4000-8000-00000000000a\"}": {}}}});
@@ -121,7 +122,7 @@ pub async fn metadata_and_services_have_lists_with_keys(on: &Server) {
     on.merge(HERE, json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The schema defines the keys of lists, and the maps that are replaced as a whole.
+/// The schema defines which lists have keys, and which maps are replaced as a whole.
 pub async fn custom_resources_merge_by_their_schema(on: &Server) {
     let text = json!({"type": "string"});
     let port = json!({"type": "object", "required": ["port"], "properties": {

@@ -1,4 +1,4 @@
-//! Server-side apply, and the managers of fields.
+//! Server-side apply, and how the server records the managers of fields.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::server::{Reply, Server, config_map, deployment, uid, version};
 
 pub(crate) const HERE: &str = "v1/configmaps/a";
 
-/// Applies a configuration as `manager`; further query parameters may follow the name.
+/// Applies a configuration as `manager`. `manager` may be followed by query parameters, for example `one&force=true`.
 pub(crate) async fn apply(on: &Server, path: &str, manager: &str, config: Value) -> Reply {
     let path = format!("{path}?fieldManager={manager}");
     on.ask_as("PATCH", &path, "application/apply-patch+yaml", "application/json", config).await
@@ -21,7 +21,7 @@ pub(crate) fn map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
 }
 
-/// The managers of an object and their fields, without the times, which differ from server to server.
+/// Returns the managers of an object and their fields. The times of the entries are left out, because they differ from server to server.
 pub(crate) fn managers(object: &Value) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let entry = |entry: &Value| {
@@ -52,7 +52,7 @@ pub(crate) fn is_conflict(reply: &Reply, manager: &str, fields: &[&str]) {
     assert_eq!(reply.body["details"]["causes"][0]["message"], format!("conflict with {manager}"));
 }
 
-/// An apply that changes nothing writes nothing.
+/// An apply creates an object or merges into it. If it changes nothing, nothing is written.
 pub async fn an_apply_creates_an_object_or_merges_into_it(on: &Server) {
     let mut config = map(json!({"x": "1"}));
     config["metadata"]["labels"] = json!({"l": "1"});
@@ -72,7 +72,7 @@ pub async fn an_apply_creates_an_object_or_merges_into_it(on: &Server) {
     assert_eq!(on.watch("v1/configmaps?fieldSelector=metadata.name=a").await, ["ADDED a"]);
 }
 
-/// An apply that sets a field of another manager is refused, unless it has `force=true`.
+/// An apply that changes a field that a different manager owns is refused, unless the request has `force=true`.
 pub async fn an_apply_conflicts_with_other_managers(on: &Server) {
     let mut config = map(json!({"x": "1"}));
     config["metadata"]["labels"] = json!({"l": "1"});
@@ -90,7 +90,7 @@ pub async fn an_apply_conflicts_with_other_managers(on: &Server) {
     assert_eq!(managers(&forced), [labels, json!(["two", "Apply", null, {"f:data": {"f:x": {}}}])]);
 }
 
-/// Two managers can apply the same value of a field without force. The field is removed once neither manager applies it.
+/// Two managers can apply the same value of a field without force. The field is removed when neither manager applies it any longer.
 pub async fn managers_share_a_field_with_one_value(on: &Server) {
     apply(on, HERE, "one", map(json!({"x": "1", "y": "1"}))).await.ok();
     let shared = apply(on, HERE, "two", map(json!({"x": "1"}))).await.ok();
@@ -114,7 +114,7 @@ pub async fn managers_share_a_field_with_one_value(on: &Server) {
     assert_eq!(dropped["data"].get("x"), None);
 }
 
-/// A field that a manager no longer applies is removed only if no other manager owns it.
+/// When a manager no longer applies a field, the field is removed, unless a different manager also owns it.
 pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
     let mut config = map(json!({"x": "1", "y": "1"}));
     config["metadata"]["annotations"] = json!({"n": "1"});
@@ -130,7 +130,8 @@ pub async fn a_field_that_is_no_longer_applied_is_removed(on: &Server) {
     assert_eq!(managers(&left), [json!(["merging", "Update", null, {"f:data": {"f:z": {}}}])]);
 }
 
-/// A null conflicts like any other value, and removes the field if the apply is forced.
+/// A null in a configuration conflicts with the value of a different manager like any other value. If the apply is forced, the null removes the
+/// field.
 pub async fn a_null_conflicts_with_the_value_of_another_manager(on: &Server) {
     let here = "apps/v1/deployments/web";
     let mut whole = deployment("web", 1);
@@ -142,7 +143,7 @@ pub async fn a_null_conflicts_with_the_value_of_another_manager(on: &Server) {
     let refused = apply(on, here, "two", config(json!({"selector": null}))).await;
     is_conflict(&refused, "\"one\"", &[".spec.selector"]);
     assert_eq!(on.get(here).await.ok(), made);
-    // Objects and lists that are merged are not changed.
+    // A null for an object or list that is merged changes nothing, and does not conflict.
     let same = apply(on, here, "two", config(json!({"template": null}))).await.ok();
     assert_eq!(same["spec"], made["spec"]);
     let forced = apply(on, here, "two&force=true", null).await.ok();
@@ -163,7 +164,7 @@ pub async fn other_writes_have_managers(on: &Server) {
     let message = "Apply failed with 3 conflicts: conflicts with \"creator\" using v1:\n- .data.value\n\
                    conflicts with \"editor\" using v1:\n- .data.n\nconflicts with \"merging\" using v1:\n- .data.m";
     refused.is_error(409, "Conflict", message);
-    // A manager that applies and a manager of the same name that updates are different managers.
+    // An entry for applies and an entry for updates are different managers, even if both have the same name.
     let refused = apply(on, HERE, "creator", map(json!({"value": "2"}))).await;
     is_conflict(&refused, "\"creator\" using v1", &[".data.value"]);
 
@@ -192,7 +193,7 @@ pub async fn other_writes_have_managers(on: &Server) {
     );
     let forced = apply(on, HERE, "one&force=true", map(json!({"value": "1"}))).await.ok();
     assert_eq!(forced["data"], json!({"value": "1", "m": "1"}));
-    // An update that changes nothing does not make its manager the owner of any field.
+    // An update that changes no value does not make its manager the owner of a field.
     let same = on.merge(&format!("{HERE}?fieldManager=idle"), json!({"data": {"value": "1"}})).await.ok();
     assert_eq!(same, forced);
 }
@@ -214,7 +215,8 @@ pub async fn a_client_clears_managers(on: &Server) {
     is_conflict(&refused, "\"before-first-apply\" using v1", &[".data.x"]);
 }
 
-/// The status has its own managers. An apply to the object ignores the status, and an apply to `/status` ignores the other fields.
+/// The managers of the status are recorded in separate entries. An apply to the object ignores its status, and an apply to `/status` ignores all
+/// other fields.
 pub async fn a_status_is_applied_apart(on: &Server) {
     let sites = Definition::new(on, "Site").property("status", conditions()).create(on).await;
     let here = format!("{}/s", sites.path());
@@ -277,7 +279,7 @@ fn conditions() -> Value {
     }}})
 }
 
-/// The server checks a configuration before it merges it.
+/// The server checks whether a configuration is valid before it merges the configuration into the object.
 pub async fn configurations_are_checked(on: &Server) {
     let refused = apply(on, HERE, "one", json!({"metadata": {"name": "a"}})).await;
     refused.is_error(400, "BadRequest", "invalid object type: /, Kind=");
@@ -308,7 +310,7 @@ pub async fn configurations_are_checked(on: &Server) {
     assert_eq!(on.get(HERE).await.code, 404);
 }
 
-/// If the configuration contains a version or a uid, they must match the stored object.
+/// If the configuration contains a version or a uid, it must be that of the stored object.
 pub async fn an_apply_has_preconditions(on: &Server) {
     let with = |field: &str, value: &str| {
         let mut config = map(json!({"x": "2"}));
@@ -345,7 +347,7 @@ pub async fn a_dry_run_of_an_apply_stores_nothing(on: &Server) {
     assert_eq!(on.get(HERE).await.ok(), made);
 }
 
-/// The oldest managers of updates are merged when there are more than ten.
+/// If more than ten managers have updated an object, the entries of the oldest ones are merged into one entry.
 pub async fn managers_of_updates_are_limited(on: &Server) {
     apply(on, HERE, "one", map(json!({"x": "1"}))).await.ok();
     for number in 10..22 {

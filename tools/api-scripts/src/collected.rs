@@ -1,4 +1,4 @@
-//! Garbage collection. On a real cluster, the `garbage-collector-controller` of kube-controller-manager performs it.
+//! Garbage collection. On a real cluster, the `garbage-collector-controller` of kube-controller-manager is the garbage collector.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ async fn an_owner_in_the_foreground_waits_for_those_that_block_it(on: &Server) {
     on.create(MAPS, owned("other", &[(&owner, false)], &["flyball.test/a"])).await;
     let left = delete(on, "owner", "Foreground").await;
     assert_eq!(left["metadata"]["finalizers"], json!(["foregroundDeletion"]));
-    // Both dependents are deleted, and the owner waits only for the first.
+    // Both dependents are deleted, but the owner waits only for `blocks`, because only its reference has `blockOwnerDeletion`.
     for name in ["blocks", "other"] {
         on.until(&format!("{MAPS}/{name}"), |reply| is_terminating(&reply.body)).await;
     }
@@ -108,7 +108,7 @@ async fn references_to_owners_that_are_gone_are_removed_while_others_are_there(o
     gone(on, "two").await;
 }
 
-/// An owner also counts as missing if another object has its name, or if it is in another namespace.
+/// An owner also counts as missing if a different object has its name, or if it is in a different namespace than the dependent.
 async fn owners_that_do_not_exist_are_gone(on: &Server) {
     let mut never = config_map("never", "1");
     never["metadata"]["uid"] = json!("00000000-1111-4111-8111-000000000000");
@@ -128,14 +128,14 @@ async fn owners_that_do_not_exist_are_gone(on: &Server) {
     on.ask("DELETE", &format!("{uri}/elsewhere"), Value::Null).await.ok();
 }
 
-/// The garbage collector keeps a dependent whose owner it cannot look up.
+/// If the garbage collector cannot look an owner up, it keeps the dependent.
 async fn owners_of_unknown_kinds_are_not(on: &Server) {
     let mut child = owned("child", &[(&json!({"metadata": {"name": "x", "uid": "x"}}), true)], &[]);
     let owner = &mut child["metadata"]["ownerReferences"][0];
     owner["apiVersion"] = json!("unknown.example.com/v1");
     owner["kind"] = json!("Unknown");
     on.create(MAPS, child).await;
-    // Dependents that are created later are still collected.
+    // The failed look-up does not block the garbage collector: a dependent that is created later is deleted.
     let mut never = config_map("never", "1");
     never["metadata"]["uid"] = json!("00000000-1111-4111-8111-000000000002");
     on.create(MAPS, owned("later", &[(&never, true)], &[])).await;

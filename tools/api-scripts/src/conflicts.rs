@@ -1,4 +1,4 @@
-//! Versions, uids and names for which the server refuses a create or an update.
+//! Creates and updates that the server refuses because of a version, a uid or a name.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,8 @@ use crate::server::{Server, config_map, deployment, uid, version};
 const STALE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Optimistic concurrency: an update with a version is refused if the object has changed since that version.
+/// An update that contains a version is refused if the object has changed since that version (optimistic concurrency). An update without a version is
+/// never refused for this reason.
 pub async fn a_stale_update_is_a_conflict_and_one_without_a_version_is_not(on: &Server) {
     let first = on.create("v1/configmaps", config_map("a", "1")).await;
     let mut next = first.clone();
@@ -29,12 +30,12 @@ pub async fn a_stale_update_is_a_conflict_and_one_without_a_version_is_not(on: &
 
     let third = on.ask("PUT", "v1/configmaps/a", config_map("a", "4")).await.ok();
     assert_eq!((&third["data"]["value"], uid(&third)), (&json!("4"), uid(&first)));
-    // A write that changes nothing does not create a new version.
+    // If a write changes nothing, the version of the object stays the same.
     let again = on.ask("PUT", "v1/configmaps/a", third.clone()).await.ok();
     assert_eq!(version(&again), version(&third));
 }
 
-/// The server stores neither of the two refused objects.
+/// The server refuses to create an object whose name is taken, or that contains a version.
 pub async fn a_create_is_refused_with_a_version_or_a_name_that_is_taken(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let refused = on.ask("POST", "v1/configmaps", config_map("a", "2")).await;
@@ -106,7 +107,7 @@ pub async fn custom_resources_and_leases_are_updated_with_a_version(on: &Server)
     refused.is_error(422, "Invalid", &format!("leases.coordination.k8s.io \"l\" is invalid: {why}"));
 }
 
-/// For some kinds of Kubernetes, an update of an object that does not exist creates it.
+/// For some of Kubernetes' own kinds, an update (PUT) of an object that does not exist creates the object.
 pub async fn leases_and_roles_are_created_by_an_update(on: &Server) {
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}});
     let made = on.ask("PUT", "coordination.k8s.io/v1/leases/l", lease).await.ok();
@@ -168,7 +169,7 @@ pub async fn names_are_validated(on: &Server) {
     assert_eq!(on.ask("POST", "v1/configmaps", mismatched).await.code, 400);
 }
 
-/// The server validates labels and owners, and finalizers of Kubernetes' own kinds.
+/// The server validates labels and owner references of all kinds, and finalizers only of Kubernetes' own kinds.
 pub async fn other_metadata_is_validated(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let with = |field: &str, value: &Value| {
@@ -207,6 +208,6 @@ pub async fn other_metadata_is_validated(on: &Server) {
                end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
                '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
     let why = format!("metadata.labels: Invalid value: \"c d\": {why}");
-    // How many times the error of an update repeats a cause depends on the kind.
+    // The error of an update may contain the same cause several times; how many times depends on the kind. For a ConfigMap it is once.
     refused.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::server::{Server, names};
 
-/// A definition. Each script has its own group, because definitions have no namespace.
+/// A definition of a custom resource. Definitions have no namespace, so each script uses an API group of its own.
 #[derive(Debug)]
 pub(crate) struct Definition {
     object: Value,
@@ -53,7 +53,7 @@ impl Definition {
         self
     }
 
-    /// Sets the schema of a field of the root.
+    /// Sets the schema of a top-level field.
     pub(crate) fn property(mut self, name: &str, schema: Value) -> Self {
         self.version()["schema"]["openAPIV3Schema"]["properties"][name] = schema;
         self
@@ -93,7 +93,7 @@ impl Definition {
         format!("{}/{version}/{}", self.group, self.plural)
     }
 
-    /// The name of the kind in error messages.
+    /// The name by which error messages refer to the kind.
     pub(crate) fn title(&self) -> String {
         format!("{}.{}", self.plural, self.group)
     }
@@ -104,7 +104,7 @@ impl Definition {
     }
 }
 
-/// The definition has conditions and accepted names, and objects of its kind can be created.
+/// The server writes conditions and accepted names to the status of the definition. After that, objects of its kind can be created.
 pub async fn a_definition_is_established_and_serves_its_kind(on: &Server) {
     let sites = Definition::new(on, "Site");
     assert_eq!(on.get(&sites.path()).await.code, 404);
@@ -132,7 +132,7 @@ pub async fn a_definition_is_established_and_serves_its_kind(on: &Server) {
     on.create(&sites.path(), sites.object("s", json!({"color": "red"}))).await;
     let list = on.get(&sites.path()).await.ok();
     assert_eq!((list["kind"].as_str(), names(&list)), (Some("SiteList"), vec!["s"]));
-    // Unlike other list items, custom resources contain their kind.
+    // In a list, custom resources contain their kind, but objects of Kubernetes' own kinds do not.
     assert_eq!(list["items"][0]["kind"], "Site");
 
     let mut misnamed = sites.object.clone();
@@ -142,14 +142,14 @@ pub async fn a_definition_is_established_and_serves_its_kind(on: &Server) {
     refused.has_causes(&[("metadata.name", "FieldValueInvalid")]);
 }
 
-/// A definition that is deleted and created again starts without objects.
+/// The deletion of a definition deletes its objects and ends their watches. A new definition with the same name has no objects.
 pub async fn a_deleted_definition_takes_its_objects_and_watches_with_it(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     on.create(&sites.path(), sites.object("s", json!({}))).await;
     let path = sites.path();
     let began = Instant::now();
     let delete = async {
-        // Waits until the watch is open.
+        // This time is long enough for the watch to be opened.
         tokio::time::sleep(Duration::from_millis(500)).await;
         sites.delete(on).await;
     };
@@ -164,7 +164,7 @@ pub async fn a_deleted_definition_takes_its_objects_and_watches_with_it(on: &Ser
     assert_eq!(on.watch(&sites.path()).await, ["ADDED t"]);
 }
 
-/// A deleted definition stays until its objects with finalizers are removed. Meanwhile, no object of its kind can be created.
+/// A deleted definition remains until its objects with finalizers have been removed. Until then, no object of its kind can be created.
 pub async fn objects_with_finalizers_hold_their_definition(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let mut held = sites.object("s", json!({}));
@@ -181,7 +181,7 @@ pub async fn objects_with_finalizers_hold_their_definition(on: &Server) {
     on.until(&sites.here(), |reply| reply.code == 404).await;
 }
 
-/// The objects in the two versions differ only in `apiVersion`.
+/// A definition can have two versions. The server returns the same objects in both versions; only their `apiVersion` differs.
 pub async fn a_definition_in_two_versions_serves_the_same_objects(on: &Server) {
     let mut sites = Definition::new(on, "Site");
     let mut second = sites.version().clone();

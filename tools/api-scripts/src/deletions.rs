@@ -10,7 +10,7 @@ fn held(name: &str, finalizers: &[&str]) -> Value {
     map
 }
 
-/// A deletion sets the deletion timestamp. The object can then still be written, but no finalizer can be added.
+/// If an object has finalizers, its deletion only sets the deletion timestamp. The object can still be written, but no finalizer can be added.
 pub async fn an_object_stays_until_its_last_finalizer_is_removed(on: &Server) {
     on.create("v1/configmaps", held("a", &["flyball.test/a", "flyball.test/b"])).await;
     let here = "v1/configmaps/a";
@@ -30,7 +30,7 @@ pub async fn an_object_stays_until_its_last_finalizer_is_removed(on: &Server) {
                finalizers []string{\"flyball.test/c\"}";
     assert_eq!((refused.code, refused.body["reason"].as_str()), (422, Some("Invalid")));
     assert!(refused.body["message"].as_str().unwrap().contains(why), "{}", refused.body);
-    // A patch cannot remove the deletion timestamp, and can still change the data.
+    // A patch cannot remove the deletion timestamp, but can still change the data.
     let told =
         on.merge(here, json!({"metadata": {"deletionTimestamp": null}, "data": {"value": "2"}})).await.ok();
     assert_eq!((&told["metadata"]["deletionTimestamp"], &told["data"]["value"]), (deleted_at, &json!("2")));
@@ -44,7 +44,7 @@ pub async fn an_object_stays_until_its_last_finalizer_is_removed(on: &Server) {
     assert_eq!(events, ["DELETED a"]);
 }
 
-/// A deletion can require a uid and a version.
+/// A deletion can have a uid and a version as preconditions.
 pub async fn a_deletion_has_preconditions(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let here = "v1/configmaps/a";
@@ -96,7 +96,7 @@ pub async fn a_pod_has_a_grace_period(on: &Server) {
     assert!(
         shorter["metadata"]["deletionTimestamp"].as_str() < left["metadata"]["deletionTimestamp"].as_str()
     );
-    // Although the pod has no finalizers, a write during its grace period does not remove it.
+    // The pod has no finalizers; nevertheless, a write during its grace period does not remove it.
     on.merge(here, json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
     assert_eq!(on.ask("DELETE", here, json!({"gracePeriodSeconds": 0})).await.ok()["kind"], "Pod");
     assert_eq!(on.get(here).await.code, 404);
@@ -110,7 +110,7 @@ pub async fn a_pod_has_a_grace_period(on: &Server) {
     assert_eq!(on.get("v1/pods/c").await.code, 404);
 }
 
-/// Without a running controller manager, the finalizer that a propagation policy adds stays on the object.
+/// A deletion with a propagation policy adds a finalizer. It stays on the object, because no controller manager runs that would remove it.
 pub async fn policies_are_finalizers(on: &Server) {
     for (policy, finalizers) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
         let path = "v1/configmaps/owner";
@@ -143,7 +143,7 @@ pub async fn jobs_orphan_their_pods_unless_told_otherwise(on: &Server) {
     on.merge("batch/v1/jobs/a", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// Label and field selectors choose the objects to delete. Objects with finalizers stay.
+/// The deletion of a collection deletes the objects that match its label and field selectors. Objects with finalizers stay.
 pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     for (name, app) in [("a", "x"), ("b", "y"), ("c", "x")] {
         on.create("v1/configmaps", labelled(name, json!({"app": app}))).await;
@@ -161,7 +161,7 @@ pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     on.merge("v1/configmaps/d", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The server responds to a dry run as it does to the real request.
+/// The response to a dry run is the same as the response to the real request, but nothing is stored.
 pub async fn a_dry_run_stores_nothing(on: &Server) {
     let made = on.ask("POST", "v1/configmaps?dryRun=All", config_map("dry", "1")).await.ok();
     assert_eq!((made["metadata"].get("resourceVersion"), made["metadata"]["uid"].is_string()), (None, true));
@@ -179,7 +179,7 @@ pub async fn a_dry_run_stores_nothing(on: &Server) {
     on.merge("v1/configmaps/a", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The error names the kind of options of the request.
+/// An unknown option is refused. The error names the kind of the options, such as `CreateOptions`.
 pub async fn unknown_options_are_refused(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     let dry = "dryRun: Unsupported value: [\"x\"]: supported values: \"All\"";

@@ -1,4 +1,4 @@
-//! Discovery with kube's discovery clients.
+//! Tests of API discovery with kube's discovery clients.
 
 use kube::core::GroupVersionKind;
 use kube::core::discovery::Scope;
@@ -11,7 +11,7 @@ fn gvk(group: &str, kind: &str) -> GroupVersionKind {
     GroupVersionKind::gvk(group, "v1", kind)
 }
 
-/// Discovery with one request per group.
+/// Discovery that sends one request per API group.
 pub async fn groups_and_kinds_are_discovered(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let group = format!("{}.example.com", on.namespace);
@@ -50,7 +50,7 @@ pub async fn groups_and_kinds_are_discovered(on: &Server) {
     assert_eq!(on.get("/apis/none.example.com").await.code, 404);
 }
 
-/// Aggregated discovery, which `Discovery::run_aggregated` requests.
+/// Aggregated discovery: `Discovery::run_aggregated` requests all groups at once.
 pub async fn kinds_are_discovered_in_one_answer(on: &Server) {
     let all = Discovery::new(on.client.clone()).run_aggregated().await.unwrap();
     for (group, kind, plural) in [("", "ConfigMap", "configmaps"), ("apps", "Deployment", "deployments")] {

@@ -1,10 +1,10 @@
-//! Requests for versions whose history was discarded.
+//! Requests for versions that the server has already discarded from its history.
 
 use serde_json::json;
 
 use crate::server::{Server, labelled, names, version};
 
-/// Calls `forget`, which discards the history, and then requests pages and versions that need this history.
+/// Calls `forget`, which must discard the history of the server, and then requests pages and versions that are no longer in the history.
 pub async fn all(on: &Server, forget: impl AsyncFnOnce()) {
     let first = on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     for name in ["b", "c"] {

@@ -1,9 +1,7 @@
-//! Scripts of requests with their exact outcomes: codes, reasons, messages, fields, events. A script is a function of a [`Server`] that panics if a
-//! response differs.
-//!
-//! The tests of `kube-testing` run the scripts on the API server in memory; `cargo xtask e2e` runs them on a real server. If the two servers differ,
-//! the real server is right.
-//! [`each!`] lists the scripts, so that each script is a separate test on both servers.
+//! Scripts that send requests and check the exact responses: status codes, reasons, messages, fields and events. A script is a function that takes a
+//! [`Server`], and panics if a response differs from the expected one. The tests of `kube-testing` run the scripts on the API server in memory;
+//! `cargo xtask e2e` runs them on a real server. If the responses of the two servers differ, those of the real server are correct. [`each!`] lists
+//! the scripts. With it, each script becomes a separate test on each of the two servers.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::missing_panics_doc, reason = "a script panics if a response differs from the expected one")]
@@ -26,7 +24,7 @@ pub mod watches;
 
 pub use crate::server::{Reply, Server};
 
-/// Calls a macro with the paths of all scripts that need only a server.
+/// Calls the macro `$test` with the paths of all scripts that need nothing but a server.
 #[macro_export]
 macro_rules! each {
     ($test:ident) => {

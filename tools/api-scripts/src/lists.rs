@@ -16,7 +16,7 @@ async fn list(on: &Server, query: &str) -> Reply {
     on.get(&format!("v1/configmaps?labelSelector=app&{query}")).await
 }
 
-/// Writes between two pages of a list do not change the later pages.
+/// All pages of a list show the version of the first page: writes between two pages do not change the later pages.
 pub async fn a_list_continues_at_its_version(on: &Server) {
     three(on).await;
     let first = list(on, "limit=2").await.ok();
@@ -37,14 +37,14 @@ pub async fn a_list_continues_at_its_version(on: &Server) {
     assert_eq!(left + 1, i64::try_from(total).unwrap());
 }
 
-/// A list can request an exact version, a version that is not older than the given one, or any version.
+/// A list request can require exactly the given version, or a version that is not older, or can accept any version.
 pub async fn lists_are_of_a_version(on: &Server) {
     let made = three(on).await;
     let old = version(&made[1]);
     let exact = list(on, &format!("resourceVersion={old}&resourceVersionMatch=Exact")).await.ok();
     assert_eq!((names(&exact), version(&exact)), (vec!["a", "b"], old));
-    // Without `resourceVersionMatch`, a list with a limit and a version is at exactly this version, because the API had limits before it had
-    // `resourceVersionMatch`.
+    // A request with a limit and a version, but without `resourceVersionMatch`, returns exactly this version, for compatibility: limits are older
+    // than `resourceVersionMatch`.
     let legacy = list(on, &format!("resourceVersion={old}&limit=5")).await.ok();
     assert_eq!(names(&legacy), ["a", "b"]);
     for query in [
@@ -74,7 +74,7 @@ pub async fn lists_are_of_a_version(on: &Server) {
     assert_eq!(list(on, "resourceVersion=nonsense").await.code, 400);
 }
 
-/// The error names the kind `ListOptions`.
+/// Contradictory parameters are refused. The error names the kind `ListOptions`.
 pub async fn parameters_that_contradict_each_other_are_refused(on: &Server) {
     let forbidden = "resourceVersionMatch: Forbidden: resourceVersionMatch";
     for (query, why) in [

@@ -11,7 +11,7 @@ async fn patch(on: &Server, path: &str, kind: &str, patch: Value) -> Reply {
     on.ask_as("PATCH", path, kind, "application/json", patch).await
 }
 
-/// A JSON patch applies all its operations in order, or none.
+/// The operations of a JSON patch are applied in order; if one of them fails, none is applied.
 pub async fn a_json_patch_edits_or_is_refused(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     let edit =
@@ -61,7 +61,7 @@ pub async fn a_merge_patch_merges(on: &Server) {
     renamed.is_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)");
 }
 
-/// A patch may contain the version to which it applies.
+/// If a patch contains a version, it is refused if the object has a different version.
 pub async fn a_patch_with_a_stale_version_is_a_conflict(on: &Server) {
     let first = on.create("v1/configmaps", config_map("a", "1")).await;
     on.merge("v1/configmaps/a", json!({"data": {"value": "2"}})).await.ok();
@@ -74,7 +74,7 @@ pub async fn a_patch_with_a_stale_version_is_a_conflict(on: &Server) {
     other.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
 }
 
-/// Kubernetes' types declare the keys of their lists.
+/// A strategic merge patch merges lists by the keys that Kubernetes' types declare for them.
 pub async fn a_strategic_merge_patch_merges_lists_by_their_keys(on: &Server) {
     on.create("apps/v1/deployments", deployment("web", 1)).await;
     let here = "apps/v1/deployments/web";
@@ -116,7 +116,7 @@ pub async fn a_strategic_merge_patch_merges_lists_by_their_keys(on: &Server) {
     on.merge(here, finalizers(Value::Null)).await.ok();
 }
 
-/// Strategic merge needs keys that Kubernetes' types declare, which custom resources do not have.
+/// A strategic merge patch needs list keys. Kubernetes' own types declare them, but custom resources do not, so the patch is refused for these.
 pub async fn custom_resources_have_no_strategic_merge_patch(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     on.create(&sites.path(), sites.object("s", json!({}))).await;
@@ -130,7 +130,7 @@ pub async fn custom_resources_have_no_strategic_merge_patch(on: &Server) {
     assert_eq!(refused.code, 415);
 }
 
-/// The server checks the options before it applies the patch.
+/// The server checks the options of a patch request before it applies the patch.
 pub async fn options_of_patches_are_checked(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     let refused = on.merge("v1/configmaps/a?force=true", json!({})).await;

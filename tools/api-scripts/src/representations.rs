@@ -7,7 +7,7 @@ use crate::server::{Server, labelled};
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A client can request only the metadata, of one object or of a list.
+/// A client can request only the metadata of an object, or of the objects of a list.
 pub async fn metadata_alone_is_sent_where_it_is_accepted(on: &Server) {
     on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     let ask = async |path: &str, accept: &str| {
@@ -25,7 +25,7 @@ pub async fn metadata_alone_is_sent_where_it_is_accepted(on: &Server) {
         (&json!("PartialObjectMetadataList"), &json!("meta.k8s.io/v1"))
     );
     assert_eq!(list["items"][0]["metadata"]["name"], "a");
-    // Of several accepted types, the server sends the first that it supports.
+    // If the client accepts several media types, the server sends the first of them that it supports.
     let either =
         ask("v1/configmaps/a", &format!("application/json;as=None;v=v1,{METADATA},application/json")).await;
     assert_eq!(either["kind"], "PartialObjectMetadata");
@@ -34,7 +34,7 @@ pub async fn metadata_alone_is_sent_where_it_is_accepted(on: &Server) {
     }
 }
 
-/// The server refuses unknown media types of responses and of request bodies.
+/// The server refuses a request that accepts only unknown media types, or whose body has an unknown media type.
 pub async fn types_that_are_not_there_are_refused(on: &Server) {
     let refused = on.ask_as("GET", "v1/configmaps", "application/json", "text/html", Value::Null).await;
     assert_eq!((refused.code, refused.body["reason"].as_str()), (406, Some("NotAcceptable")));

@@ -1,4 +1,4 @@
-//! Selectors of labels and fields.
+//! Label selectors and field selectors.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ async fn selected(on: &Server, path: &str, kind: &str, selector: &str) -> Vec<St
     let selector = selector.replace('!', "%21").replace('=', "%3D").replace(' ', "+").replace(',', "%2C");
     let list = on.get(&format!("{path}?{kind}Selector={selector}")).await.ok();
     let mut names: Vec<_> = names(&list).into_iter().map(str::to_owned).collect();
-    // Objects that a cluster creates in every namespace.
+    // Names of the objects that a cluster creates in every namespace.
     names.retain(|name| !matches!(&**name, "kube-root-ca.crt" | "default"));
     names
 }
@@ -34,7 +34,7 @@ pub async fn labels_select(on: &Server) {
     assert_eq!((refused.code, refused.body["reason"].as_str()), (400, Some("BadRequest")));
 }
 
-/// Each of Kubernetes' own kinds has its own selectable fields.
+/// Which fields a field selector can contain depends on the kind, for Kubernetes' own kinds.
 pub async fn each_kind_has_its_fields(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     on.create("v1/configmaps", config_map("b", "1")).await;
@@ -80,7 +80,7 @@ pub async fn each_kind_has_its_fields(on: &Server) {
     }
 }
 
-/// The error message depends on the kind.
+/// A field selector with a field that is not selectable is refused. The error message depends on the kind.
 pub async fn fields_that_a_kind_has_not_are_refused(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let default =
@@ -105,7 +105,7 @@ pub async fn fields_that_a_kind_has_not_are_refused(on: &Server) {
     assert_eq!(on.get("v1/configmaps?fieldSelector=name").await.code, 400);
 }
 
-/// Lists and watches of custom resources can select by the fields that the definition declares as selectable.
+/// For custom resources, a field selector can contain the fields that the definition declares as selectable.
 pub async fn custom_resources_are_selected_by_declared_fields(on: &Server) {
     let sites = Definition::new(on, "Site").selectable(".spec.color").create(on).await;
     let made = on.create(&sites.path(), sites.object("a", json!({"color": "red"}))).await;

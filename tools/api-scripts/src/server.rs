@@ -1,4 +1,4 @@
-//! The server of a script, and its responses.
+//! The API server to which a script sends its requests, and its responses.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
 
-/// A server, and a namespace that only the script uses.
+/// An API server, and a namespace that only one script uses.
 #[derive(Clone)]
 pub struct Server {
-    /// The client for requests to the server.
+    /// The client that sends the requests.
     pub client: Client,
-    /// The namespace. It exists, and contains only the objects that a cluster creates in each namespace.
+    /// The namespace of the script. It exists, and contains only the objects that a cluster creates in each namespace.
     pub namespace: String,
 }
 
@@ -24,7 +24,7 @@ impl Debug for Server {
     }
 }
 
-/// A status code and a body; the body of an error is a `Status`.
+/// A response: a status code and a body. The body of an error is a `Status`.
 #[derive(Debug)]
 pub struct Reply {
     /// The status code; always 200 for a success.
@@ -34,7 +34,7 @@ pub struct Reply {
 }
 
 impl Server {
-    /// Sends a request. The path is relative to the namespace, such as `v1/configmaps/a` or `apps/v1/deployments?limit=1`, or starts at the root.
+    /// Sends a request. `path` is either relative to the namespace, such as `v1/configmaps/a` or `apps/v1/deployments?limit=1`, or absolute.
     pub async fn ask(&self, method: &str, path: &str, body: Value) -> Reply {
         self.ask_as(method, path, JSON, JSON, body).await
     }
@@ -91,7 +91,7 @@ impl Server {
         format!("{root}/namespaces/{}/{rest}", self.namespace)
     }
 
-    /// The events of a watch of one second in short form: the event type and the name of the object.
+    /// Watches for one second, and returns the events in short form: the type of the event and the name of the object.
     pub async fn watch(&self, path: &str) -> Vec<String> {
         let events = self.watch_events(path, JSON).await;
         let line = |event: &Value| {
@@ -101,11 +101,11 @@ impl Server {
             let name = if end { "end" } else { what.as_str().unwrap_or_default() };
             format!("{} {name}", event["type"].as_str().unwrap_or_default())
         };
-        // A server may send other bookmarks at any time.
+        // All other bookmarks are dropped, because a server may send them at any time.
         events.iter().map(line).filter(|line| line != "BOOKMARK ").collect()
     }
 
-    /// The events of a watch of one second.
+    /// Watches for one second, and returns the events.
     ///
     /// # Panics
     /// Panics if the watch is refused.
@@ -113,7 +113,7 @@ impl Server {
         self.watch_within(1, path, accept).await
     }
 
-    /// The events of a watch of this many seconds.
+    /// Watches for `seconds` seconds, and returns the events.
     pub(crate) async fn watch_within(&self, seconds: u32, path: &str, accept: &str) -> Vec<Value> {
         let joint = if path.contains('?') { '&' } else { '?' };
         let uri = self.uri(&format!("{path}{joint}watch=true&timeoutSeconds={seconds}"));
@@ -122,7 +122,7 @@ impl Server {
         text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
     }
 
-    /// Repeats a request until the response meets the condition, which may take a moment on a real server.
+    /// Repeats a request until the response meets the condition. On a real server this may take some time.
     ///
     /// # Panics
     /// Panics if it takes too long.
@@ -154,7 +154,7 @@ impl Reply {
         self.body
     }
 
-    /// Compares an error with the expected one.
+    /// Asserts that the response is the error with this code, reason and message.
     ///
     /// # Panics
     /// Panics if the error differs or if there is none.
@@ -164,7 +164,7 @@ impl Reply {
         assert_eq!(is, (code, Some(reason), Some(message)), "{:#}", self.body);
     }
 
-    /// Compares the causes of an error: fields and reasons.
+    /// Asserts that the causes of an error have these fields and reasons.
     ///
     /// # Panics
     /// Panics if the causes differ.

@@ -45,7 +45,7 @@ pub async fn a_status_write_changes_only_the_status(on: &Server) {
     }
 }
 
-/// Changes of the metadata or the status do not raise the generation, and clients cannot write the generation.
+/// A change of the spec raises the generation; a change of the metadata or the status does not. Clients cannot write the generation.
 pub async fn generations_rise_with_the_spec(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let path = sites.path();
@@ -61,7 +61,7 @@ pub async fn generations_rise_with_the_spec(on: &Server) {
         let told = on.merge(&here, patch.clone()).await.ok();
         assert_eq!(told["metadata"]["generation"], expected, "{patch}");
     }
-    // A deletion with finalizers also raises the generation.
+    // The deletion of an object with finalizers raises the generation, too.
     let left = on.ask("DELETE", &here, Value::Null).await.ok();
     assert_eq!(
         (&left["metadata"]["generation"], &left["metadata"]["deletionGracePeriodSeconds"]),
@@ -70,7 +70,7 @@ pub async fn generations_rise_with_the_spec(on: &Server) {
     on.merge(&here, json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// Some of Kubernetes' own kinds have a generation, others have none.
+/// Objects of some of Kubernetes' own kinds have a generation; objects of other kinds have none.
 pub async fn some_kinds_have_no_generation(on: &Server) {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
@@ -97,7 +97,7 @@ pub async fn some_kinds_have_no_generation(on: &Server) {
     assert_eq!(told["metadata"].get("generation"), None);
 }
 
-/// Without the subresource, `status` is a field like any other, and changing it raises the generation.
+/// If a custom kind has no status subresource, `status` is an ordinary field: a change of it raises the generation.
 pub async fn a_custom_kind_without_the_subresource_has_no_status_apart(on: &Server) {
     let plain = Definition::new(on, "Plain").without_status().create(on).await;
     let mut object = plain.object("p", json!({"color": "red"}));
@@ -112,7 +112,7 @@ pub async fn a_custom_kind_without_the_subresource_has_no_status_apart(on: &Serv
     assert_eq!(on.merge("v1/configmaps/a/status", json!({})).await.code, 404);
 }
 
-/// A write to `/status` of some of Kubernetes' own kinds also writes labels or annotations. For custom resources it writes neither.
+/// For some of Kubernetes' own kinds, a write to `/status` also changes labels or annotations. For custom resources it changes neither.
 pub async fn metadata_is_written_with_the_status_of_some_kinds(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     on.create(&sites.path(), sites.object("a", json!({}))).await;

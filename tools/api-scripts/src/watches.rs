@@ -6,7 +6,7 @@ use crate::server::{Server, config_map, labelled, version};
 
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// A watch sends the events after its version, in order, until it times out.
+/// A watch sends the events that follow the requested version, in order, until it times out.
 pub async fn a_watch_sends_what_follows_its_version(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     on.merge("v1/configmaps/a", json!({"data": {"value": "2"}})).await.ok();
@@ -24,7 +24,7 @@ pub async fn a_watch_sends_what_follows_its_version(on: &Server) {
     assert_eq!(on.watch(&format!("v1/configmaps?resourceVersion={}", version(last))).await, [""; 0]);
 }
 
-/// The existing objects come first, in any order, and then their changes.
+/// A watch without a version first sends the existing objects, in any order, and then their changes.
 pub async fn a_watch_without_a_version_begins_with_what_exists(on: &Server) {
     on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     on.create("v1/configmaps", labelled("b", json!({"app": "x"}))).await;
@@ -35,7 +35,7 @@ pub async fn a_watch_without_a_version_begins_with_what_exists(on: &Server) {
     }
 }
 
-/// The bookmark is sent only if the request allows bookmarks.
+/// With `sendInitialEvents`, a bookmark marks the end of the existing objects. It is sent only if the request allows bookmarks.
 pub async fn initial_events_end_with_a_bookmark(on: &Server) {
     on.create("v1/configmaps", labelled("a", json!({"app": "x"}))).await;
     let path = "v1/configmaps?labelSelector=app&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
@@ -50,7 +50,8 @@ pub async fn initial_events_end_with_a_bookmark(on: &Server) {
     assert_eq!(on.watch(&format!("{path}&resourceVersion={}", version(bookmark))).await, [""; 0]);
 }
 
-/// A watch with a selector sends an addition when an object starts to match, and a deletion with its last matching state when it stops.
+/// A watch with a selector sends an `ADDED` event when an object starts to match. When the object no longer matches, it sends a `DELETED` event with
+/// the last state that matched.
 pub async fn objects_enter_and_leave_a_selection(on: &Server) {
     let made = on.create("v1/configmaps", labelled("a", json!({"app": "other"}))).await;
     let label = |app: &str| json!({"metadata": {"labels": {"app": app}}});
@@ -80,7 +81,7 @@ pub async fn metadata_is_watched(on: &Server) {
     }
 }
 
-/// The error names the kind `ListOptions`.
+/// Invalid parameters are refused. The error names the kind `ListOptions`.
 pub async fn parameters_of_watches_are_checked(on: &Server) {
     let requires = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
     for (query, why) in [
@@ -96,7 +97,7 @@ pub async fn parameters_of_watches_are_checked(on: &Server) {
     assert_eq!(on.get("v1/configmaps?watch=true&fieldSelector=data%3Dx").await.code, 400);
 }
 
-/// A streaming list from a future version responds with an error event and ends. A plain watch from a future version waits.
+/// If the requested version is in the future, a streaming list sends an error event and ends, but a plain watch waits for the version.
 pub async fn a_version_that_is_not_reached_yet_is_an_error_or_awaited(on: &Server) {
     let made = on.create("v1/configmaps", config_map("a", "1")).await;
     let future = version(&made).parse::<u64>().unwrap() + 1_000_000;

@@ -14,27 +14,27 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Job {
-    /// Answers a script for a rate-limiting queue.
+    /// Runs a script on a rate-limiting queue, and prints the answers.
     Queue(Scripts),
-    /// Answers a script for limiters.
+    /// Runs a script on limiters, and prints the answers.
     Limiter(Scripts),
-    /// Answers a script for an indexed store.
+    /// Runs a script on an indexed store, and prints the answers.
     Store(Scripts),
-    /// Runs new scripts through all three implementations; `cargo xtask parity` calls this.
+    /// Runs new scripts on all three implementations, and compares the answers; `cargo xtask parity` calls this.
     #[command(hide = true)]
     Parity(Parity),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Scripts {
-    /// Read several scripts; an empty line ends each script and its answers.
+    /// Read several scripts; an empty line ends each script, and its answers.
     #[arg(long)]
     pub(crate) many: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Parity {
-    /// The program built from the folder `client-go`.
+    /// The path of the program that was built from the folder `client-go`.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) client_go: PathBuf,
     /// The number of scripts of each kind.

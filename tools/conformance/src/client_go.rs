@@ -1,4 +1,4 @@
-//! EDGE. client-go's answers, from the Go program.
+//! EDGE. Runs the Go program to get client-go's answers.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::committed;
 use crate::kind::Kind;
 
-/// The program built from the folder `client-go`.
+/// The program that was built from the folder `client-go`.
 #[derive(Debug)]
 pub(crate) struct ClientGo {
     program: PathBuf,
@@ -21,8 +21,8 @@ impl ClientGo {
         Self { program: program.to_owned() }
     }
 
-    /// Returns client-go's answers to each of these scripts. The program is started once for all scripts, because
-    /// starting it costs more than a script.
+    /// Returns client-go's answers to each of these scripts. The program is started once for all scripts, because its
+    /// start takes more time than a script.
     pub(crate) fn answers(&self, kind: Kind, scripts: &[Vec<String>]) -> Result<Vec<Vec<String>>> {
         let shown = self.program.display();
         let mut child = Command::new(&self.program)
@@ -38,7 +38,7 @@ impl ClientGo {
             bail!("{shown} has no pipes");
         };
         let text = committed::join(scripts);
-        // Writes and reads concurrently, because a full pipe would block both processes.
+        // Writes the scripts and reads the answers concurrently; otherwise both processes could block on full pipes.
         let (written, message, read) = thread::scope(|scope| {
             let writing = scope.spawn(move || stdin.write_all(text.as_bytes()));
             let message = scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! EDGE. Files of scripts and of client-go's answers: one script after the other, each followed by an empty line,
+//! EDGE. Reads and writes the files that contain scripts, and client-go's answers to them. An empty line follows each script. The files are
 //! compressed with zstd.
 
 use std::io::Write;
@@ -46,7 +46,8 @@ fn read(path: &Path) -> Result<String> {
     read().with_context(|| path.display().to_string())
 }
 
-/// Compresses with the `zstd` program, because the output of ruzstd is four times as large. Recording is rare, so the program may be required.
+/// Compresses with the program `zstd`, because the output of the crate ruzstd is four times as large. Only recording needs this program, and
+/// recording is rare.
 fn pack(text: &str, path: &Path) -> Result<()> {
     let mut child = Command::new("zstd").args(["-19", "-qfo"]).arg(path).stdin(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().context("no pipe")?;

@@ -1,4 +1,4 @@
-//! PURE. The scripts of the page `DIFFERENCES.md`: one for each rule, and some without a difference.
+//! PURE. The scripts of the page `DIFFERENCES.md`: one for each rule, and some for which the answers do not differ.
 
 use crate::kind::Kind;
 
@@ -21,7 +21,7 @@ pub(crate) fn scripts(kind: Kind) -> Vec<Vec<String>> {
     all().into_iter().filter(|example| example.kind == kind).map(|example| example.script).collect()
 }
 
-/// Every table of the page. The header of the first column is the kind of the script; the other columns are the
+/// Every table of the page. The header of the first column is the kind of the script; the other columns contain the
 /// answers.
 pub(crate) fn all() -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();

@@ -1,7 +1,7 @@
 //! PURE. Generates scripts from a seed.
 //!
-//! There are few keys and few different delays, so that operations interact. Each script has its own weights: some
-//! scripts consist mostly of deadlines, others mostly of unpaired `done`s (swarm testing, Groce et al. 2012).
+//! A script has few keys and few different delays, so that operations affect each other. Each script has its own weights for the operations: some
+//! scripts consist mostly of delayed adds, others mostly of unpaired `done`s (swarm testing, Groce et al. 2012).
 
 mod store;
 
@@ -35,9 +35,9 @@ const INVALID: [&str; 10] = [
     "{\"op\":\"requeues\",\"k\":7}",
 ];
 
-/// Generates script `number` of a seed.
+/// Generates the script with this number for a seed.
 pub(crate) fn script(kind: Kind, seed: u64, number: u64) -> Vec<String> {
-    // The seed is mixed first: otherwise neighbouring numbers of neighbouring seeds would give the same script.
+    // The seed is hashed first; otherwise `seed ^ number` would be the same for different pairs, for example (2, 3) and (3, 2).
     let mut random = Random::new(Random::new(seed).next() ^ number);
     match kind {
         Kind::Queue => QueueScript::new(&mut random).write(),
@@ -51,13 +51,13 @@ struct QueueScript<'a> {
     keys: &'static [&'static str],
     delays: Vec<u64>,
     lines: Vec<String>,
-    /// Answers each line when it is generated, so that most `done`s are for keys that were handed out.
+    /// Answers each line as soon as it has been generated. With the answers, most `done`s can be generated for keys that a `get` has returned.
     reference: Box<dyn Answering>,
     held: Vec<String>,
     unpaired: bool,
 }
 
-/// Writes a line that fits the current state of the script.
+/// Generates a line that fits the current state of the script.
 type Writer<'a> = fn(&mut QueueScript<'a>) -> String;
 
 impl<'a> QueueScript<'a> {
@@ -66,7 +66,7 @@ impl<'a> QueueScript<'a> {
         let mut delays: Vec<u64> = (0..1 + random.below(4)).map(|_| pick(random, &DELAYS)).collect();
         let config = (!one_in(random, 4)).then(|| backoff(random));
         if one_in(random, 6) {
-            // A delay near the time after which failures expire, so that the failures either just expire or are just kept.
+            // A delay close to the time after which failures expire, so that failures have just expired after it, or are only just kept.
             let (_, most) = config.unwrap_or((5, 1_000_000));
             delays.push(most + most.max(600_000) + random.below(2));
         }
@@ -113,7 +113,7 @@ impl<'a> QueueScript<'a> {
         self.lines
     }
 
-    /// Advances the clock, then gets all remaining keys in their order.
+    /// Advances the clock, then generates a `get` for each key that may be left, so that the answers show the order of the keys.
     fn look(&mut self) {
         let advance = self.advance();
         self.lines.extend([advance, op("len")]);
@@ -149,14 +149,14 @@ impl<'a> QueueScript<'a> {
 
     fn add_after(&mut self) -> String {
         let key = pick(self.random, self.keys);
-        // Sometimes a delay that practically never ends.
+        // Sometimes the delay is so long that it practically never ends.
         let delay = if one_in(self.random, 50) { long(self.random) } else { pick(self.random, &self.delays) };
         format!(r#"{{"op":"add_after","k":"{key}","ms":{delay}}}"#)
     }
 
     fn advance(&mut self) -> String {
         let delay = pick(self.random, &self.delays);
-        // Often not exactly to a deadline, and sometimes to a time between two deadlines.
+        // Often advances by a time that is not one of the delays, so that the clock may stop between two deadlines.
         let by = if one_in(self.random, 3) { self.random.below(delay + 3) } else { delay };
         format!(r#"{{"op":"advance","ms":{by}}}"#)
     }
@@ -206,7 +206,7 @@ fn limiter_config(random: &mut Random, depth: u64) -> String {
     }
 }
 
-/// A range of delays, sometimes an invalid one.
+/// The first and the longest delay of a backoff; sometimes an invalid pair.
 fn backoff(random: &mut Random) -> (u64, u64) {
     match random.below(40) {
         0 => (0, pick(random, &MOSTS)),
@@ -218,7 +218,7 @@ fn backoff(random: &mut Random) -> (u64, u64) {
     }
 }
 
-/// A valid number of milliseconds of any magnitude; half of them are among the largest.
+/// A valid number of milliseconds of a random order of magnitude. Half of these numbers are among the largest.
 fn long(random: &mut Random) -> u64 {
     let magnitudes = if one_in(random, 2) { 4 } else { u64::from(LONGEST.ilog2()) };
     let most = LONGEST >> random.below(magnitudes);

@@ -1,8 +1,9 @@
-//! EDGE. Index handles for the names that a script uses.
+//! EDGE. Creates index handles for the index names that a script uses.
 //!
-//! The name of a handle is `'static`, and its function captures nothing. So there is a fixed table of names, and one
-//! function per slot, which indexes by the name in this slot. The first use of a name takes a slot, which is never
-//! freed. The store identifies its indexes by name.
+//! A handle requires a `'static` name, and an index function that captures nothing. Therefore there is a table with a
+//! fixed number of names, and one index function per slot of the table, which reads the name from its slot. The first
+//! use of a name takes a slot, which is never freed. Several handles of one name are possible, because the store
+//! identifies its indexes by name.
 
 use std::sync::OnceLock;
 
@@ -10,12 +11,12 @@ use flyball_informer_cache::{Index, IndexError};
 
 use crate::store::Object;
 
-/// An index of the values that an object lists under the index's name.
+/// An index whose values are the ones that an object lists under the name of the index.
 pub(crate) type ByName = Index<Object, String>;
 
 type Values = fn(&Object) -> Result<Vec<String>, IndexError>;
 
-/// The handle of a name; `None` when the table is full. All scripts share the table.
+/// Returns a handle for a name; `None` if the name is not in the table and the table is full. All scripts share the table.
 pub(crate) fn named(name: &str) -> Option<ByName> {
     let place = NAMES.iter().position(|known| known.get_or_init(|| name.to_owned()) == name)?;
     Some(Index::fallible(NAMES[place].get()?, VALUES[place]))

@@ -1,4 +1,4 @@
-//! PURE. The three kinds of scripts, and the implementations that answer them.
+//! PURE. The three kinds of scripts, and the implementations on which they run.
 
 #[cfg(test)]
 use testkit::client_go::Rule;
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Store,
 }
 
-/// Answers the lines of one script, in order.
+/// An implementation that answers the lines of one script, in order.
 pub(crate) trait Answering {
     fn answer(&mut self, line: &str) -> String;
 }
@@ -41,7 +41,7 @@ impl Kind {
         let limiter = [Rule::InvalidLimiterRefused, Rule::WholeNanoseconds];
         let store = [Rule::MissingIndexIsAnError, Rule::IndexErrorIsAValue, Rule::VersionsAreNumbers];
         match self {
-            // A delay that is long enough to be rounded is too long for a script of a queue.
+            // Only very long delays are rounded, and a script of a queue cannot have such delays.
             Self::Queue => {
                 let others = [&[Rule::WholeNanoseconds][..], &store].concat();
                 Rule::ALL.into_iter().filter(|rule| !others.contains(rule)).collect()
@@ -88,7 +88,7 @@ impl Kind {
     }
 }
 
-/// The answers to all lines of a script.
+/// Runs a script, and returns the answers to its lines.
 pub(crate) fn play(mut answering: Box<dyn Answering>, script: &[String]) -> Vec<String> {
     script.iter().map(|line| answering.answer(line)).collect()
 }

@@ -1,4 +1,4 @@
-//! EDGE. The shipped limiters, driven by a script.
+//! EDGE. Runs scripts on the limiters of `flyball-ratelimit`.
 
 use flyball_ratelimit::Limiter;
 use flyball_sync::ManualClock;
@@ -10,7 +10,7 @@ use crate::policy::AnyPolicy;
 pub(crate) struct FlyballLimiter(Limiter<String, AnyPolicy, ManualClock>);
 
 impl FlyballLimiter {
-    /// Starts with the backoff of controllers; a config line can change it.
+    /// The limiter has the default backoff of client-go's controllers, until a config line changes it.
     pub(crate) fn new() -> Self {
         let default = LimiterConfig::Exponential { base_ms: 5, max_ms: 1_000_000 };
         Self::with(&default).expect("5 ms to 1000 s is a range")
@@ -20,7 +20,7 @@ impl FlyballLimiter {
         Some(Self(Limiter::with_clock(AnyPolicy::new(config)?, ManualClock::new())))
     }
 
-    /// Returns the answer to a line; `None` stands for an invalid line.
+    /// Returns the answer to a line. Pass `None` for an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
         match line {
             None => Answer::Error,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | args, text | the command line; lines and answers as JSON |
 //! | kind, queue, limiter, policy, store, indexes | the implementations: flyball, or the reference with given rules |
-//! | generate, examples, committed | scripts from a seed, scripts of the page of differences, committed scripts with client-go's answers |
+//! | generate, examples, committed | scripts from a seed, scripts of `DIFFERENCES.md`, committed scripts with client-go's answers |
 //! | parity, client_go, shrink | new scripts through all implementations |
 
 #![forbid(unsafe_code)]
@@ -51,12 +51,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Answers each line before it reads the next one, so a script can be typed.
+/// Answers each line before it reads the next one, so a script can be typed interactively.
 fn answer(kind: Kind, many: bool) -> Result<()> {
     let mut out = BufWriter::new(stdout().lock());
     let mut script = kind.flyball();
     for line in stdin().lock().split(b'\n') {
-        // A line that is not valid UTF-8 gets an answer like any other line.
+        // A line may contain invalid UTF-8; it is answered, too.
         let line = line?;
         let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line));
         let written = if many && line.is_empty() {
@@ -66,7 +66,7 @@ fn answer(kind: Kind, many: bool) -> Result<()> {
             writeln!(out, "{}", script.answer(&line))
         };
         match written.and_then(|()| out.flush()) {
-            // The reader has closed the pipe.
+            // The process that reads the answers has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }

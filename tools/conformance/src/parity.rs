@@ -1,4 +1,4 @@
-//! EDGE. `conformance parity`: new scripts through flyball, client-go and the reference.
+//! EDGE. `conformance parity`: runs new scripts on flyball, client-go and the reference, and compares the answers.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Parity) -> Result<()> {
     }
 }
 
-/// The number of scripts of this kind that differ, over both comparisons.
+/// Makes both comparisons for the scripts of this kind. Returns how many scripts have different answers, as the sum of both.
 fn compare(kind: Kind, options: &Parity, client_go: &ClientGo) -> Result<usize> {
     let start = Monotonic.now();
     let sides = [Side::Flyball, Side::ClientGo(client_go)];
@@ -69,7 +69,7 @@ fn compare(kind: Kind, options: &Parity, client_go: &ClientGo) -> Result<usize> 
     Ok(differing)
 }
 
-/// The scripts of the page of differences, then new ones.
+/// Returns the scripts of `DIFFERENCES.md`, and then new scripts, in batches.
 fn batches(kind: Kind, options: &Parity) -> impl Iterator<Item = Vec<Vec<String>>> {
     let Parity { scripts, seed, .. } = *options;
     let new = (0..scripts).step_by(BATCH as usize).map(move |from| {
@@ -79,7 +79,7 @@ fn batches(kind: Kind, options: &Parity) -> impl Iterator<Item = Vec<Vec<String>
     std::iter::once(examples::scripts(kind)).chain(new)
 }
 
-/// The implementation that is compared with the reference.
+/// An implementation that is compared with the reference.
 enum Side<'a> {
     Flyball,
     ClientGo(&'a ClientGo),
@@ -111,7 +111,7 @@ impl Side<'_> {
         differs(answers, &play(kind.reference(self.rules()), script))
     }
 
-    /// The smallest script with a difference of this kind, and both answers.
+    /// Shrinks a script whose answers differ, and returns the text of the shrunk script, with both answers to each line.
     fn explain(&self, kind: Kind, script: Vec<String>) -> Result<String> {
         let script = shrink(script, |candidates| {
             let answers = self.answers(kind, candidates)?;
@@ -131,7 +131,7 @@ impl Side<'_> {
     }
 }
 
-/// flyball's answers. A panic becomes an answer that differs from every expected one, and ends the script.
+/// flyball's answers. A panic ends the script. It is recorded as an answer that no implementation gives, so it counts as a difference.
 fn flyball(kind: Kind, script: &[String]) -> Vec<String> {
     let mut answers = Vec::new();
     let played = catch_unwind(AssertUnwindSafe(|| {

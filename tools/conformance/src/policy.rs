@@ -14,7 +14,7 @@ pub(crate) enum AnyPolicy {
 }
 
 impl AnyPolicy {
-    /// Creates the policy of a configuration. Returns `None` if the configuration is invalid.
+    /// Creates the policy that a configuration describes. Returns `None` if the configuration is invalid.
     pub(crate) fn new(config: &LimiterConfig) -> Option<Self> {
         let millis = Duration::from_millis;
         match config {

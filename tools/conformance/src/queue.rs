@@ -1,4 +1,4 @@
-//! EDGE. The shipped queue, driven by a script.
+//! EDGE. Runs scripts on the queue of `flyball-workqueue`.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use testkit::client_go::{Answer, QueueLine};
 
 /// A queue with a [`ManualClock`].
 ///
-/// A script ends leases by key, so leases are detached, and the queue decides whether a `done` ends a lease.
+/// A script names the key whose lease it ends. Therefore all leases are detached, and the queue determines whether a `done` ends a lease.
 ///
-/// client-go reports a failure separately from `Done`. So a script's `done` is [`Lease::done`], which reports neither
-/// success nor failure, and `add_rate_limited` and `forget` are calls of the queue. A key that is added by
-/// `add_rate_limited` while it is leased becomes Ready when its lease has ended and its delay has passed.
+/// client-go reports a failure separately from `Done`. So the line `done` of a script calls the queue's `done`, which, like [`Lease::done`], reports
+/// neither success nor failure, and the lines `add_rate_limited` and `forget` call the queue's methods of these names. If `add_rate_limited` adds a
+/// leased key, the key becomes Ready when its lease has ended and its delay has passed.
 pub(crate) struct FlyballQueue {
     clock: ManualClock,
     queue: Queue<String, Fifo, Exponential<String>, WithClock<ManualClock>>,
@@ -21,7 +21,7 @@ pub(crate) struct FlyballQueue {
 }
 
 impl FlyballQueue {
-    /// Starts with the default backoff of controllers, which the first line of the script can change.
+    /// The queue has the default backoff of client-go's controllers, unless the first line of the script changes it.
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
@@ -29,7 +29,7 @@ impl FlyballQueue {
         Self { clock, queue, started: false }
     }
 
-    /// Returns the answer to a line; `None` stands for an invalid line.
+    /// Returns the answer to a line. Pass `None` for an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&QueueLine>) -> Answer {
         let first = !self.started;
         self.started = true;
@@ -37,7 +37,8 @@ impl FlyballQueue {
         match line {
             QueueLine::Config { base_ms, max_ms } if first => return self.configure(*base_ms, *max_ms),
             QueueLine::Config { .. } => return Answer::Error,
-            // client-go does not report refused calls (after shutdown, or for a key that is not leased), so errors are dropped.
+            // client-go does not report that it refuses a call (after shutdown, or for a key that is not leased), so the errors of flyball's calls
+            // are dropped.
             QueueLine::Add(key) => drop(self.queue.add(key.clone())),
             QueueLine::AddAfter(key, ms) => {
                 drop(self.queue.add_after(key.clone(), Duration::from_millis(*ms)));

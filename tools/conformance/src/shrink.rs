@@ -1,10 +1,11 @@
-//! PURE. Shrinks a script that shows a difference.
+//! PURE. Shrinks a script whose answers differ.
 
 use anyhow::Result;
 
-/// Removes lines as long as `first_differing` finds a candidate: first many lines at once, then single lines.
+/// Removes lines, as long as the answers to the shorter script still differ: first many lines at once, then single
+/// lines. `first_differing` returns the position of the first of several candidates whose answers differ.
 ///
-/// Candidates are passed together, because starting client-go costs more than answering them.
+/// All candidates of a round are passed in one call, because a start of the Go program takes longer than the answers.
 pub(crate) fn shrink(
     mut script: Vec<String>,
     first_differing: impl Fn(&[Vec<String>]) -> Result<Option<usize>>,

@@ -1,4 +1,4 @@
-//! EDGE. The shipped store, driven by a script.
+//! EDGE. Runs scripts on the store of `flyball-informer-cache`.
 
 use flyball_informer_cache::{DuplicateIndex, MissingIndex, Schema, Snapshot, Store, Version, Writer};
 use testkit::client_go::{Answer, StoreLine, StoreObject};
@@ -11,10 +11,10 @@ pub(crate) struct Object {
     pub(crate) object: StoreObject,
 }
 
-/// Objects of a script have no version, so a later line always wins.
+/// The objects of a script have no versions, so a write always replaces the stored object.
 const OBJECTS: Schema<String, Object> = Schema::new(|object| object.key.clone(), |_| Version::ZERO);
 
-/// A store whose indexes are added by the script.
+/// A store that has no indexes at the start; the script adds them.
 pub(crate) struct FlyballStore {
     store: Writer<String, Object>,
 }
@@ -25,7 +25,7 @@ impl FlyballStore {
         Self { store }
     }
 
-    /// Returns the answer to a line; `None` stands for an invalid line.
+    /// Returns the answer to a line. Pass `None` for an invalid line.
     pub(crate) fn answer(&mut self, line: Option<&StoreLine>) -> Answer {
         let Some(line) = line else { return Answer::Error };
         match line {

@@ -1,4 +1,4 @@
-//! Both comparisons on the committed scripts, and a check that each rule is needed for them.
+//! Makes both comparisons on the committed scripts, and checks that each rule is needed for both.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn committed(kind: Kind) -> Committed {
     Committed::read(&folder, kind).expect("scripts or answers are missing")
 }
 
-/// The numbers of the scripts to which the reference gives different answers under these rules.
+/// Returns the numbers of the scripts to which the reference with `rules` gives answers that differ from `answers`.
 fn differing(
     kind: Kind,
     rules: Rules,
@@ -43,8 +43,8 @@ fn without_rules_the_reference_answers_as_client_go_does() {
     }
 }
 
-/// A rule that no script needs would not be tested. If a single rule is flipped, several scripts must differ in each
-/// comparison.
+/// If one rule is flipped, the answers to at least ten scripts must differ in each of the two comparisons. Otherwise
+/// the scripts would not test this rule.
 #[test]
 fn each_rule_is_needed_for_both_equalities() {
     const ENOUGH: usize = 10;
@@ -74,8 +74,7 @@ fn there_are_a_few_thousand_scripts() {
     }
 }
 
-/// The page is correct: flyball and the reference for client-go answer as the page states, and exactly the differing
-/// answers are bold.
+/// `DIFFERENCES.md` is correct: the answers of flyball, and of the reference without rules, are the ones on the page.
 #[test]
 fn the_page_of_differences_holds() {
     for example in examples::all() {
@@ -87,7 +86,8 @@ fn the_page_of_differences_holds() {
     }
 }
 
-/// Each rule has its own table. With this rule alone the reference answers as flyball; without it, as client-go.
+/// Each rule has its own table on the page. With only this rule on, the reference gives flyball's answers to the
+/// script of this table; with all rules except this one on, it gives client-go's.
 #[test]
 fn each_rule_has_its_example() {
     for rule in Rule::ALL {
@@ -105,7 +105,7 @@ fn each_rule_has_its_example() {
     }
 }
 
-/// The scripts of the page are committed with client-go's own answers.
+/// The committed scripts include those of the page, and client-go itself gave the answers that the page states.
 #[test]
 fn the_page_of_differences_is_committed() {
     for kind in Kind::ALL {

@@ -1,7 +1,7 @@
-//! PURE. Lines and answers as JSON.
+//! PURE. Parses lines from JSON, and formats answers as JSON.
 //!
-//! A line is an object with an `op`; unknown members are ignored. Numbers are non-negative integers. Milliseconds must
-//! fit into the 63 bits of nanoseconds of Go's durations.
+//! A line is a JSON object with the member `op`; unknown members are ignored. Numbers are non-negative integers. A number of milliseconds must be
+//! valid as a Go duration, which has 63 bits for nanoseconds.
 
 use serde_json::{Value, json};
 use testkit::client_go::{Answer, LimiterConfig, LimiterLine, QueueLine, StoreLine, StoreObject};
@@ -92,7 +92,7 @@ fn limiter_config(line: &Value) -> Parsed<LimiterConfig> {
     })
 }
 
-/// The text of an answer; `error` is the text of an error answer.
+/// Returns the JSON text of an answer. If the answer is an error, the text contains `error`.
 pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
     match answer {
         Answer::Done => json!({}),
@@ -102,7 +102,7 @@ pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
         Answer::Number(n) => json!({ "n": n }),
         Answer::Flag(v) => json!({ "v": v }),
         Answer::Wait(ns) => json!({ "ns": ns }),
-        // The text is JSON already.
+        // `text` is already JSON.
         Answer::Object(text) => return format!(r#"{{"o":{text}}}"#),
         Answer::Absent => json!({ "absent": true }),
         Answer::List(l) => json!({ "l": l }),
@@ -112,7 +112,7 @@ pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
     .to_string()
 }
 
-/// The normal form of an answer for comparisons: one spelling, and all errors are equal.
+/// Returns an answer in a normal form for comparisons: with one way to write a JSON value, and one text for all errors.
 pub(crate) fn comparable(answer: &str) -> String {
     match serde_json::from_str::<Value>(answer) {
         Ok(value) if value["error"].is_string() => json!({ "error": "" }).to_string(),

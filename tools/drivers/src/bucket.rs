@@ -1,4 +1,4 @@
-//! Drivers of token buckets: alone, by key, and with a wait queue.
+//! Drivers of token buckets: of a single bucket, of buckets by key, and of a bucket with a wait queue.
 
 pub mod keyed;
 pub mod quota;

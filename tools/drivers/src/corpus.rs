@@ -1,12 +1,13 @@
-//! Replays the committed corpora of the fuzz targets in ordinary tests, so that faults found by fuzzing do not come back.
+//! Runs the committed corpora of the fuzz targets in ordinary tests, so that these tests find faults again that fuzzing has found before.
 
 use std::fs;
 use std::path::Path;
 
-/// The minimum number of files of a corpus.
+/// The minimum number of files in a corpus.
 const LEAST: usize = 24;
 
-/// Runs each file of the target's corpus and prints its name first, so the last printed name is that of the failing file.
+/// Calls `run` with each file of the target's corpus. Prints the name of the file before the call, so if a call panics, the last printed name is the
+/// name of its file.
 ///
 /// # Panics
 /// Panics if the corpus cannot be read or has too few files.

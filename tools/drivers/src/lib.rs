@@ -1,9 +1,8 @@
-//! Drivers of random tests. Each decodes any bytes to operations, applies them to a primitive and to its oracle, compares the two after every step, and
-//! panics if they differ.
-//!
-//! The crate's own tests (`tests/it`) pass random bytes and the corpora of the fuzz targets to a driver; a fuzz target passes the bytes of libFuzzer; a
-//! program may plot the results of a simulation. The oracles are in `testkit`, which depends on no primitive. This crate depends on the primitives,
-//! with one feature for each.
+//! Drivers of random tests. Each driver decodes arbitrary bytes to operations, applies them to a primitive and to its oracle, compares the two after
+//! every operation, and panics if they differ. The tests of a primitive's crate (`tests/it`) call a driver with random bytes, and with the corpora of
+//! the fuzz targets. A fuzz target calls it with the bytes of libFuzzer. The module `loaded_server` is not a driver but a simulation, whose results a
+//! program plots. The oracles are in the crate `testkit`, which depends on no primitive. This crate has one feature for each primitive on which it
+//! depends.
 
 #![allow(clippy::missing_panics_doc, reason = "a driver reports a difference by a panic")]
 

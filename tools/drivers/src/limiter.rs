@@ -1,4 +1,4 @@
-//! Drivers of failure limiters and of the adaptive concurrency limit.
+//! Drivers of the limiters of failures, and of the adaptive limit on concurrency.
 
 pub mod aimd;
 pub mod limiter_ops;

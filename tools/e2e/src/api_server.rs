@@ -13,7 +13,8 @@ use crate::ports;
 /// The time limit of a cold start on a busy machine. A start usually takes seconds.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The address and the arguments. They never change, so a restarted server has the same address and the same certificate.
+/// The process of kube-apiserver, with its address and arguments. These never change, so a restarted server has the same address and the same
+/// certificate.
 #[derive(Debug)]
 pub(crate) struct ApiServer {
     program: PathBuf,
@@ -53,7 +54,7 @@ impl ApiServer {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate that the server generated, followed by the certificate of its signer. The file exists once the server has been ready.
+    /// The file with the certificate that the server has generated, followed by the certificate of its signer. The file exists after the first start.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("certificates").join("apiserver.crt")
     }
@@ -77,15 +78,15 @@ impl ApiServer {
         self.address()?.ask(method, path, body)
     }
 
-    /// The address and credentials of `admin`. Returns an error before the server has a certificate.
+    /// Returns the address of the server, and the credentials of `admin`. Returns an error if the server has no certificate yet.
     fn address(&self) -> Result<Server> {
         let tls = http::trust(&self.certificate())?;
         Ok(Server { port: self.port, tls: Some(tls), token: Some(self.token.clone()) })
     }
 }
 
-/// Requests that succeed when the server is ready. `/readyz` succeeds once the server's start hooks have run, for example the hook that creates the
-/// roles of RBAC. After that, the server creates the namespaces that every cluster has.
+/// Paths of requests that all succeed when the server is ready. `/readyz` succeeds when the server's start hooks have run, for example the hook that
+/// creates the roles of RBAC. After that, the server creates the namespaces that every cluster has.
 const READY: [&str; 3] = ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"];
 
 const FLAGS: [&str; 13] = [
@@ -94,13 +95,13 @@ const FLAGS: [&str; 13] = [
     "--authorization-mode=RBAC",
     "--allow-privileged=true",
     "--service-cluster-ip-range=10.0.0.0/24",
-    // No node and no pod reaches this server, so there is nothing to publish in `default`.
+    // There are no nodes and no pods that could use this server, so its address does not have to be published as endpoints in `default`.
     "--endpoint-reconciler-type=none",
-    // The admission plugin rejects pods until a controller has created a service account in their namespace.
+    // This admission plugin would reject all pods until a controller has created a service account in their namespace.
     "--disable-admission-plugins=ServiceAccount",
-    // Only a test compacts the history.
+    // The history is compacted only when a test does it.
     "--etcd-compaction-interval=0",
-    // Tests write in bursts and measure the client, not the fairness of the server's queues.
+    // The tests send bursts of writes, and test the client, not the fair queues of the server.
     "--enable-priority-and-fairness=false",
     "--max-requests-inflight=10000",
     "--max-mutating-requests-inflight=10000",

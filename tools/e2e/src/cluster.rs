@@ -17,12 +17,13 @@ use crate::given::Given;
 use crate::http::Reply;
 use crate::leash::Leash;
 
-/// etcd, kube-apiserver and, if it was started, kube-controller-manager, on loopback and in their own folder.
+/// etcd, kube-apiserver and, if a test has started it, kube-controller-manager. They run on the loopback interface, with a folder of their own.
 ///
-/// Without a controller manager there is no garbage collection, no namespace is ever removed, and there are no service
-/// accounts. There is no kubelet: a test sets the status of pods.
+/// While no controller manager runs, there is no garbage collection, deleted namespaces are not removed, and service accounts are not created. There
+/// is no kubelet: a test sets the status of pods.
 ///
-/// The servers are killed when the `Cluster` is dropped, and when the process ends in any way. Dropping the `Cluster` deletes its data and keeps its logs.
+/// The servers are killed when the `Cluster` is dropped, and when the process that started them ends, however it ends. If the `Cluster` is dropped,
+/// its data is deleted, and its logs are kept.
 #[derive(Debug)]
 pub struct Cluster {
     // The fields are in the order in which the servers are killed: a server is killed before the servers on which it depends.
@@ -37,11 +38,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts etcd and the API server, and returns when the API server is ready, which takes seconds.
+    /// Starts etcd and the API server, and returns when the API server is ready. This takes some seconds.
     ///
     /// # Errors
     ///
-    /// Returns an error if the test was given no binaries, or if a server does not start. The error then contains the server's last lines of output.
+    /// Returns an error if the test runs on an existing cluster or without the binaries, or if a server does not start. In the last case, the error
+    /// contains the last lines of the server's output.
     pub fn start() -> Result<Self> {
         let Given::Binaries { binaries, folder } = Given::here()? else {
             bail!("a test on an existing cluster cannot start servers");
@@ -98,7 +100,7 @@ impl Cluster {
         &self.folder
     }
 
-    /// Sends a request with a JSON body to the API server as `admin`. A watch returns when it has ended, so set
+    /// Sends a request with a JSON body to the API server as `admin`. A watch request returns only when the watch has ended, so set its
     /// `timeoutSeconds`.
     ///
     /// # Errors
@@ -108,12 +110,12 @@ impl Cluster {
         self.api_server.ask(method, path, body).with_context(|| format!("{method} {path}"))
     }
 
-    /// Kills the API server as `kill -9` does. Connections break, acknowledged writes are kept, and the port is closed
-    /// until the server is started again.
+    /// Kills the API server as `kill -9` does. This breaks its connections. Acknowledged writes are kept. The port is closed until the server is
+    /// started again.
     ///
     /// # Errors
     ///
-    /// Returns an error if waiting for the end of the process fails.
+    /// Returns an error if the wait for the end of the process fails.
     pub fn kill_api_server(&mut self) -> Result<()> {
         self.api_server.kill()
     }
@@ -122,31 +124,31 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Like [`Cluster::start`].
+    /// Returns an error in the same cases as [`Cluster::start`].
     pub fn restart_api_server(&mut self) -> Result<()> {
         self.api_server.start()
     }
 
-    /// Compacts the complete history. Every watch from an earlier version and every continuation of an earlier list is answered with 410, because
-    /// etcd and the server's cache no longer have the history.
+    /// Compacts the complete history. After this call, every watch from an earlier version and every continuation of an earlier list is answered with
+    /// 410, because neither etcd nor the server's cache has the history.
     ///
-    /// This restarts the API server. While the server is down, the revision of the store grows, so that even a client
-    /// that has received the last event is behind.
+    /// This restarts the API server. While the server is down, the revision of etcd is increased, so that even the version of a client that has
+    /// received the last event is too old.
     ///
     /// # Errors
     ///
-    /// Returns an error like [`Cluster::start`], or if etcd refuses.
+    /// Returns an error in the same cases as [`Cluster::start`], and if etcd refuses the compaction.
     pub fn expire_history(&mut self) -> Result<()> {
         self.api_server.kill()?;
         self.etcd.forget()?;
         self.api_server.start()
     }
 
-    /// Opens a second address of the API server, whose connections can be cut.
+    /// Opens a second address of the API server. A test can cut the connections to this address.
     ///
     /// # Errors
     ///
-    /// Returns an error if the system provides no port.
+    /// Returns an error if no port is available.
     pub fn front(&self) -> Result<Front> {
         Front::open(self.api_server.port(), &self.folder, &self.credentials, &self.certificate)
     }
@@ -177,7 +179,7 @@ impl Cluster {
 /// Creates a folder that only this user can read, because it contains keys and tokens.
 fn own_folder(parent: &Path) -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Ordering: Relaxed; each caller needs a unique number and no other memory.
+    // Ordering: Relaxed; each caller only needs a unique number, and reads no other memory.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = parent.join(format!("cluster-{}-{number}", process::id()));
     let created = DirBuilder::new().mode(0o700).create(&folder);

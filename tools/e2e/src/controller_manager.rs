@@ -1,4 +1,4 @@
-//! kube-controller-manager with a selection of its controllers, with which the tests compare the example controllers.
+//! Starts kube-controller-manager with selected controllers. The tests compare the example controllers with these.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn start(program: &Path, folder: &Path, kubeconfig: &Path, controllers: &[&str]) -> Result<Leash> {
     ensure!(!controllers.is_empty(), "a controller manager without controllers");
     let port = ports::free()?;
-    // The certificate of an earlier process must not be mistaken for that of the new process.
+    // The certificate of an earlier process is removed, so that it is not used for the new process.
     let certificates = folder.join("controller-manager");
     match fs::remove_dir_all(&certificates) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),

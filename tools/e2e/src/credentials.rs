@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING as ALGORITHM, EcdsaKeyPair, KeyPair};
 
-/// The DER prefix of a public key on P-256 (RFC 5480): lengths, algorithm and curve. The point follows it.
+/// The first bytes of a public P-256 key in DER (RFC 5480): lengths, algorithm and curve. The point follows them.
 const P256_PUBLIC_KEY: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -21,13 +21,14 @@ const P256_PUBLIC_KEY: [u8; 26] = [
 pub(crate) struct Credentials {
     /// The token of `admin`, in the group `system:masters`, with all permissions.
     pub(crate) admin: String,
-    /// The token of `nobody`, with the permissions of every authenticated user.
+    /// The token of `nobody`, who has only the permissions that every authenticated user has.
     pub(crate) nobody: String,
-    /// The API server's `--token-auth-file`.
+    /// The file that is passed to the API server as `--token-auth-file`.
     pub(crate) tokens: PathBuf,
     /// The private key for service accounts, as PEM.
     pub(crate) signing_key: PathBuf,
-    /// The public key that belongs to the private key. Kubernetes can derive a public key only from private keys in older formats.
+    /// The public key that belongs to `signing_key`. It needs a file of its own, because Kubernetes can derive public keys only from private keys in
+    /// older formats.
     pub(crate) public_key: PathBuf,
 }
 

@@ -18,24 +18,24 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Etcd {
     server: Server,
-    // The fields are in the order in which they have to be dropped.
+    // The order of these fields is the order in which they must be dropped.
     _process: Leash,
     _data: Data,
 }
 
-/// etcd's data files. They are large from the start, so they are deleted with the cluster; etcd's logs are kept.
+/// etcd's data files. They are large even if the store is empty, so they are deleted when the cluster is dropped. etcd's logs are kept.
 #[derive(Debug)]
 struct Data(PathBuf);
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // The parent folder is removed later, so an error is ignored.
+        // An error is ignored, because the parent folder is removed later.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 impl Etcd {
-    /// Starts etcd on an empty folder, and returns when it is healthy.
+    /// Starts etcd with an empty folder for its data, and returns when etcd is healthy.
     pub(crate) fn start(program: &Path, folder: &Path) -> Result<Self> {
         let (clients, peers) = (ports::free()?, ports::free()?);
         let (client_url, peer_url) = (url(clients), url(peers));
@@ -48,7 +48,7 @@ impl Etcd {
             format!("--listen-peer-urls={peer_url}"),
             format!("--initial-advertise-peer-urls={peer_url}"),
             format!("--initial-cluster=e2e={peer_url}"),
-            // The data does not have to survive a crash of the machine.
+            // fsync is not needed, because the data does not have to survive a crash of the machine.
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
@@ -62,11 +62,11 @@ impl Etcd {
         url(self.server.port)
     }
 
-    /// Compacts the whole history, up to a revision that is newer than any revision that the API server has received. The API server must be down;
-    /// otherwise, it would receive the new revision.
+    /// Compacts the whole history, up to a revision that is newer than any revision that the API server has received. Call this only while the API
+    /// server is down; otherwise, it would receive the new revision.
     pub(crate) fn forget(&self) -> Result<()> {
-        // The key is outside of the API server's prefix, so a write creates a revision but no event. Two writes are needed: a client that has
-        // received everything watches from the first new revision, which must be compacted, too.
+        // The key does not have the API server's prefix, so a write of it creates a revision, but the API server gets no event. Two writes are
+        // needed: a client that has received all events watches from the first new revision, so this revision must be compacted, too.
         let touch = json!({ "key": STANDARD.encode("flyball-e2e"), "value": "" });
         self.call("/v3/kv/put", &touch)?;
         let answer = self.call("/v3/kv/put", &touch)?;

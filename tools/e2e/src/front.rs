@@ -1,4 +1,4 @@
-//! A second address of the API server. A test can cut the connections to this address without affecting the server.
+//! A second address of the API server. A test can cut the connections to this address; this does not affect the server.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 
 use crate::credentials::Credentials;
 
-/// A proxy for the API server of a [`Cluster`](crate::Cluster). It forwards bytes unchanged, TLS included.
+/// A proxy for the API server of a [`Cluster`](crate::Cluster). It forwards all bytes unchanged, so TLS connections end at the API server.
 ///
-/// Killing a server also empties its caches, so that a watch may have to start again with a list. Cutting a connection
-/// leaves the server unchanged, and a watch continues from its last version.
+/// If a test kills the server, the caches of the server are lost, too, so a client may have to list again before it can watch. If a test only cuts a
+/// connection, the server does not change, and a new watch continues from the last version.
 #[derive(Debug)]
 pub struct Front {
     port: u16,
@@ -27,7 +27,8 @@ pub struct Front {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Both ends of each connection opened since the last cut. Many of them may have ended; cutting an ended connection has no effect.
+    /// Both sockets of each connection that was opened since the last cut. Many of these connections may have ended; cutting such a connection has no
+    /// effect.
     open: Mutex<Vec<TcpStream>>,
     over: AtomicBool,
 }
@@ -39,7 +40,8 @@ impl Front {
         credentials: &Credentials,
         authority: &Path,
     ) -> Result<Self> {
-        // Any free port is suitable. Unlike a server's port, it stays in use from now on, so no client can get it as its local port.
+        // Any free port is suitable, also a port that could be assigned to an outgoing connection. Unlike the port of a server that a test kills, it
+        // is in use all the time, so no client can get it as its local port.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a front")?;
         let port = listener.local_addr()?.port();
         let kubeconfig = folder.join(format!("kubeconfig-{port}"));
@@ -52,12 +54,12 @@ impl Front {
         Ok(Self { port, kubeconfig, shared, acceptor: Some(acceptor) })
     }
 
-    /// Like [`Cluster::kubeconfig`](crate::Cluster::kubeconfig), with the address of this front.
+    /// Returns the path of a kubeconfig like [`Cluster::kubeconfig`](crate::Cluster::kubeconfig), but with the address of this proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Cuts every connection through which bytes have passed before this call. New connections are accepted.
+    /// Cuts every connection that has transferred data before this call. New connections are accepted.
     pub fn cut(&self) {
         for end in self.shared.open.lock().drain(..) {
             // The connection may have ended already.
@@ -68,8 +70,8 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // Ordering: Release, pairs with the Acquire in `accept`: the connection below wakes the acceptor, which then
-        // reads the flag.
+        // Ordering: Release, pairs with the Acquire in `accept`. The connection that is opened in the next line wakes the thread in `accept`, which
+        // then reads the flag.
         self.shared.over.store(true, Ordering::Release);
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         if let Some(acceptor) = self.acceptor.take() {
@@ -85,7 +87,7 @@ fn accept(listener: &TcpListener, behind: u16, shared: &Shared) {
         if shared.over.load(Ordering::Acquire) {
             return;
         }
-        // While the server is down, `connect` fails and drops the client's connection, so the client gets an error.
+        // While the server is down, `connect` returns an error and drops the client's connection, so the client gets an error, too.
         let _ = client.and_then(|client| connect(client, behind, shared));
     }
 }
@@ -94,14 +96,14 @@ fn connect(client: TcpStream, behind: u16, shared: &Shared) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, behind))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    // Stored before the first byte is forwarded, so that `cut` cuts every connection from which a test has received data.
+    // The sockets are stored before the first byte is forwarded. So if a test has received data from a connection, `cut` cuts this connection.
     shared.open.lock().extend([client.try_clone()?, server.try_clone()?]);
     copy(client.try_clone()?, server.try_clone()?);
     copy(server, client);
     Ok(())
 }
 
-/// Starts a thread that copies the bytes of one direction until the connection ends.
+/// Starts a thread that copies the bytes from one socket to the other until the connection ends.
 fn copy(mut from: TcpStream, mut to: TcpStream) {
     thread::spawn(move || {
         let _ = io::copy(&mut from, &mut to);

@@ -1,4 +1,4 @@
-//! The environment that `cargo xtask e2e` passes to a test: the cluster or the binaries to use.
+//! Reads the environment variables that `cargo xtask e2e` sets for a test: the cluster that the test must use, or the binaries of the servers.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use anyhow::{Result, bail};
 
 use crate::cluster::Cluster;
 
-/// The folder of the binaries, which `cargo xtask e2e` builds.
+/// The variable with the path of the folder with the binaries, which `cargo xtask e2e` builds.
 const BINARIES: &str = "FLYBALL_E2E_BIN";
-/// The kubeconfig of an existing cluster.
+/// The variable with the path of the kubeconfig of an existing cluster.
 const EXISTING: &str = "FLYBALL_E2E_KUBECONFIG";
-/// The parent folder of the clusters' folders. The program that sets this variable removes the folder, because logs are
-/// read after a test.
+/// The variable with the path of the folder in which each cluster creates its folder. The program that sets this variable removes the folder; the
+/// tests do not, because the logs are read after a test.
 const FOLDER: &str = "FLYBALL_E2E_DIR";
 
 /// The cluster or the servers that tests use.
@@ -26,8 +26,8 @@ pub enum Given {
         /// The folder for data and logs.
         folder: PathBuf,
     },
-    /// An existing cluster, given by its kubeconfig. Tests use its current context and only namespaces that they
-    /// create; tests that kill servers are skipped.
+    /// An existing cluster, given by its kubeconfig. Tests use the current context of the kubeconfig, and only namespaces that they create. Tests
+    /// that kill servers are skipped.
     Existing(PathBuf),
 }
 
@@ -36,7 +36,7 @@ impl Given {
     ///
     /// # Errors
     ///
-    /// Returns an error if the variables are not set, that is, if the test was not started by `cargo xtask e2e`.
+    /// Returns an error if the variables are not set. They are set only if `cargo xtask e2e` has started the test.
     pub fn here() -> Result<Self> {
         let [existing, binaries, folder] = [EXISTING, BINARIES, FOLDER].map(env::var_os);
         match (existing, binaries, folder) {
@@ -49,8 +49,8 @@ impl Given {
     }
 }
 
-/// The kubeconfig of the cluster that the tests of this program share. It is an existing cluster, or one that the first
-/// call starts and that is killed when the program ends.
+/// Returns the path of the kubeconfig of the cluster that all tests of this program share. This is either an existing cluster, or a cluster that the
+/// first call starts and that is killed when the program ends.
 ///
 /// # Panics
 ///

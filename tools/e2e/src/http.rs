@@ -1,4 +1,4 @@
-//! Sends one request per connection. This suffices to check whether a server is ready, and for tests without a
+//! Sends one request per connection. This is sufficient to check whether a server is ready, and for tests that use no
 //! Kubernetes client.
 
 use std::fs;
@@ -13,7 +13,7 @@ use ureq::Agent;
 use ureq::http::Request;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// The timeout for a server that sends no data.
+/// The longest time that a request waits for data from a server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A response.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Reply {
     /// The status code.
     pub status: u16,
-    /// The body; for a watch, all events until it ended.
+    /// The body. For a watch, the body has all events until the end of the watch.
     pub body: String,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Returns true if a GET of `path` succeeds, as in the servers' health checks.
+    /// Returns true if a GET request for `path` succeeds. The health checks of the servers use this method.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.ask("GET", path, None).is_ok_and(|reply| reply.status == 200)
     }
 
-    /// Sends a request and reads the whole response; a watch is read until it ends.
+    /// Sends a request and reads the complete response. The response to a watch request is complete when the watch ends.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let mut request = Request::builder()
@@ -56,14 +56,14 @@ impl Server {
         Ok(Reply { status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
-    /// An agent without connection pooling: a pooled connection may lead to a server that was killed in the meantime.
+    /// Creates an agent that does not reuse connections, because the server of an earlier connection may have been killed.
     fn agent(&self) -> Agent {
         let config = Agent::config_builder()
             .tls_config(self.tls.clone().unwrap_or_default())
             .timeout_connect(Some(PATIENCE))
             .timeout_per_read(Some(PATIENCE))
             .timeout_per_write(Some(PATIENCE))
-            // Any status is a response. Loopback is reached without a proxy, whatever the environment variables are.
+            // Any status is a response. No proxy is used for loopback addresses, even if environment variables define one.
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None);
@@ -71,8 +71,8 @@ impl Server {
     }
 }
 
-/// Trusts the signer of `certificate`. A Kubernetes server generates this file: first its own certificate, then its
-/// signer's.
+/// Returns a TLS configuration that trusts the signer in the file `certificate`. A Kubernetes server generates this file. The file contains the
+/// certificate of the server, followed by the certificate of its signer.
 pub(crate) fn trust(certificate: &Path) -> Result<TlsConfig> {
     let mut signers = Vec::new();
     for item in parse_pem(&fs::read(certificate)?).skip(1) {
@@ -86,7 +86,7 @@ pub(crate) fn trust(certificate: &Path) -> Result<TlsConfig> {
     Ok(TlsConfig::builder().root_certs(trusted).unversioned_rustls_crypto_provider(provider).build())
 }
 
-/// Reads the body. A killed server does not end its response properly; the bytes received until then are returned.
+/// Reads the body. If a server is killed, its response does not end properly; the bytes that were received until then are returned.
 fn read(mut body: impl Read) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     match body.read_to_end(&mut read) {
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// A server on loopback that answers one request. Returns the bytes of the request, even if it is incomplete.
+    /// Starts a server on loopback that answers one request. Its thread returns the bytes of the request, even if the request is incomplete.
     fn serve<S: Read + Write>(
         answer: &'static str,
         wrap: impl FnOnce(TcpStream) -> S + Send + 'static,
@@ -147,7 +147,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
     }
 
-    /// TLS with the certificate of `server.crt`, and without a closing message, as if the server was killed.
+    /// Wraps a connection in TLS, with the certificate in `server.crt`. No closing message is sent at its end, as if the server had been killed.
     fn tls(stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
         let chain = CertificateDer::pem_file_iter(certificate("server.crt")).unwrap();
         let chain = chain.take(1).collect::<Result<_, _>>().unwrap();

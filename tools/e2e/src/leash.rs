@@ -1,8 +1,9 @@
 //! A server process that is killed when this process ends, however it ends.
 //!
-//! A few lines of shell, the *keeper*, start a server, hold the read end of a pipe, and kill the server when the pipe closes. Only this process has
-//! the write end, so the pipe closes at any end of this process: `kill -9`, a panic, or the end of `main` with the server in a static. Killing the
-//! server on purpose closes the pipe, too. (`PR_SET_PDEATHSIG` would need `unsafe`, Linux, and a thread that never ends.)
+//! A short shell script, the *keeper*, starts the server, has the read end of a pipe, and kills the server when the pipe closes. Only this process
+//! has the write end of the pipe. So the pipe closes when this process ends in any way: by `kill -9`, by a panic, or at the end of `main`, even if
+//! the server is stored in a static. A call of [`Leash::kill`] closes the pipe, too. (The alternative, `PR_SET_PDEATHSIG`, needs `unsafe`, Linux, and
+//! a thread that never ends.)
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,8 +15,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::patience::eventually;
 
-/// Waits for the server, while a subshell waits until the pipe closes. The pipe is descriptor 3, because shells
-/// redirect the standard input of background processes.
+/// The script of the keeper. It waits until the server ends, while a subshell waits until the pipe closes. The pipe is file descriptor 3, because
+/// shells redirect the standard input of background processes.
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" </dev/null &
@@ -43,13 +44,14 @@ impl Leash {
         let mut keeper = Command::new("sh");
         keeper.args(["-c", KEEPER, "keeper"]).arg(program).args(arguments);
         keeper.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
-        // Ctrl-C at a terminal is sent to the foreground process group. In a group of its own, the keeper survives Ctrl-C and kills the server.
+        // Ctrl-C at a terminal is sent to the foreground process group. The keeper has a process group of its own, so it survives Ctrl-C and can kill
+        // the server.
         keeper.process_group(0);
         let keeper = keeper.spawn().with_context(|| format!("sh, for {}", program.display()))?;
         Ok(Self { keeper, log })
     }
 
-    /// Waits until `well` returns true, for at most `limit`. The error quotes the server's last output.
+    /// Waits until `well` returns true, for at most `limit`. The error contains the last lines of the server's output.
     pub(crate) fn ready(mut self, name: &str, limit: Duration, well: impl Fn() -> bool) -> Result<Self> {
         let end = eventually(limit, || match self.ended() {
             Some(status) => Some(Err(status)),
@@ -62,17 +64,17 @@ impl Leash {
         }
     }
 
-    /// The exit status of the server if it ended by itself.
+    /// Returns the exit status of the server if it has ended by itself.
     fn ended(&mut self) -> Option<ExitStatus> {
         self.keeper.try_wait().ok().flatten()
     }
 
-    /// Kills the server as `kill -9` does, and waits for its end.
+    /// Kills the server as `kill -9` does, and waits until it has ended.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.end()
     }
 
-    /// The server's last lines of output.
+    /// Returns the last lines of the server's output.
     fn tail(&self) -> String {
         const LINES: usize = 30;
         let text = fs::read(&self.log).unwrap_or_default();
@@ -91,12 +93,12 @@ impl Leash {
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        // There is no caller to report an error to, and the pipe is closed in any case.
+        // An error is ignored, because `drop` cannot report it. The pipe is closed even if there is an error.
         let _ = self.end();
     }
 }
 
-/// The status in words: shells report a signal as 128 plus its number.
+/// Describes an exit status. A shell reports that a signal ended a process by the status 128 plus the number of the signal.
 fn words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code @ 129..), _) => format!("ended by signal {}", code - 128),
@@ -115,7 +117,7 @@ mod tests {
         std::env::temp_dir().join(format!("flyball-leash-{}-{name}", std::process::id()))
     }
 
-    /// A server that prints its process id and then sleeps for longer than any test.
+    /// Starts a "server" that prints its process id and then sleeps for longer than any test takes.
     fn sleeper(name: &str) -> (Leash, PathBuf) {
         let log = log(name);
         let arguments = ["-c".to_owned(), "echo pid=$$; exec sleep 3600".to_owned()];

@@ -1,8 +1,7 @@
-//! A real Kubernetes API server for tests: etcd, kube-apiserver and optionally kube-controller-manager as child
-//! processes on loopback. Tests can start, kill and restart the servers and compact their history.
-//!
+//! Runs a real Kubernetes API server for tests: etcd, kube-apiserver and optionally kube-controller-manager, as child
+//! processes on the loopback interface. Tests can start, kill and restart the servers, and compact the history.
 //! `cargo xtask e2e` builds the servers, passes their location to the tests ([`Given`]) and runs the tests. All
-//! functions are synchronous: an operation is complete when the call returns.
+//! functions are synchronous: when a call returns, its operation is complete.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Waits for another process. Only this module reads a clock and sleeps.
+//! Waits for another process. No other module of this crate reads a clock or sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Calls `attempt` until it returns `Some`, for at most `limit`.
 ///
-/// Use this for events of another process that come without a notification, for example that a server is ready or a process has ended.
+/// Use this to wait for a state of a different process that sends no notification, for example until a server is ready or a process has ended.
 #[expect(
     clippy::disallowed_methods,
     reason = "servers run in real time, and polling is the only way to observe them"

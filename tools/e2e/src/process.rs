@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 
-/// A running program, whose standard error is written to a file. The program is killed on drop.
+/// A running program. Its standard error is written to a file. The program is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Mutex<Child>,
@@ -15,7 +15,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`, and writes its standard error to `log`, which is truncated.
+    /// Starts `command`, and redirects its standard error to the file `log`. If the file exists, it is truncated.
     ///
     /// # Errors
     ///
@@ -27,22 +27,22 @@ impl Process {
         Ok(Self { child: Mutex::new(child), log })
     }
 
-    /// What the program has written to its standard error; empty if the file cannot be read.
+    /// Returns what the program has written to its standard error; an empty string if the file cannot be read.
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Sends SIGKILL and waits for the end of the process.
+    /// Sends SIGKILL to the process, and waits until it has ended.
     pub fn kill(self) {}
 
     /// Sends SIGTERM.
     ///
     /// # Errors
     ///
-    /// Returns an error if the process has ended.
+    /// Returns an error if the process has already ended, or if the signal cannot be sent.
     pub fn terminate(&self) -> Result<()> {
         let mut child = self.child.lock();
-        // Once the status has been read, the system may reuse the process id for another process.
+        // No signal is sent after the exit status has been read, because the system may then use the process id for a different process.
         ensure!(child.try_wait()?.is_none(), "the process has ended");
         let pid = child.id().to_string();
         let sent = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status()?;
@@ -50,7 +50,7 @@ impl Process {
         Ok(())
     }
 
-    /// The exit status, if the process has ended.
+    /// Returns the exit status; `None` if the process is still running.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let child = self.child.get_mut();
-        // The process may have ended already.
+        // An error is ignored, because the process may already have ended.
         let _ = child.kill();
         let _ = child.wait();
     }

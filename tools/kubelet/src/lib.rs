@@ -9,13 +9,13 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// A function that returns the current time, for the timestamps of a status.
+/// A function that returns the current time. The status of a pod gets its timestamps from it.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The image of pods that never become ready.
 pub const BROKEN: &str = "broken";
 
-/// Runs all pods until the returned future is dropped. If `node` is given, binds the pods to this node.
+/// Simulates the kubelet for all pods until the returned future is dropped. If `node` is given, binds the pods to this node.
 ///
 /// # Panics
 /// Panics if a pod has no namespace.
@@ -28,7 +28,7 @@ pub async fn run_pods(client: Client, clock: Clock, pods: Informer<NamespacedNam
         }
         let pod = change.object();
         let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap());
-        // The pod may have been deleted already, so failed requests are ignored.
+        // Failed requests are ignored, because the pod may already have been deleted.
         if pod.metadata.deletion_timestamp.is_some() {
             drop(api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await);
         } else if is_new(pod) {

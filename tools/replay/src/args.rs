@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["trace", "speed", "fail", "faults", "repeat", "scale", "usage"])]
     pub(crate) kube: bool,
 
-    /// With `--kube`: stop after this time instead of at Ctrl-C
+    /// With `--kube`: stop after this time, if Ctrl-C does not stop the run before
     #[arg(long, value_name = "N", value_parser = parse_seconds, requires = "kube", allow_negative_numbers = true)]
     pub(crate) seconds: Option<Duration>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 pub(crate) enum Speed {
     /// As fast as the informers process them.
     Max,
-    /// This factor of the recorded speed; positive and finite.
+    /// The recorded speed times this factor, which is positive and finite.
     Factor(f64),
 }
 

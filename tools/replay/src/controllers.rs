@@ -1,7 +1,7 @@
-//! EDGE. The two controllers, over informers of a recorded cluster or of a live one.
+//! EDGE. The two controllers. Their informers watch either a recorded cluster or a live one.
 //!
-//! Cancel safety: each controller runs in its own task, and ends when its informers have stopped. After a shutdown request it drains its queue for at
-//! most [`GRACE`], and then ends.
+//! Cancel safety: each controller runs in its own task, and ends when its informers have stopped. After a stop request, a controller drains its queue
+//! for at most [`GRACE`], and then ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use crate::objects::{Key, Object};
 use crate::replicas::{Replicas, owners};
 use crate::stop::Stop;
 
-/// The time to drain the queues after Ctrl-C.
+/// The longest time for which the queues are drained after Ctrl-C.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// The backoff of failed keys. It is short, because a trace is played in a fraction of a second. As in production, it grows with each failure.
+/// The backoff of failed keys. It is shorter than in production, because a trace is played in a fraction of a second, but it also increases with each
+/// failure.
 const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
 
 pub(crate) type Running = JoinHandle<Result<RunReport<Key>, flyball_controller::RunError>>;
@@ -32,7 +33,8 @@ fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, WithTimer<TokioTimer
     Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
 }
 
-/// Records the time at which a key is queued and the object that caused it. The key is added right after this call.
+/// Stores in `key` the time at which it is added to the queue, and the time of the change that is the cause. The caller adds the key immediately
+/// after this call.
 fn queued(key: Key, because: &impl Object) -> Key {
     key.queued_at(Monotonic.now());
     key.changed_by(because);

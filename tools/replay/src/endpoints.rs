@@ -18,7 +18,7 @@ pub(crate) static PODS_IN: Index<Arc<Pod>, Arc<str>> =
 pub(crate) static SERVICES_IN: Index<Arc<Service>, Arc<str>> =
     Index::new("namespace", |service| service.meta.namespace.clone());
 
-/// The result of a Service: the addresses of its pods.
+/// The result of the reconcile of a Service: the addresses of its ready pods.
 pub(crate) type Addresses = Vec<Arc<str>>;
 
 pub(crate) struct Endpoints {
@@ -44,12 +44,13 @@ impl Endpoints {
         ready.filter_map(|pod| pod.address.clone()).collect()
     }
 
-    /// The Services that select the pod, or selected it before the change.
+    /// Returns the Services that select the pod now, or selected it before the change.
     ///
-    /// A Service that is not cached yet is not returned: once it is cached, its own change causes a reconcile, which reads all pods stored by then.
+    /// A Service that is not in the cache yet is not returned. It does not have to be: when it arrives in the cache, this change causes a reconcile,
+    /// which reads all pods that are stored by then.
     pub(crate) fn selecting(&self, change: &Change<Arc<str>, Arc<Pod>>) -> Vec<Key> {
         let (old, new) = (change.old(), change.new());
-        // A pod never moves to another namespace, since it would then have another key.
+        // A pod never moves to a different namespace, because an object with a different namespace has a different key.
         let services = self.services.store().by_index(&SERVICES_IN, &change.object().meta.namespace);
         let services = services.expect("the services are indexed by namespace");
         let selects = |service: &Service| [old, new].into_iter().flatten().any(|pod| service.selects(pod));

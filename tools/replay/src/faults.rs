@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `Dice::throws`, `Fault::fired` | atomic counters, which publish no other data |
+//! | `Dice::throws`, `Fault::fired` | atomic counters; they guard no other data |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::args::{Args, Faults};
 
 /// Random numbers from a seed, shared by all tasks: splitmix64 (Steele, Lea and Flood 2014) applied to a common counter.
 ///
-/// The seed determines the sequence; the scheduler determines which task draws which number.
+/// The seed determines the sequence of numbers, but the scheduler determines which task gets which number.
 #[derive(Debug)]
 struct Dice {
     seed: u64,
@@ -21,7 +21,7 @@ struct Dice {
 
 impl Dice {
     fn throw(&self) -> u64 {
-        // Ordering: Relaxed; each throw needs a unique number and no other memory.
+        // Ordering: Relaxed; each throw only needs a unique number, and reads no other memory.
         let number = self.throws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut z = self.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// One kind of fault: its probability at each opportunity, and its count.
+/// One kind of fault: the probability that it is injected at an opportunity, and how often this happened.
 #[derive(Debug)]
 struct Fault {
     /// The probability in units of 2^-32; 0 for a fault that is not selected.
@@ -44,8 +44,8 @@ impl Fault {
         Self { odds, opportunities: AtomicU64::new(0), fired: AtomicU64::new(0) }
     }
 
-    /// Decides whether to inject the fault now, and counts the opportunity. The first opportunity is always used, so that a selected fault occurs
-    /// even in the shortest trace.
+    /// Decides whether to inject the fault now, and counts this call as an opportunity. A selected fault is always injected at the first opportunity,
+    /// so that it occurs even in the shortest trace.
     fn is_due(&self, dice: &Dice) -> bool {
         // Ordering: Relaxed; a counter that publishes no other memory.
         self.odds > 0
@@ -73,7 +73,7 @@ pub(crate) struct Injector {
     failures: Fault,
 }
 
-/// The count of each fault.
+/// How often each fault was injected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Fired {
     pub(crate) drops: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Fired {
 
 const ONE: u64 = 1 << 32;
 
-/// The approximate number of cuts per pass, for a trace of any length. There are half as many compactions.
+/// The approximate number of times that watches are cut in a pass, however long the trace is. The history is compacted half as often.
 const CUTS: u64 = 64;
 
 impl Injector {
@@ -109,7 +109,8 @@ impl Injector {
         due
     }
 
-    /// Decides whether to compact the history now. [`count_gone`](Self::count_gone) counts a compaction only when a request fails because of it.
+    /// Decides whether to compact the history now. This does not count the fault; call [`count_gone`](Self::count_gone) when a request fails because
+    /// of a compaction.
     pub(crate) fn compacts(&self) -> bool {
         self.gone.is_due(&self.dice)
     }
@@ -143,7 +144,7 @@ impl Injector {
 }
 
 impl Fired {
-    /// The first selected fault that was never injected.
+    /// Returns the name of the first selected fault that was never injected.
     pub(crate) fn missing(&self, asked: Faults) -> Option<&'static str> {
         [
             ("drops", asked.drops(), self.drops),

@@ -2,16 +2,16 @@
 //!
 //! | guarded by `gate` | |
 //! |---|---|
-//! | `next` | per resource, the next position of its watch; every event before it was delivered |
-//! | `horizon` | all positions below it have happened; each change is sent to `moved` after unlocking |
+//! | `next` | for each resource, the next position of its watch; the watch has delivered all events before this position |
+//! | `horizon` | all positions below it have happened; after a change and the release of the lock, the new value is sent to `moved` |
 //!
-//! At full speed the horizon advances by [`WINDOW`] positions when every watch has reached it. So resources follow the order of the trace to within one
-//! window, and within a window no watch waits for another.
+//! At full speed, the horizon advances by [`WINDOW`] positions each time all watches have reached it. So the watches of different resources are never
+//! more than one window apart, and within a window no watch waits for the others.
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The number of positions that one resource may be ahead of the others.
+/// How many positions one resource may be ahead of the others.
 const WINDOW: usize = 256;
 
 /// The number of resources.
@@ -32,13 +32,13 @@ struct Gate {
 }
 
 impl Horizon {
-    /// Builds a horizon at the start of the trace.
+    /// Creates a horizon at the start of the trace.
     pub(crate) fn new() -> Self {
         let gate = Gate { next: [0; RESOURCES], horizon: 0, chases: false };
         Self { gate: Mutex::new(gate), moved: watch::Sender::new(0) }
     }
 
-    /// The horizon: all positions below it have happened.
+    /// Returns the horizon: all positions below it have happened.
     pub(crate) fn place(&self) -> usize {
         *self.moved.borrow()
     }
@@ -47,7 +47,7 @@ impl Horizon {
         self.moved.subscribe()
     }
 
-    /// From now on the horizon advances when all watches have reached it.
+    /// From this call on, the horizon advances by itself whenever all watches have reached it.
     pub(crate) fn chase(&self) {
         let mut gate = self.gate.lock();
         gate.chases = true;
@@ -61,7 +61,8 @@ impl Horizon {
         self.announce(Some(place));
     }
 
-    /// Must be called when the watch of a resource has delivered every event before `next`. `usize::MAX` means that the watch has no more events.
+    /// Records that the watch of a resource has delivered all events before the position `next`. Pass `usize::MAX` if the watch has no further
+    /// events.
     pub(crate) fn reached(&self, resource: usize, next: usize) {
         let mut gate = self.gate.lock();
         gate.next[resource] = next;
@@ -72,7 +73,7 @@ impl Horizon {
 
     fn announce(&self, place: Option<usize>) {
         if let Some(place) = place {
-            // Notifications may be sent in an order that differs from that of the changes under the lock.
+            // Two threads may get here in a different order than that of their changes under the lock, so a lower value is ignored.
             self.moved.send_if_modified(|now| {
                 let ahead = place > *now;
                 *now = place.max(*now);

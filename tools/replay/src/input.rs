@@ -7,13 +7,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// zstd's magic number in file order (RFC 8878, section 3.1.1).
+/// The first four bytes of a zstd frame (RFC 8878, section 3.1.1).
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// The number of bytes per decompression step.
+/// The number of bytes that one step decompresses.
 const CHUNK: usize = 1 << 18;
 
-/// The text of `file`, decompressed if it starts with zstd's magic number.
+/// Returns the text of `file`. Decompresses it if it starts with a zstd frame.
 pub(crate) fn text<'a>(file: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut file = BufReader::new(file);
     if file.fill_buf()?.starts_with(&MAGIC) {
@@ -23,10 +23,10 @@ pub(crate) fn text<'a>(file: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>
     }
 }
 
-/// The contents of all zstd frames of a file, one after the other.
+/// A reader of the decompressed contents of all zstd frames of a file, one after the other.
 struct Frames<R> {
     file: BufReader<R>,
-    /// The frame being decompressed; `None` between frames.
+    /// The frame that is being decompressed; `None` between two frames.
     frame: Option<FrameDecoder>,
 }
 
@@ -92,7 +92,7 @@ fn bad(cause: impl Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("bad zstd data: {cause}"))
 }
 
-/// The error of a decoder, with a clear message if the file is truncated.
+/// Converts an error of the decoder. If the file is truncated, the message says so.
 fn undecoded(error: FrameDecoderError) -> io::Error {
     let mut cause: Option<&dyn Error> = Some(&error);
     while let Some(this) = cause {

@@ -1,4 +1,4 @@
-//! PURE. Interns strings, labels and keys: objects share one copy of each.
+//! PURE. Interns strings, labels and keys, so that all objects share one copy of equal values.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(crate) struct Interned {
     labels: HashSet<Labels>,
     replicasets: HashMap<Arc<str>, Key>,
     services: HashMap<Arc<str>, Key>,
-    /// The number of strings after the last sweep.
+    /// The number of strings that remained after the last removal of unused strings.
     #[cfg(feature = "kube")]
     swept: usize,
 }
@@ -50,15 +50,15 @@ impl Interned {
         key(&mut self.services, name)
     }
 
-    /// Removes unused strings when the number of strings has doubled. Without this, memory grows during a run on a live
-    /// cluster.
+    /// Removes unused strings if the number of strings has doubled since the last removal. Otherwise, memory would grow
+    /// during a run on a live cluster.
     #[cfg(feature = "kube")]
     pub(crate) fn sweep(&mut self) {
         const FEW: usize = 4096;
         if self.texts.len() < (2 * self.swept).max(FEW) {
             return;
         }
-        // Keys and labels refer to strings, so strings are removed last.
+        // Keys and labels contain references to strings, so the strings are removed last.
         self.replicasets.retain(|_, key| key.is_shared());
         self.services.retain(|_, key| key.is_shared());
         self.labels.retain(|labels| Arc::strong_count(labels) > 1);
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(interned.texts.len(), 3, "{:?}", interned.texts);
         assert!(Arc::ptr_eq(&interned.text("a/held"), &held));
         assert!(Arc::ptr_eq(&interned.labels([("app", "x")].into_iter()), &labels));
-        // Interning the name again returns the same key, so the queue has one entry for it.
+        // If the name is interned again, the result is the same key, so the times that are stored in the key are not split over two keys.
         assert!(interned.replicaset(held).is_shared() && key.is_shared());
         interned.text("new");
         interned.sweep();

@@ -1,10 +1,10 @@
-//! SHELL. The results of a controller, and the times that its keys were queued.
+//! SHELL. The results of a controller, and how long its keys were queued.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `stored` | the result of the last reconcile, by key |
-//! | `waits` | the times that keys were queued, one for each reconcile of a key that was added; nanoseconds |
-//! | `lags` | if measured, the time from a change to the reconcile that followed it; nanoseconds |
+//! | `stored` | for each key, the result of its last reconcile |
+//! | `waits` | for each reconcile that an add has caused, how long the key was queued, in nanoseconds |
+//! | `lags` | if measured, the time from a change to the next reconcile of its key, in nanoseconds |
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl<R> Ledger<R> {
         Self { stored: Mutex::default(), waits: Mutex::default(), lags: Mutex::default() }
     }
 
-    /// Begins a reconcile: records how long its key was queued, then panics or fails if a fault is injected.
+    /// Must be called at the beginning of a reconcile. Records how long its key was queued. Then panics or returns an error if a fault is injected.
     pub(crate) fn begin(&self, key: &Key, faults: &Injector) -> Result<(), Injected> {
         let now = Monotonic.now();
         for (took, all) in [(key.taken_at(now), &self.waits), (key.seen_at(now), &self.lags)] {
@@ -36,7 +36,7 @@ impl<R> Ledger<R> {
             }
         }
         if faults.panics() {
-            // Unwinds like a panic, without the message that the panic hook would print.
+            // This unwinds as a panic does, but does not call the panic hook, which would print a message.
             std::panic::resume_unwind(Box::new("an injected panic"));
         }
         if faults.fails() { Err(Injected) } else { Ok(()) }
@@ -62,7 +62,7 @@ impl<R> Ledger<R> {
         self.stored.lock().clone()
     }
 
-    /// The waits since the last call.
+    /// Takes the waits that were recorded since the last call.
     #[cfg(feature = "kube")]
     pub(crate) fn take_waits(&self) -> Vec<u64> {
         std::mem::take(&mut self.waits.lock())
@@ -87,7 +87,7 @@ impl std::fmt::Display for Injected {
 
 impl std::error::Error for Injected {}
 
-/// The names in either map, each once.
+/// Returns the names that are in at least one of the maps, each once.
 pub(crate) fn names_of_both<'a, A, B>(
     one: &'a HashMap<Arc<str>, A>,
     other: &'a HashMap<Arc<str>, B>,

@@ -3,12 +3,12 @@
 //! | file | |
 //! |---|---|
 //! | read_only | the client, which can only list and watch four kinds |
-//! | cut, source | the cluster's objects, reduced to the fields of recorded ones |
-//! | agreement | the results that the cluster reports, and since when the results of flyball differ |
+//! | cut, source | the cluster's objects, reduced to the fields that recorded objects have |
+//! | agreement | the results that the cluster reports, and for how long the results of flyball have differed from them |
 //! | waits, summary | the displayed summary |
 //!
-//! Cancel safety: request a [`Stop`] to end a run, instead of dropping its future. The run then ends in order: the informers are shut down, the
-//! controllers drain their queues until a time limit, and all tasks are joined.
+//! Cancel safety: request a [`Stop`] to end a run, instead of dropping its future. After this request, the informers are shut down, the controllers
+//! drain their queues until a time limit, and then all tasks are joined.
 
 mod agreement;
 mod cut;
@@ -44,15 +44,15 @@ use crate::stop::Stop;
 
 pub(crate) use self::read_only::client;
 
-/// The interval of updates of the summary on a terminal. Without a terminal, one line is printed every [`LOOKS_A_LINE`]
+/// The interval at which the summary is updated on a terminal. If the output is not a terminal, a line is printed after every [`LOOKS_A_LINE`]
 /// updates.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_A_LINE: u32 = 5;
 
-/// The time over which the rate of events is computed.
+/// The rate of events is computed over the last period of this length.
 const RATE: Duration = Duration::from_secs(5);
 
-/// Runs until a stop is requested, the time limit is reached, or the cluster refuses a request.
+/// Runs the controllers until a stop is requested, the time limit is reached, or the cluster refuses a request.
 pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyhow::Result<Summary> {
     let (sender, mut failures) = mpsc::unbounded_channel();
     let sources = Sources::new(client, sender);
@@ -81,7 +81,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
                 let summary = live.update(trouble.as_ref().map(|(_, words)| words.clone()));
                 match &display {
                     Some(display) => display.show(summary.text()),
-                    // An error means that stderr is closed, so nobody reads the summary.
+                    // An error is ignored: it means that stderr is closed, so that the summary cannot be displayed.
                     None if number % LOOKS_A_LINE == 0 => drop(writeln!(stderr(), "{}", summary.line())),
                     None => {}
                 }
@@ -93,7 +93,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     live.kinds().iter().for_each(|kind| kind.shut_down());
     for running in [counting, collecting] {
         match running.await.context("a controller")? {
-            // The run was stopped before the first lists were complete.
+            // This is not an error: the run was stopped before the first lists were complete.
             Err(flyball_controller::RunError::SyncFailed(_)) if !summary.synced => {}
             ended => drop(ended.context("a controller")?),
         }
@@ -110,7 +110,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     }
 }
 
-/// Four informers, two controllers, and the observations so far.
+/// The four informers, the data of the two controllers, and what has been observed so far.
 struct Live {
     pods: Kind<Pod>,
     services: Kind<Service>,
@@ -121,7 +121,7 @@ struct Live {
     begin: Instant,
     waits: Waits,
     differing: Differing,
-    /// The times of recent updates, each with the number of events until then.
+    /// The times of the last updates of the summary, each with the number of events until this time.
     events: VecDeque<(Duration, u64)>,
 }
 
@@ -173,7 +173,7 @@ impl Live {
             endpointslices: slices.len(),
         };
         let synced = self.kinds().iter().all(|kind| kind.is_synced());
-        // Before all kinds are listed, nothing is compared, because objects that are not listed yet would count as differences.
+        // The results are not compared until all kinds have been listed, because objects that have not been listed yet would count as differences.
         let (expected, differences) = if synced {
             let expected = reported(
                 replicasets.objects().map(|replicaset| &***replicaset),
@@ -206,7 +206,7 @@ impl Live {
         }
     }
 
-    /// Events per second over the last seconds.
+    /// Returns the number of events per second, over the period [`RATE`].
     fn rate(&mut self, now: Duration, events: u64) -> f64 {
         while self.events.len() > 1 && self.events[1].0 + RATE <= now {
             self.events.pop_front();

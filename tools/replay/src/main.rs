@@ -1,15 +1,15 @@
-//! EDGE. `replay`: two controllers over a recorded real cluster.
+//! EDGE. `replay`: runs two controllers on the recording of a real cluster.
 //!
 //! | file | |
 //! |---|---|
-//! | args, input, wire, interned, objects, trace, scale | the input: from a file to typed objects, before the clock starts |
-//! | horizon, faults, server | the recorded cluster as an API server |
+//! | args, input, wire, interned, objects, trace, scale | reads a file and decodes it to typed objects, before time is measured |
+//! | horizon, faults, server | the recorded cluster, which acts as an API server |
 //! | replicas, endpoints, ledger, controllers | the two controllers |
 //! | resource, play | the informers of one pass, and the pass |
 //! | live | the same controllers on a live cluster (feature `kube`) |
 //! | report, usage, progress, stop | the output |
-//! Cancel safety: Ctrl-C requests the [`Stop`] that all parts observe, so a pass ends in order. Two things are
-//! abandoned: a read that blocks on a pipe, and a pass that takes longer than [`TIMEOUT`] to end.
+//! Cancel safety: Ctrl-C requests the [`Stop`] that all parts of the program observe, so that a pass shuts down in order. In two cases the program
+//! exits without waiting: if a read blocks on a pipe, and if a pass needs longer than [`TIMEOUT`] to shut down.
 
 #![forbid(unsafe_code)]
 
@@ -65,7 +65,7 @@ const NOT_CONVERGED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
-/// The time limit for a pass to end after Ctrl-C.
+/// The time within which a pass must have shut down after Ctrl-C.
 const TIMEOUT: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
@@ -75,13 +75,13 @@ fn main() -> ExitCode {
         Err(error) => return failed(NOT_CONVERGED, &format!("no runtime: {error}")),
     };
     let status = runtime.block_on(run(&args));
-    // The threads are not joined, because one may block in a read of a pipe without a writer.
+    // The threads are not joined, because one of them may be blocked in a read of a pipe whose writer sends nothing.
     runtime.shutdown_background();
     status
 }
 
 fn failed(status: u8, cause: &str) -> ExitCode {
-    // If stderr is closed, the exit status alone reports the failure.
+    // The error of a closed stderr is ignored; then only the exit status reports the failure.
     let _ = writeln!(stderr(), "replay: {cause}");
     ExitCode::from(status)
 }
@@ -104,7 +104,7 @@ async fn run(args: &Args) -> ExitCode {
         Ok(None) => return failed(INTERRUPTED, "interrupted while the trace was read"),
         Err(error) => return failed(BAD_INPUT, &format!("{error:#}")),
     };
-    // The trace is not dropped, because dropping it would delay the exit; the system frees the memory.
+    // The trace is not dropped, because this would delay the exit of the program. The system frees its memory.
     let trace = ManuallyDrop::new(trace);
     let repeated = tokio::select! {
         biased;
@@ -159,7 +159,7 @@ async fn overdue(stop: &Stop) {
     tokio::time::sleep(TIMEOUT).await;
 }
 
-/// Reads the trace on a blocking thread. Returns `None` if a stop was requested; the thread may still be reading then.
+/// Reads the trace on a blocking thread. Returns `None` if a stop was requested; the blocking thread may still be reading at that time.
 async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
     let (path, scale, request) = (args.trace.clone(), args.scale as usize, stop.clone());
     let reading = tokio::task::spawn_blocking(move || {
@@ -175,7 +175,7 @@ async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
     tokio::select! {
         biased;
         () = stop.requested() => Ok(None),
-        // A panic of the decoder, which is a dependency, also means that the file is bad.
+        // The decoder is a dependency. A panic of the decoder is reported as an error of the file, too.
         read = reading => read.context("the trace cannot be decoded")?,
     }
 }
@@ -190,7 +190,7 @@ fn decode(file: impl Read, stop: impl Fn() -> bool) -> anyhow::Result<Option<Tra
     Ok(Trace::read(input::text(file)?, stop)?)
 }
 
-/// Plays the trace once, or repeatedly until the time limit. The inner error means that a stop was requested.
+/// Plays the trace once or, with `--repeat`, repeatedly until the time limit. The inner result is an error if a stop was requested.
 async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Result<Run, String>> {
     let progress = Progress::new(trace.times.len());
     let watched = args.usage.then(Watched::begin).flatten();
@@ -216,7 +216,7 @@ async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Resul
     }
 }
 
-/// Prints the summary or the JSON as the last output on stdout.
+/// Prints the summary or the JSON. This is the last output on stdout.
 fn print_result(run: &Run, args: &Args) -> anyhow::Result<()> {
     let text = if args.json {
         serde_json::to_string(&run.figures).expect("numbers and booleans are JSON") + "\n"
@@ -230,7 +230,7 @@ fn print_result(run: &Run, args: &Args) -> anyhow::Result<()> {
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // A broken pipe means that the reader has gone: nobody reads the rest.
+        // A broken pipe is not an error: the process that reads stdout has ended, or does not need the rest.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("stdout"),
         _ => Ok(()),
     }

@@ -12,20 +12,20 @@ use flyball_sync::Nanos;
 /// The metadata of every object.
 #[derive(Clone, Debug)]
 pub(crate) struct Meta {
-    /// `namespace/name`, or the name alone for cluster-scoped objects.
+    /// `namespace/name`; for cluster-scoped objects only the name.
     pub(crate) name: Arc<str>,
     pub(crate) namespace: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) version: Version,
-    /// When the cluster reached this state, if that is measured.
+    /// The time at which the cluster reached this state, if it is measured.
     pub(crate) happened: Moment,
 }
 
-/// A time in nanoseconds of the clock; 0 means no time. A clone has no time.
+/// A time of the clock in nanoseconds, or 0 for no time. A clone has no time.
 #[derive(Debug, Default)]
 pub(crate) struct Moment(AtomicU64);
 
-// Ordering: Relaxed in all methods; the value is a measurement and publishes no other memory.
+// Ordering: Relaxed in all methods; the value is only a measurement, and guards no other memory.
 impl Moment {
     pub(crate) fn set(&self, now: Nanos) {
         self.0.store(now.get().max(1), Ordering::Relaxed);
@@ -58,13 +58,13 @@ pub(crate) trait Object: Send + Sync + 'static {
 
 /// The schema of the stores: the key, the version and the identity of an object.
 ///
-/// Objects are shared with the trace: passing an object to a store increments a reference count.
+/// The stores share the objects with the trace, so to pass an object to a store only increments a reference count.
 pub(crate) const fn schema<V: Object>() -> Schema<Arc<str>, Arc<V>> {
     Schema::new(|object: &Arc<V>| object.meta().name.clone(), |object| object.meta().version)
         .with_identity(|one, other| one.meta().uid == other.meta().uid)
 }
 
-/// The labels of a pod, or the labels that a selector requires; sorted by name.
+/// The labels of a pod, or the labels that a selector requires. They are sorted by name.
 pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub(crate) struct Pod {
     pub(crate) meta: Meta,
     pub(crate) labels: Labels,
     pub(crate) owner: Option<Owner>,
-    /// Whether the condition Ready is True.
+    /// Whether the condition `Ready` of the pod is `True`.
     pub(crate) ready: bool,
     /// Whether the pod has a deletion timestamp or, on a live cluster, has finished.
     pub(crate) leaving: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Pod {
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) uid: Arc<str>,
-    /// The key of the controlling ReplicaSet; `None` if the owner is of another kind.
+    /// The key of the owner if it is a ReplicaSet; `None` if the owner is of a different kind.
     pub(crate) replicaset: Option<Key>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Owner {
 pub(crate) struct ReplicaSet {
     pub(crate) meta: Meta,
     pub(crate) key: Key,
-    /// Replicas and ready replicas in the status. The controllers do not read them.
+    /// The numbers of replicas and of ready replicas in the status. The controllers do not read them.
     pub(crate) reported: (u32, u32),
 }
 
@@ -115,7 +115,7 @@ impl Service {
     }
 }
 
-/// An object with metadata only: nodes, deployments, endpoint slices.
+/// An object of which only the metadata is stored: a node, a deployment or an endpoint slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     pub(crate) meta: Meta,
@@ -134,16 +134,16 @@ objects!(Pod, ReplicaSet, Service, Plain);
 
 /// The key type of the queues: `namespace/name` of a ReplicaSet or a Service.
 ///
-/// There is one allocation per object of the trace, so a clone increments a reference count. The key also stores when
-/// it was queued, so that measuring its wait is cheap.
+/// All keys of one object share an allocation, so a clone only increments a reference count. A key also stores the
+/// time at which it was queued, so that the measurement of its wait is cheap.
 #[derive(Clone)]
 pub(crate) struct Key(Arc<Entry>);
 
 struct Entry {
     name: Arc<str>,
-    /// When the key was added; no time if the key is not queued.
+    /// The time at which the key was added to the queue; no time if the key is not queued.
     queued: Moment,
-    /// When the first change since the start of the last reconcile happened.
+    /// The time of the first change since the start of the last reconcile.
     changed: Moment,
 }
 
@@ -156,30 +156,32 @@ impl Key {
         &self.0.name
     }
 
-    /// Stores the time at which the key is added to the queue, unless it is queued already.
+    /// Stores the time at which the key is added to the queue, unless the key is already queued.
     pub(crate) fn queued_at(&self, now: Nanos) {
         self.0.queued.set_first(now);
     }
 
-    /// Stores when this object changed, unless the time of an earlier change is stored.
+    /// Stores the time at which `object` changed, unless the time of an earlier change is already stored.
     pub(crate) fn changed_by(&self, object: &impl Object) {
         if let Some(at) = object.meta().happened.get() {
             self.0.changed.set_first(at);
         }
     }
 
-    /// Returns true if there are references other than the caller's.
+    /// Returns true if there are clones of this key.
     #[cfg(feature = "kube")]
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// The time since the first change after the start of the last reconcile, if that is measured.
+    /// Takes the time of the first change since the start of the last reconcile, and returns how long ago it was.
+    /// `None` if this is not measured, or if there was no change.
     pub(crate) fn seen_at(&self, now: Nanos) -> Option<Duration> {
         self.0.changed.take().map(|changed| now.since(changed))
     }
 
-    /// How long the key has been queued at `now`; `None` for a retry, because a retry has no add.
+    /// Takes the time at which the key was queued, and returns how long ago it was. `None` for a retry, because the
+    /// mapper does not add the key for a retry.
     pub(crate) fn taken_at(&self, now: Nanos) -> Option<Duration> {
         self.0.queued.take().map(|queued| now.since(queued))
     }

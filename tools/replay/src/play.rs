@@ -1,6 +1,6 @@
-//! EDGE. One pass: six informers over the recorded cluster, two controllers, and the comparison at the end.
+//! EDGE. One pass: runs six informers on the recorded cluster and two controllers, and compares the results at the end.
 //!
-//! Cancel safety: request a [`Stop`] to end a pass, instead of dropping its future. The pass then ends in order: the controllers drain their queues
+//! Cancel safety: request a [`Stop`] to end a pass, instead of dropping its future. After this request, the controllers drain their queues
 //! for at most [`GRACE`](crate::controllers::GRACE), the informers are shut down, and all tasks are joined.
 
 use std::sync::Arc;
@@ -30,18 +30,18 @@ use crate::usage;
 /// How a pass ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Every event was delivered and reconciled.
+    /// All events were delivered and reconciled.
     Done(Box<Figures>, Vec<Difference>),
     /// A stop was requested.
     Stopped {
-        /// The number of positions of the trace that had happened.
+        /// How many positions of the trace had happened.
         places: usize,
-        /// The number of keys that were still queued.
+        /// How many keys were still queued.
         leftovers: usize,
     },
 }
 
-/// Plays the trace once. `lose` is a seeded fault: the event at this position is not delivered.
+/// Plays the trace once. `lose` is a fault for a test: the event at this position is not delivered.
 pub(crate) async fn play(
     trace: &Trace,
     args: &Args,
@@ -88,8 +88,8 @@ pub(crate) async fn play(
             send_trace(trace, args.speed, &cluster, &all, progress).await
         } => Some(played),
     };
-    // There are no further changes. Once the informers have stopped, every change has been added as a key, and the
-    // controllers drain their queues.
+    // There are no further changes, so the informers are shut down. When they have stopped, the keys of all changes have been added, and the
+    // controllers drain their queues and end.
     all.iter().for_each(|resource| resource.shut_down());
     let counted = counting.await.context("the replicas controller")?.context("the replicas controller")?;
     let collected =
@@ -167,14 +167,14 @@ async fn send_trace(
     }
 }
 
-/// Advances the horizon with time, at `factor` times the recorded speed. The first event happens immediately.
+/// Advances the horizon as time passes, at `factor` times the recorded speed. The first event happens immediately.
 async fn keep_time(times: &[Duration], factor: f64, cluster: &Cluster) {
     let begin = Instant::now();
     let mut place = 0;
     while let Some(&next) = times.get(place) {
         sleep_until(begin + (next - times[0]).div_f64(factor)).await;
         let passed = begin.elapsed().mul_f64(factor) + times[0];
-        // Advances by at least one position: because of rounding, `passed` may be just before the awaited time.
+        // Because of rounding, `passed` may be just before the awaited time. Therefore `place` advances by at least one position.
         let before = place;
         place = times.partition_point(|&time| time <= passed).max(place + 1);
         if let Some(happening) = cluster.happened.get(before..place) {

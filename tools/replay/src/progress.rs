@@ -1,6 +1,6 @@
-//! EDGE. A progress bar on the terminal during a run. Without a terminal, there is no bar.
+//! EDGE. A progress bar, which is displayed during a run if stderr is a terminal.
 //!
-//! Cancel safety: nothing here waits.
+//! Cancel safety: this module has no async code.
 
 use std::io::{IsTerminal, stderr};
 
@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar with this many positions.
+    /// Creates a bar with this number of positions.
     pub(crate) fn new(places: usize) -> Self {
         if !stderr().is_terminal() {
             return Self::hidden();
@@ -24,12 +24,12 @@ impl Progress {
         Self(bar)
     }
 
-    /// A progress bar that is not displayed.
+    /// Creates a progress bar that is not displayed.
     pub(crate) fn hidden() -> Self {
         Self(ProgressBar::hidden())
     }
 
-    /// A status of several lines that is redrawn; `None` without a terminal.
+    /// Creates a display of several lines that can be redrawn; `None` if stderr is not a terminal.
     #[cfg(feature = "kube")]
     pub(crate) fn lines() -> Option<Self> {
         if !stderr().is_terminal() {

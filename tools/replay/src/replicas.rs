@@ -14,7 +14,7 @@ use crate::objects::{Key, Pod, ReplicaSet};
 pub(crate) static BY_OWNER: Index<Arc<Pod>, Arc<str>> =
     Index::many("owner", |pod| pod.owner.iter().map(|owner| owner.uid.clone()).collect());
 
-/// The result of a ReplicaSet: its replicas, and the number of ready ones.
+/// The result of the reconcile of a ReplicaSet: the number of its pods, and the number of its ready pods.
 pub(crate) type Counts = (u32, u32);
 
 pub(crate) struct Replicas {
@@ -39,7 +39,7 @@ impl Replicas {
     }
 }
 
-/// The ReplicaSets affected by a change of a pod: the current controlling owner and the previous one.
+/// Returns the ReplicaSets that a change of a pod affects: the one that controls the pod now, and the one that controlled it before.
 pub(crate) fn owners(change: &Change<Arc<str>, Arc<Pod>>) -> impl Iterator<Item = Key> + use<> {
     let owner = |pod: &Arc<Arc<Pod>>| pod.owner.as_ref()?.replicaset.clone();
     let (old, new) = (change.old().and_then(owner), change.new().and_then(owner));

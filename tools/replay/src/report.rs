@@ -1,4 +1,4 @@
-//! PURE. The results of a pass: the comparison with the real cluster, the figures, and their text.
+//! PURE. The results of a pass: the comparison with the real cluster, the figures, and the text that is printed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Display};
@@ -12,7 +12,7 @@ use crate::ledger::names_of_both;
 use crate::trace::Expected;
 use crate::usage::Memory;
 
-/// The figures of a pass. As JSON, they are the object that `--json` prints.
+/// The figures of a pass. `--json` prints them as a JSON object.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) events: usize,
@@ -28,18 +28,18 @@ pub(crate) struct Figures {
     pub(crate) checked: Checked,
     pub(crate) differences: usize,
     pub(crate) converged: bool,
-    /// With `--usage` and a given speed: the time from a change, at its recorded time, to the reconcile after it.
+    /// With `--usage` and a speed other than `max`: the time from a change to the next reconcile of its key. A change happens at its recorded time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) change_latency_us: Option<Latency>,
     /// With `--usage`: the CPU time of this pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_seconds: Option<f64>,
-    /// With `--usage`: the memory over all passes.
+    /// With `--usage`: the memory of the process, measured over all passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<Memory>,
 }
 
-/// The time that keys were queued, in microseconds.
+/// Quantiles of a time, such as the time for which keys were queued, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,
@@ -54,7 +54,7 @@ pub(crate) struct Checked {
     pub(crate) services: usize,
 }
 
-/// One object whose result differs from that of the real cluster.
+/// An object whose result differs from that of the real cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Difference {
     /// `ReplicaSet namespace/name` or `Service namespace/name`.
@@ -64,8 +64,8 @@ pub(crate) struct Difference {
 }
 
 impl Latency {
-    /// Computes the quantiles of waits in nanoseconds. A quantile is the smallest wait such that at least this share of
-    /// the waits is not longer.
+    /// Computes quantiles of waits in nanoseconds. The p50 is the smallest wait for which at least 50 % of the waits are not longer; the p99 is
+    /// defined in the same way.
     pub(crate) fn of(mut waits: Vec<u64>) -> Self {
         waits.sort_unstable();
         let micros = |nanos: u64| nanos as f64 / 1e3;
@@ -83,7 +83,7 @@ impl Checked {
     }
 }
 
-/// Compares the result of the last reconcile of each key with the final state of the real cluster.
+/// Compares the results of the controllers with the final state of the real cluster. The result for a key is that of its last reconcile.
 pub(crate) fn compare(
     expected: &Expected,
     replicas: &HashMap<Arc<str>, (u32, u32)>,
@@ -128,21 +128,21 @@ impl Display for Difference {
     }
 }
 
-/// All passes of a run: the figures of the median pass, and the failures of any pass.
+/// The result of all passes of a run: the figures of the median pass, and the failures of all passes.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) figures: Figures,
     pub(crate) passes: usize,
     pub(crate) differences: Vec<Difference>,
-    /// A selected fault that was never injected. The run has then failed, even if nothing differs.
+    /// The name of a selected fault that was never injected. If there is one, the run has failed, even if no result differs.
     pub(crate) missing_fault: Option<&'static str>,
 }
 
 impl Run {
-    /// Builds the result of at least one pass. The median is by time; for an even number of passes it is the slower of
-    /// the two in the middle.
+    /// Builds the result of a run from its passes, of which there must be at least one. The median pass is the median by duration; if the number of
+    /// passes is even, it is the slower of the two in the middle.
     ///
-    /// If any pass has a difference or a fault that was never injected, the whole run has it.
+    /// If one pass has a difference, or a selected fault that was never injected, this is also reported for the run.
     pub(crate) fn of(
         mut passes: Vec<(Figures, Vec<Difference>)>,
         asked: Faults,

@@ -1,6 +1,6 @@
-//! EDGE. One resource of a pass: its informer over the recorded cluster.
+//! EDGE. One resource of a pass: its informer, which watches the recorded cluster.
 //!
-//! Cancel safety: dropping one of the futures only stops waiting.
+//! Cancel safety: a dropped future only stops its wait.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -24,24 +24,24 @@ type Waiting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>
 pub(crate) struct Resource<V> {
     name: &'static str,
     pub(crate) cache: Cache<V>,
-    /// The version of the last event of the trace.
+    /// The version of the last event of this resource in the trace.
     last: Version,
 }
 
-/// A resource with its object type erased.
+/// A resource, without its object type.
 pub(crate) trait AnyResource: Send + Sync {
     /// Waits until the first list is in the cache.
     fn synced(&self) -> Waiting<'_>;
-    /// Waits until the cache has applied the last event of the trace.
+    /// Waits until the cache has applied the last event of this resource in the trace.
     fn caught_up(&self) -> Waiting<'_>;
     fn shut_down(&self);
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// The number of lists after the first.
+    /// Returns the number of lists after the first one.
     fn relists(&self) -> u64;
 }
 
 impl<V: Object> Resource<V> {
-    /// Starts an informer of `stream`, the resource with the given number.
+    /// Starts an informer of the resource whose data is `stream`. `number` is the number of the resource.
     pub(crate) fn start(
         name: &'static str,
         number: usize,
@@ -94,8 +94,8 @@ impl<V: Object> AnyResource for Resource<V> {
     }
 }
 
-/// Production settings with two changes: smaller pages, so that a list has several pages, and shorter delays, because a trace is played in a fraction
-/// of a second.
+/// The default settings of an informer, with two changes: the pages are smaller, so that a list has several pages, and the delays are shorter,
+/// because a trace is played in a fraction of a second.
 fn config() -> ReflectorConfig {
     let millis = Duration::from_millis;
     let backoff = ReflectorBackoff {

@@ -1,4 +1,4 @@
-//! PURE. Several copies of a trace in renamed namespaces.
+//! PURE. Multiplies a trace: makes copies of its objects, in renamed namespaces.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::objects::{Key, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 use crate::trace::{Expected, Record, Stream, Trace};
 
 impl Trace {
-    /// Returns a trace with `copies` of every namespaced object. The events of the copies are interleaved. Calls `stop` before each batch of copies,
-    /// and returns `None` if `stop` returns true.
+    /// Returns a trace with `copies` copies of each namespaced object. Each event is followed by the same events of the other copies. Calls `stop`
+    /// before each batch of copies, and returns `None` if `stop` returns true.
     #[must_use]
     pub(crate) fn scaled(self, copies: usize, stop: impl Fn() -> bool) -> Option<Self> {
         if copies == 1 {
@@ -85,7 +85,7 @@ fn stream<V: Copied>(
                 WatchEvent::Deleted(object) => {
                     object.copied(copier).map(|object| WatchEvent::Deleted(Arc::new(object)))
                 }
-                // A bookmark is valid for all copies, so it follows the last one.
+                // A bookmark applies to all copies, so it is added once, after the events of the last copy.
                 WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => {
                     (copier.number == last).then(|| WatchEvent::Bookmark(copier.version(record.version)))
                 }
@@ -103,7 +103,7 @@ fn events<V>(stream: &Stream<V>) -> usize {
     stream.records.iter().filter(|record| record.event.object().is_some()).count()
 }
 
-/// Makes one copy. Namespaces, uids and references to them are renamed consistently.
+/// Makes one copy of the objects of a trace. Renames namespaces and uids, and all references to them in the same way.
 struct Copier {
     number: usize,
     copies: usize,
@@ -117,13 +117,12 @@ impl Copier {
         Self { number, copies, texts: HashMap::new(), replicasets: HashMap::new(), services: HashMap::new() }
     }
 
-    /// Maps a recorded version to the version of this copy. The versions of the copies are distinct, and keep the order of the recorded versions.
+    /// Maps a recorded version to a version of this copy. Different copies have different versions, and the order of the recorded versions is kept.
     fn version(&self, version: Version) -> Version {
         Version::new(version.get() * self.copies as u64 + self.number as u64)
     }
 
-    /// Renames a namespace, a uid, or `namespace/name`: the number of the copy is appended to the part before the
-    /// slash.
+    /// Renames a namespace, a uid, or the namespace in `namespace/name`: appends the number of the copy.
     fn text(&mut self, text: &Arc<str>) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return known.clone();
@@ -158,9 +157,9 @@ impl Copier {
     }
 }
 
-/// An object that can be copied into a renamed namespace.
+/// An object that can be copied to a renamed namespace.
 trait Copied: Sized {
-    /// Returns `None` if this copier does not copy the object.
+    /// Returns a copy of the object; `None` if `copier` must not copy it.
     fn copied(&self, copier: &mut Copier) -> Option<Self>;
 }
 
@@ -190,7 +189,7 @@ impl Copied for Service {
 impl Copied for Plain {
     fn copied(&self, copier: &mut Copier) -> Option<Self> {
         if self.meta.namespace.is_empty() {
-            // Cluster-scoped objects, the nodes, are not copied.
+            // Cluster-scoped objects (nodes) exist only once: they are part of the first copy.
             let version = copier.version(self.meta.version);
             return (copier.number == 0).then(|| Self { meta: Meta { version, ..self.meta.clone() } });
         }

@@ -1,8 +1,8 @@
-//! EDGE. The recorded cluster as an API server: lists and watches of six resources, up to the horizon.
+//! EDGE. The recorded cluster, which acts as an API server. It serves lists and watches of six resources, up to the horizon.
 //!
-//! Cancel safety: the only state of a watch is its position, so dropping a watch closes it. Cutting a watch or compacting the history removes nothing
-//! from the recording. A watch from a version that is not compacted delivers every event after this version; any other watch fails with "gone", and
-//! its informer relists.
+//! Cancel safety: the only state of a watch is its position, so a dropped watch is closed. A cut watch or a compaction removes nothing from the
+//! recording. A watch from a version that has not been compacted delivers every event that follows this version; any other watch fails with "gone",
+//! and its informer relists.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::horizon::Horizon;
 use crate::objects::{Moment, Object};
 use crate::trace::{Record, Stream};
 
-/// The data shared by the six resources of one pass.
+/// The data that the six resources of one pass share.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) horizon: Horizon,
     pub(crate) faults: Arc<Injector>,
-    /// A seeded fault for the test of the comparison: the event at this position is not delivered.
+    /// A fault for the test of the comparison: the event at this position is not delivered.
     pub(crate) lose: Option<usize>,
-    /// When each position happened; empty if times are not measured.
+    /// For each position, the time at which it happened; empty if these times are not measured.
     pub(crate) happened: Vec<Moment>,
 }
 
@@ -38,16 +38,16 @@ pub(crate) struct Recorded<V> {
     /// The number of this resource.
     resource: usize,
     stream: Arc<Stream<V>>,
-    /// The number of compacted records. A watch that starts before the last of them fails with "gone".
+    /// How many records have been compacted. A watch that starts before the last of these fails with "gone".
     compacted: Arc<AtomicUsize>,
-    /// The list whose next page has not been requested yet.
+    /// A list of which a client has not requested all pages yet.
     listing: Mutex<Option<Listing<V>>>,
 }
 
-/// A list, some of whose pages have been returned.
+/// A list. Some of its pages have been returned.
 #[derive(Debug)]
 struct Listing<V> {
-    /// The number of records before the list.
+    /// How many records precede the list.
     at: usize,
     items: Vec<Arc<V>>,
 }
@@ -58,17 +58,17 @@ impl<V: Object> Recorded<V> {
         Self { cluster, resource, stream, compacted: Arc::default(), listing: Mutex::default() }
     }
 
-    /// The number of records that have happened.
+    /// Returns how many records have happened.
     fn present(&self) -> usize {
         let place = self.cluster.horizon.place();
         self.stream.records.partition_point(|record| record.place < place)
     }
 
-    /// Fails with "gone" if the state after `at` records was compacted. The fault is counted here, because this request
-    /// fails.
+    /// Returns the error "gone" if the state after `at` records has been compacted. In this case a request fails because of the compaction, so the
+    /// fault is counted.
     fn check_kept(&self, at: usize) -> Result<(), SourceError> {
-        // Ordering: Relaxed; the number only grows. An old value admits a watch that could have started a moment
-        // earlier.
+        // Ordering: Relaxed; the number only increases. If an old value is read, the only effect is that a watch is allowed that could also have
+        // started a moment earlier.
         if at >= self.compacted.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl<V: Object> Recorded<V> {
 }
 
 impl<V> Stream<V> {
-    /// The version after this many records.
+    /// Returns the version of the state after this number of records.
     fn version_at(&self, at: usize) -> Version {
         at.checked_sub(1).map_or(self.version, |last| self.records[last].version)
     }
@@ -89,8 +89,8 @@ impl<V> Stream<V> {
 }
 
 impl<V: Object> Stream<V> {
-    /// The objects after the given number of records, by name. The map is built for each list, because lists are rare and delivering an event then
-    /// needs no extra work. This takes O(objects + records).
+    /// Returns the objects that exist after this number of records, by name. The map is built for each list. Lists are rare, and this way the
+    /// delivery of an event needs no additional work. This takes O(objects + records).
     fn state_at(&self, at: usize) -> BTreeMap<&str, &Arc<V>> {
         let mut state: BTreeMap<&str, _> =
             self.list.iter().map(|object| (&*object.meta().name, object)).collect();
@@ -113,7 +113,7 @@ impl<V: Object> Source for Recorded<V> {
     type Object = Arc<V>;
     type Watch = RecordedWatch<V>;
 
-    /// Lists the current state. A continuation (`records:items`) continues with the state of its first page.
+    /// Lists the current state. A continuation token has the form `records:items`; all pages of a list show the state of its first page.
     async fn list(&self, request: ListRequest) -> Result<Page<Arc<V>>, SourceError> {
         let (at, skip): (usize, usize) = match &request.continuation {
             None => (self.present(), 0),
@@ -131,7 +131,8 @@ impl<V: Object> Source for Recorded<V> {
         } else if matches!(request.min_version, ListVersion::NotOlderThan(asked) if asked > version) {
             return Err(SourceErrorKind::VersionTooLarge.into());
         }
-        // The list is removed while it is in use. A second reader, or a reader whose list was replaced, builds its own.
+        // The list is removed from `listing` while it is in use. A second client, or a client whose list has been replaced by that of a second
+        // client, builds the list again.
         let kept = self.listing.lock().take_if(|listing| listing.at == at && request.continuation.is_some());
         let listing = kept.unwrap_or_else(|| Listing {
             at,
@@ -172,7 +173,7 @@ impl<V: Object> Source for Recorded<V> {
             at,
             seen: 0,
             moved: self.cluster.horizon.subscribe(),
-            // The watch has no timeout if its end cannot be represented.
+            // If the time of the timeout is too large for an `Instant`, the watch has no timeout.
             ends: Instant::now().checked_add(request.timeout),
         })
     }
@@ -185,9 +186,9 @@ pub(crate) struct RecordedWatch<V> {
     resource: usize,
     stream: Arc<Stream<V>>,
     compacted: Arc<AtomicUsize>,
-    /// Events to deliver before the records: the objects of a streaming list.
+    /// The objects of a streaming list, as events that are delivered before the records.
     initial_events: VecDeque<WatchEvent<Arc<V>>>,
-    /// The number of the next record.
+    /// The number of the record that is delivered next.
     at: usize,
     /// The last observed horizon.
     seen: usize,
@@ -228,7 +229,7 @@ impl<V: Object> RecordedWatch<V> {
         self.cluster.horizon.reached(self.resource, place);
         let ends = self.ends;
         let moved = self.moved.wait_for(|&horizon| horizon > place);
-        // The sender is part of the cluster, which this watch keeps alive.
+        // The wait cannot fail: the sender is part of the cluster, to which this watch has a reference.
         let seen = match ends {
             Some(ends) => tokio::time::timeout_at(ends, moved).await.map(|moved| moved.map(|seen| *seen)),
             None => Ok(moved.await.map(|seen| *seen)),
@@ -242,14 +243,14 @@ impl<V: Object> RecordedWatch<V> {
         }
     }
 
-    /// Returns how an injected fault ends the watch, if a fault is due before the next record.
+    /// Returns `Some` if a fault must be injected before the next record. The value is the result with which the watch ends.
     fn fault(&self) -> Option<Option<Result<WatchEvent<Arc<V>>, SourceError>>> {
         let faults = &self.cluster.faults;
         if faults.compacts() {
-            // Compacts all records that have happened, including the next record of this watch. "Gone" then ends this
-            // watch now, or fails the request that opens the next watch.
+            // Compacts all records that have happened, including the next record of this watch. Then either this watch ends with "gone" now, or it is
+            // closed and the next watch request fails with "gone".
             let kept = self.stream.records.partition_point(|record| record.place < self.seen);
-            // Ordering: Relaxed; the reader needs only the value, no other memory.
+            // Ordering: Relaxed; a reader needs only this value, and no other memory.
             self.compacted.fetch_max(kept, Ordering::Relaxed);
             if faults.coin() {
                 faults.count_gone();

@@ -1,6 +1,6 @@
-//! EDGE. A request to stop that any number of tasks can await.
+//! EDGE. A stop request, for which any number of tasks can wait.
 //!
-//! Cancel safety: dropping [`Stop::requested`] only stops waiting.
+//! Cancel safety: a dropped future of [`Stop::requested`] only stops its wait.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The comparison detects a lost event; whole passes converge with faults of every kind.
+//! Tests that the comparison detects a lost event, and that whole passes converge with faults of every kind.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -23,7 +23,7 @@ fn recorded() -> Trace {
     decode(RECORDED, || false).expect("the recorded trace is invalid").expect("decoding was stopped")
 }
 
-/// The trace is decoded once for all tests that only read it.
+/// Returns the recorded trace, which is decoded once for all tests that do not change it.
 fn shared() -> &'static Trace {
     static TRACE: OnceLock<Trace> = OnceLock::new();
     TRACE.get_or_init(recorded)
@@ -56,7 +56,7 @@ fn a_pass_converges_and_its_figures_add_up() {
     assert!(figures.converged);
     assert_eq!((figures.events, figures.retries, figures.panics, figures.relists), (17_630, 0, 0, 0));
     assert_eq!(figures.faults, Default::default());
-    // Each listed object causes at least one add, and each key is reconciled at least once.
+    // Each object in the first lists causes at least one add, and each key is reconciled at least once.
     assert!(figures.adds >= 876 + 174 + 191, "{} adds", figures.adds);
     assert!(figures.reconciles >= 315 + 236 && figures.reconciles <= figures.adds, "{figures:?}");
 }
@@ -73,7 +73,7 @@ fn passes_with_every_fault_converge_with_one_worker_and_with_many() {
         assert!(figures.relists >= fired.gone, "{line}: {figures:?}");
         assert!(figures.retries > figures.panics, "{line}: {figures:?}");
     };
-    // The passes run concurrently, because a pass mostly waits for backoffs.
+    // The passes run concurrently, because each of them waits for backoffs most of the time.
     thread::scope(|scope| {
         for (seed, workers) in (1..=4).flat_map(|seed| [(seed, 1), (seed, 64)]) {
             scope.spawn(move || pass_of(seed, workers));
@@ -108,7 +108,8 @@ fn copies_are_as_the_original() {
     assert_eq!(figures.events, 3 * 17_630);
 }
 
-/// The pages of two concurrent readers equal those of one unpaged list, even if a list has to be built again.
+/// Two clients read the pages of a list alternately. Both receive the same objects as a list without pages, even if the server has to build their
+/// list again.
 #[test]
 fn the_pages_of_a_list_are_the_list() {
     let args = Args::parse_from(["replay"]);
@@ -137,12 +138,12 @@ fn the_pages_of_a_list_are_the_list() {
     }
 }
 
-/// The seeded fault: one event is not delivered. The comparison must report a difference, even if everything else is correct.
+/// If a single event is not delivered, the comparison must report a difference, even if everything else is correct.
 #[test]
 fn one_lost_event_shows_as_a_difference() {
     let trace = shared();
     let records = &trace.pods.records;
-    // The last event that changed whether this pod counts as ready: no later event repairs the loss.
+    // Selects the last event of a pod, if this event changed whether the pod counts as ready. No later event can then make up for the loss.
     let counts = |pod: &Pod| pod.ready && !pod.leaving;
     let decides = |at: usize| {
         let record = &records[at];

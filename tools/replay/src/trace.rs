@@ -1,4 +1,4 @@
-//! PURE. The recorded cluster: six lists, their later changes in order, and the final state.
+//! PURE. The recorded cluster: the first lists of six resources, the later changes in order, and the final state.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -11,15 +11,15 @@ use flyball_informer_cache::{Version, WatchEvent};
 use crate::objects::{Object, Plain, Pod, ReplicaSet, Service};
 use crate::wire::{Bookmark, Decoder, Line, List};
 
-/// The longest valid line. A file that is not a trace may have no line break at all.
+/// The longest valid line. The length must be limited, because a file that is not a trace may contain no line break at all.
 const LONGEST: usize = 64 << 20;
 
-/// The latest valid time in seconds, about thirty years. Such a time can be represented with any `--speed`.
+/// The latest valid time, in seconds: about thirty years. Times up to this limit can be represented with any `--speed`.
 const LATEST: f64 = 1e9;
 
 /// A whole trace, decoded.
 ///
-/// Every line with an event or a bookmark has a *place*: its number among these lines, over all resources.
+/// Each line with an event or a bookmark has a *place*: its position among the lines with events or bookmarks of all resources.
 #[derive(Debug)]
 pub(crate) struct Trace {
     pub(crate) pods: Arc<Stream<Pod>>,
@@ -30,17 +30,17 @@ pub(crate) struct Trace {
     pub(crate) endpointslices: Arc<Stream<Plain>>,
     /// The recorded time of each place; it never decreases.
     pub(crate) times: Vec<Duration>,
-    /// The number of places that are events and not bookmarks.
+    /// The number of places that have an event, not a bookmark.
     pub(crate) events: usize,
     pub(crate) expected: Expected,
 }
 
-/// One resource: the list from which its watch started, and the events of the watch.
+/// The data of one resource: the list from which its watch started, and the events of the watch.
 #[derive(Debug)]
 pub(crate) struct Stream<V> {
     pub(crate) list: Vec<Arc<V>>,
     pub(crate) version: Version,
-    /// In the order of places, which is also the order of versions.
+    /// The events and bookmarks, in the order of their places. This is also the order of their versions.
     pub(crate) records: Vec<Record<V>>,
 }
 
@@ -54,13 +54,13 @@ pub(crate) struct Record<V> {
 /// The final state of the real cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// Replicas and ready replicas of each ReplicaSet.
+    /// The numbers of replicas and of ready replicas of each ReplicaSet.
     pub(crate) replicasets: HashMap<Arc<str>, (u32, u32)>,
     /// The ready addresses of each Service that has a selector.
     pub(crate) services: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
-/// The location and the reason of an error in a trace.
+/// An error in a trace: its line, and its cause.
 #[derive(Debug)]
 pub(crate) struct BadTrace {
     line: usize,
@@ -133,7 +133,7 @@ impl<V> Default for Reading<V> {
     }
 }
 
-/// The parts of a line that concern the whole trace.
+/// What a line contains for the trace as a whole.
 enum Taken<'a> {
     List,
     Event,
@@ -148,7 +148,7 @@ impl Reader {
             return Err(format!("time {} is not a time from 0 to {LATEST} seconds", line.t));
         }
         let at = Duration::from_secs_f64(line.t);
-        // The offset of the object in its line, for `explain`.
+        // The position at which the text of the object begins in the line. `explain` needs it.
         let start = line.object.get().as_ptr().addr() - text.as_ptr().addr();
         let place = self.times.len();
         let decoder = &mut self.decoder;
@@ -217,7 +217,7 @@ impl Reader {
             events: self.events,
             expected: self.expected,
         };
-        // A trace without a final state would converge with any results.
+        // A trace without a final state is an error, because the comparison would succeed with any results.
         if compared == 0 { Err("the trace has nothing to compare".to_owned()) } else { Ok(trace) }
     }
 }
@@ -296,7 +296,7 @@ impl<V: Object> Reading<V> {
 }
 
 impl<V> Stream<V> {
-    /// The version of the last record, or of the list.
+    /// Returns the version of the last record or, if there are no records, of the list.
     pub(crate) fn last(&self) -> Version {
         self.records.last().map_or(self.version, |record| record.version)
     }
@@ -318,8 +318,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     Ok(())
 }
 
-/// The parser's message without its line number, because each line is parsed alone. The column is reported only if `start`, the offset of the parsed
-/// text in its line, is 0.
+/// Returns the message of the parser, without the line number, which is wrong because each line is parsed separately. `start` is the position at
+/// which the parsed text begins in its line. The column is reported only if it is 0, because otherwise it would be wrong, too.
 fn explain(error: &serde_json::Error, start: usize) -> String {
     let result = error.to_string();
     let cause = result.rsplit_once(" at line ").map_or(&*result, |(cause, _)| cause);

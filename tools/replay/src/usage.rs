@@ -1,6 +1,6 @@
 //! EDGE. CPU time and memory of this process, as the kernel reports them. Linux only; `None` elsewhere.
 //!
-//! Cancel safety: nothing here waits.
+//! Cancel safety: this module has no async code.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use serde::Serialize;
 /// The memory of the process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Memory {
-    /// Resident memory before the first pass: the decoded trace, and memory that the decoder has not returned.
+    /// The resident memory before the first pass. This is the decoded trace, and memory that the decoder has used and that the allocator has not
+    /// returned to the system.
     pub(crate) before: u64,
     /// The peak resident memory since then.
     pub(crate) peak: u64,
@@ -22,7 +23,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Starts a measurement. Resets the peak, which would otherwise include the decoding. Returns `None` if the kernel does not support this.
+    /// Starts a measurement. Resets the peak value of the kernel, which would otherwise include the decoding of the trace. Returns `None` if the
+    /// kernel does not support this.
     pub(crate) fn begin() -> Option<Self> {
         fs::write("/proc/self/clear_refs", "5").ok()?;
         Some(Self { before: status("VmRSS:")? })
@@ -39,7 +41,7 @@ fn status(name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }
 
-/// CPU time in seconds of the existing threads; threads that have ended are not included.
+/// Returns the CPU time of the threads of this process, in seconds. Threads that have ended are not included.
 pub(crate) fn cpu_seconds() -> Option<f64> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let ran = threads.flatten().filter_map(|thread| {

@@ -15,7 +15,7 @@ use crate::objects::{Labels, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Servic
 type Text<'a> = Cow<'a, str>;
 type Map<'a> = BTreeMap<Text<'a>, Text<'a>>;
 
-/// One line of the trace. The object stays raw JSON until its kind is known.
+/// One line of the trace. The object remains raw JSON until its resource is known.
 #[derive(Deserialize)]
 pub(crate) struct Line<'a> {
     pub(crate) t: f64,
@@ -34,7 +34,7 @@ pub(crate) struct List<'a> {
     pub(crate) items: Vec<&'a RawValue>,
 }
 
-/// A list must have `items`; an empty list may have `null`.
+/// Reads `items`, which every list must have. In an empty list the value may be `null`.
 fn items<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<&'de RawValue>, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
@@ -55,7 +55,7 @@ pub(crate) struct Bookmark {
 fn version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
     let text = Text::deserialize(from)?;
     match text.parse() {
-        // The bound leaves room for the versions of copies (`--scale`).
+        // With this bound, the versions of copies (`--scale`) do not overflow, either.
         Ok(number) if (1..1 << 53).contains(&number) => Ok(Version::new(number)),
         _ => Err(serde::de::Error::custom(format_args!(
             "resourceVersion {text:?} is not a number from 1 to 2^53"
@@ -172,7 +172,7 @@ struct EndpointConditions {
     ready: Option<bool>,
 }
 
-/// The `namespace/name` of the Service that an endpoint slice belongs to, and the slice's ready addresses.
+/// The needed content of an endpoint slice: the `namespace/name` of its Service, and its ready addresses.
 pub(crate) type Slice = (Arc<str>, Vec<Arc<str>>);
 
 /// Converts JSON to objects. Equal strings share one allocation.
@@ -223,7 +223,7 @@ impl Decoder {
         Ok(Service { meta, key, selector: self.labels(wire.spec.selector.as_ref()) })
     }
 
-    /// Returns `None` for a slice that belongs to no Service.
+    /// Decodes an endpoint slice. Returns `None` if it belongs to no Service.
     pub(crate) fn slice(&mut self, json: &str) -> serde_json::Result<Option<Slice>> {
         let wire: SliceWire<'_> = serde_json::from_str(json)?;
         let labels = wire.metadata.labels.as_ref();

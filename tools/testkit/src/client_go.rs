@@ -1,9 +1,10 @@
 //! Reference implementations of client-go's queue, limiters and indexed store, with one switch for each intended difference.
 //!
-//! With all [`Rules`] on, the results equal flyball's; with none, they equal client-go's. The first equality shows that there are no other differences,
-//! the second that the rules describe client-go correctly.
+//! With all [`Rules`] on, the results equal flyball's; with all rules off, they equal client-go's. The first equality shows that flyball has no
+//! differences except those with a rule. The second shows that these implementations reproduce client-go correctly.
 //!
-//! The code uses client-go's names and structure (the sets `dirty` and `processing`, a heap of waits; items, indexers, indices), not flyball's.
+//! The code has the names and the structure of client-go's code, not of flyball's: for the queue the sets `dirty` and `processing` and a heap of
+//! waits, and for the store items, indexers and indices.
 
 mod failures;
 mod limiter;

@@ -1,4 +1,4 @@
-//! One index: the value number of every row, and the rows of every value.
+//! One index. It numbers the distinct values, and maps each row to the number of its value, and each value to its rows.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct Column<const LOAD: usize> {
     numbers: Radix<Leaf<u32, 64>>,
     groups: Radix<Leaf<Option<Group>, 16>>,
     values: HashIndex<LOAD>,
-    /// The number of value numbers ever allocated; `free` lists the value numbers without a group.
+    /// The smallest value number that was never used. Smaller numbers that no value has now are in `free`.
     end: u32,
     free: Arc<Vec<u32>>,
 }
@@ -25,7 +25,7 @@ struct Group {
 }
 
 impl<const LOAD: usize> Column<LOAD> {
-    /// The value number of a row.
+    /// The number of the value of a row.
     pub(super) fn number(&self, row: u32) -> u32 {
         self.numbers.get(row as usize / 64).expect("the row was never set").0[row as usize % 64]
     }

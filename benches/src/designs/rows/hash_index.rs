@@ -1,10 +1,10 @@
-//! Maps a hash to the numbers with this hash: linear hashing (Litwin, 1980) with pages of sorted words.
+//! Maps a hash to all numbers that were inserted with this hash. The implementation is linear hashing (Litwin, 1980); each page is a sorted vector of
+//! words.
 //!
-//! A word is the upper half of the hash, followed by the number. The low bits of that half select the page, so a page
-//! can be split without computing hashes. The words of a page are sorted, and therefore ordered by the high bits of
-//! that half. These bits are uniformly distributed, so a search starts at the proportional position (interpolation
-//! search). Every `LOAD` added words split one page, in round-robin order; a page has `LOAD` to `2 * LOAD` words on
-//! average.
+//! A word has 64 bits: the upper 32 bits of the hash (the tag), then the number. The low bits of the tag select the page, so a page can be split
+//! without computing hashes. The words of a page are sorted, so their tags are ascending, too. The high bits of the tags are uniformly distributed,
+//! so a search starts at the proportional position (interpolation search). After every `LOAD` additions one page is split; the pages are split in
+//! round-robin order. In a round, a page has `LOAD` to `2 * LOAD` words on average before its split, and half as many after it.
 
 use super::radix::Radix;
 
@@ -17,8 +17,8 @@ pub(super) struct HashIndex<const LOAD: usize> {
 }
 
 impl<const LOAD: usize> HashIndex<LOAD> {
-    /// The first result that `accept` returns for a number. A number with a different hash that has the same upper half may be
-    /// passed to `accept`, too.
+    /// Calls `accept` with numbers until it returns `Some`, and returns this result. `accept` must check the hash: it is called for all numbers whose
+    /// hash has the same upper half as `hash`.
     #[inline]
     pub(super) fn find<R>(&self, hash: u64, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
         let tag = hash >> 32;
@@ -29,7 +29,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
             .find_map(|word| accept(*word as u32))
     }
 
-    /// The number must not be in the index.
+    /// `number` must not be in the index yet.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
         if self.len >= self.count * LOAD {
             self.split();
@@ -53,7 +53,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
         }
     }
 
-    /// The page of a tag. Pages that have been split in this round use one bit more.
+    /// The page of a tag. In pages that have been split in this round, and in the new pages, one more bit of the tag selects the page.
     #[inline]
     fn page(&self, tag: u64) -> usize {
         let mask = self.count.next_power_of_two() - 1;
@@ -62,7 +62,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
     }
 
     fn split(&mut self) {
-        // The page to split: the number of the new page without its top bit.
+        // The page to split is the page whose number is the number of the new page without its top bit.
         let bit = 1_usize << self.count.ilog2();
         let old = self.pages.get_mut(self.count - bit);
         let (moved, kept): (Vec<u64>, Vec<u64>) = old.iter().partition(|word| **word >> 32 & bit as u64 != 0);
@@ -72,7 +72,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
     }
 }
 
-/// The position of the first word with this tag, or where it would be.
+/// The position of the first word with this tag or, if there is none, the position at which it would be inserted.
 #[inline]
 fn place(page: &[u64], tag: u64) -> usize {
     let mut at = ((tag * page.len() as u64) >> 32) as usize;

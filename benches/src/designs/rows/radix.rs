@@ -1,4 +1,4 @@
-//! A persistent vector of three levels: a root of any length, nodes of 64, leaves.
+//! A persistent vector with three levels: a root of any length, nodes of 64 slots each, and leaves.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl<L: Clone + Default> Radix<L> {
         self.root.get(leaf / WIDTH)?[leaf % WIDTH].as_deref()
     }
 
-    /// Returns a mutable reference to a leaf. Nodes on the path that a clone shares are copied first.
+    /// Returns a mutable reference to a leaf. If a clone shares nodes on the path to this leaf, or the leaf, they are copied first.
     #[inline]
     pub(super) fn get_mut(&mut self, leaf: usize) -> &mut L {
         let root = Arc::make_mut(&mut self.root);
@@ -40,7 +40,7 @@ impl<L> Default for Radix<L> {
     }
 }
 
-/// An array of any length that implements `Default`.
+/// An array that implements `Default` for any length `LEN`.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf<T, const LEN: usize>(pub(super) [T; LEN]);
 

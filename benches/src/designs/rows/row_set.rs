@@ -1,4 +1,4 @@
-//! A set of rows: one inline, a few in a sorted vector, many in a B-tree.
+//! A set of rows. One row is stored inline, a few rows in a sorted vector, and many rows in a B-tree.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) enum RowSet {
 }
 
 impl RowSet {
-    /// The row must not be in the set.
+    /// `row` must not be in the set yet.
     pub(super) fn insert(&mut self, row: u32) {
         match self {
             Self::One(one) => *self = Self::Few(Arc::new(vec![row.min(*one), row.max(*one)])),
@@ -34,7 +34,7 @@ impl RowSet {
         }
     }
 
-    /// The row must be in the set. Returns true if it was the last one.
+    /// `row` must be in the set. Returns true if `row` was the last row of the set.
     pub(super) fn remove(&mut self, row: u32) -> bool {
         match self {
             Self::One(_) => true,

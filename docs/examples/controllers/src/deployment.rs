@@ -1,6 +1,6 @@
 //! EDGE. The Deployment controller: replaces the pods of an old template with pods of a new template, within the bounds of the strategy.
 //!
-//! Cancel safety: a dropped reconcile may leave some writes undone. The next reconcile performs them.
+//! Cancel safety: if a reconcile is dropped, some of its writes may be missing. The next reconcile performs these writes.
 
 mod annotations;
 mod bounds;
@@ -62,7 +62,7 @@ pub fn run(
         .with_config(Config::recommended())
         .owns_shared(sets)
         .watches_shared(sets, move |set| adopters_of(&candidates, set))
-        // With the strategy Recreate, the first new pod may be created only after the last old pod has ended.
+        // Pods are watched for the strategy Recreate: the first new pod may be created only after the last old pod has ended.
         .watches_shared(pods, move |pod| owner_of_owner(&owned, pod))
         .run(reconcile, retry, Arc::new(context))
 }
@@ -87,7 +87,7 @@ fn adopters_of(
         .collect()
 }
 
-/// Returns the deployment that controls the ReplicaSet of a pod.
+/// Returns the deployment that controls the ReplicaSet that controls `pod`.
 fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Option<ObjectRef<Deployment>> {
     let namespace = pod.namespace()?;
     let owner = controller_of(pod).filter(|owner| owner.kind == "ReplicaSet")?;
@@ -147,7 +147,8 @@ impl Context {
                     self.patch(deployment, set, release(deployment, &**set)).await?;
                 }
                 Claim::Adopt => {
-                    // The cache may not contain yet that the deployment is being deleted, which makes its sets orphans.
+                    // If the deployment is being deleted, its sets are made orphans and must not be adopted again. The cache may not contain the
+                    // deletion yet, so the deployment is read from the API server.
                     may_adopt = may_adopt || self.exists_on_server(deployment).await?;
                     if may_adopt {
                         let adopted = self.patch(deployment, set, adoption(deployment, &**set)?).await?;
@@ -203,8 +204,8 @@ impl Context {
         self.write_status(deployment, plan.revision, plan.status).await
     }
 
-    /// Handles a creation that failed because a set with that name already exists. If the existing set is the wanted set, the cache was
-    /// only out of date. Otherwise the collision count is incremented, so that the next attempt uses a different name.
+    /// Handles a creation that failed because a set with that name already exists. If the existing set is the one to create, the cache was out of
+    /// date, and nothing has to be done. Otherwise the collision count is incremented, so that the next attempt uses a different name.
     async fn collided(
         &self,
         deployment: &Deployment,

@@ -2,7 +2,7 @@
 //!
 //! Nodes are not watched, so endpoints have no zones and no hints.
 //!
-//! Cancel safety: a dropped reconcile may leave some slices unwritten; the next reconcile writes them.
+//! Cancel safety: if a reconcile is dropped, it may not have written all slices. The next reconcile writes the remaining slices.
 
 mod endpoint;
 mod plan;
@@ -25,7 +25,8 @@ use crate::program::retry;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// The name of kube-controller-manager's controller, because this controller takes over its slices.
+/// The manager name of the EndpointSlice controller in kube-controller-manager. This controller uses the same name, so that it takes over the
+/// existing slices.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
 /// Pods by their labels, so that a query for the pods of a service does not visit all other pods.
@@ -38,7 +39,7 @@ pub fn by_namespace<K: kube::Resource>() -> Index<K, String> {
     Index::new("namespace", |object: &K| object.namespace().unwrap_or_default())
 }
 
-/// The slices of this controller, by namespace and service.
+/// The slices that this controller manages, by namespace and service.
 pub static SLICES_BY_SERVICE: Index<EndpointSlice, (String, String)> = Index::many("service", |slice| {
     let is_ours = slice.labels().get(MANAGED_BY).is_some_and(|manager| manager == MANAGER);
     let service = slice.labels().get(SERVICE_NAME).filter(|_| is_ours);
@@ -64,7 +65,8 @@ impl Family {
         }
     }
 
-    /// Returns the address families of a service: those in its spec, which the API server sets, or else those that the cluster IP determines.
+    /// Returns the address families of a service: those in its spec, where the API server sets them. If the spec has none, the family of the cluster
+    /// IP; if there is no cluster IP, both families.
     fn all_of(service: &Service) -> Vec<Self> {
         let spec = service.spec.clone().unwrap_or_default();
         let named = [Self::V4, Self::V6].into_iter();
@@ -87,8 +89,8 @@ struct Context {
     own_slices: OwnWrites<EndpointSlice>,
 }
 
-/// Runs a controller of Services. The informers need the indexes of this module: pods [`by_namespace`] and [`PODS_BY_LABEL`], services
-/// [`by_namespace`], slices [`SLICES_BY_SERVICE`].
+/// Runs a controller of Services. The informers need indexes of this module: `pods` needs [`by_namespace`] and [`PODS_BY_LABEL`], `services` needs
+/// [`by_namespace`], and `slices` needs [`SLICES_BY_SERVICE`].
 pub fn run(
     controller: Controller<Service>,
     client: Client,
@@ -102,7 +104,7 @@ pub fn run(
     controller
         .with_config(Config::recommended())
         .owns_shared(slices)
-        // The owner of a slice is looked up by label, too, because a client may have removed the owner reference.
+        // The service of a slice is also read from a label of the slice, because a client may have removed the owner reference.
         .watches_shared(slices, |slice| {
             let service = slice.labels().get(SERVICE_NAME)?;
             Some(ObjectRef::new(service).within(&slice.namespace()?))
@@ -111,8 +113,8 @@ pub fn run(
         .run(reconcile, retry, Arc::new(context))
 }
 
-/// Returns the services that select a pod. The controller also calls this function for the previous state of a pod, so a service is
-/// reconciled when a pod leaves it.
+/// Returns the services that select a pod. The controller also calls this function with the previous state of a changed pod, so a service is
+/// reconciled when it no longer selects the pod.
 fn services_of(services: &Informer<NamespacedName, Service>, pod: &Pod) -> Vec<ObjectRef<Service>> {
     let view = services.snapshot();
     let here = view.by_index(&by_namespace(), &pod.namespace().unwrap_or_default());
@@ -130,7 +132,7 @@ async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Actio
     context.own_slices.wait_until_cached(&*service).await?;
     let spec = service.spec.as_ref().ok_or(Error::Invalid("no spec"))?;
     let selector = spec.selector.as_ref().filter(|_| spec.type_.as_deref() != Some("ExternalName"));
-    // The slices of a service without a selector are written by another program.
+    // This controller does not write the slices of a service without a selector; they are left to other programs.
     let Some(selector) = selector else { return Ok(Action::await_change()) };
     if service.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());

@@ -1,10 +1,9 @@
-//! EDGE. Waits until a cache contains the controller's own writes.
-//!
-//! A cache lags behind the API server. A controller that counts the pods in its cache creates pods twice if the cache does not contain its latest
-//! creations yet. kube-controller-manager counts the creations and deletions that its cache does not contain yet, and stops waiting after five
-//! minutes. [`OwnWrites`] stores the versions of the responses instead. The versions of an API server form one sequence, so a cache that has reached
-//! the newest of these versions contains all writes. The response to a deletion need not have a version, so deleted objects are stored by name and
-//! uid until the cache no longer contains them.
+//! EDGE. Waits until a cache contains the controller's own writes. A cache lags behind the API server. A controller counts the pods in its cache; if
+//! the cache does not contain the pods that the controller has just created, it creates them again. kube-controller-manager counts the creations and
+//! deletions that its cache does not contain yet, and stops waiting after five minutes. [`OwnWrites`] stores the versions of the responses instead.
+//! The resource versions of an API server form one sequence, so a cache that has reached the newest stored version contains all these writes. The
+//! response to a deletion may not contain a version; therefore the names and uids of deleted objects are stored until the cache no longer contains
+//! these objects.
 //!
 //! Cancel safety: dropping [`OwnWrites::wait_until_cached`] ends the wait; the stored versions stay.
 
@@ -20,21 +19,21 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::owner::uid_of;
 
-/// How long a reconcile waits for the cache. After that the reconcile fails, so that its worker can run other keys.
+/// The longest time for which a reconcile waits for the cache. After this time the reconcile fails, so that its worker can process other keys.
 const CACHE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The writes of a controller to objects of one kind, and the cache that must contain these writes before a reconcile runs.
+/// The writes of a controller to objects of kind `K`, and the informer whose cache must contain these writes before a reconcile continues.
 #[derive(Debug)]
 pub struct OwnWrites<K> {
     informer: Informer<NamespacedName, K>,
-    /// The newest version written on behalf of each object, by its uid.
+    /// For each owner, by its uid: the newest version of the objects that were written on its behalf.
     newest: Mutex<HashMap<String, Version>>,
     /// The uids of deleted objects, by key.
     deleted: Mutex<HashMap<NamespacedName, String>>,
 }
 
 impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
-    /// Creates an empty set of writes for the cache of `informer`.
+    /// Creates an `OwnWrites` without writes, for the cache of `informer`.
     #[must_use]
     pub fn new(informer: &Informer<NamespacedName, K>) -> Self {
         Self { informer: informer.clone(), newest: Mutex::default(), deleted: Mutex::default() }
@@ -65,13 +64,13 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
     /// Waits until the cache contains all writes on behalf of `owner`.
     ///
     /// # Errors
-    /// Returns an error if the cache does not contain these writes in time, or has ended.
+    /// Returns an error if the cache does not contain these writes within five seconds, or if the informer has ended.
     pub async fn wait_until_cached(&self, owner: &impl Resource) -> Result<(), Error> {
         let store = self.informer.store();
         self.deleted.lock().retain(|key, uid| store.get(key).is_some_and(|object| uid_of(&*object) == uid));
         let awaited = {
             let mut newest = self.newest.lock();
-            // Removes the versions that the cache has reached, so deleted owners take no memory.
+            // The versions that the cache has reached are removed, so that deleted owners take no memory.
             let reached = store.version();
             newest.retain(|_, version| *version > reached);
             newest.get(uid_of(owner)).copied()

@@ -13,7 +13,7 @@ use crate::error::Error;
 pub enum Owner {
     /// The object is controlled by the object with this uid.
     Uid(String),
-    /// There is no controller: the object is an orphan in this namespace.
+    /// No object controls the object: it is an orphan, in this namespace.
     Orphan(String),
 }
 
@@ -26,7 +26,7 @@ impl Owner {
         }
     }
 
-    /// Returns the value under which an index by owner lists the objects that `object` controls.
+    /// Returns the value with which you query the index [`by_owner`] for the objects that `object` controls.
     pub fn of_uid(object: &impl Resource) -> Self {
         Self::Uid(uid_of(object).to_owned())
     }
@@ -38,7 +38,7 @@ pub fn by_owner<K: Resource>() -> Index<K, Owner> {
     Index::new("owner", Owner::of)
 }
 
-/// Returns the owner reference to the controller of an object.
+/// Returns the owner reference of `object` that names its controller.
 pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     object.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
@@ -48,7 +48,7 @@ pub fn uid_of(object: &impl Resource) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
 
-/// Converts the selector of a controller.
+/// Converts the label selector in the spec of a controller such as a ReplicaSet to a [`Selector`].
 ///
 /// # Errors
 /// Returns an error if the selector is invalid, or if it is empty, because an empty selector would select all objects.
@@ -66,7 +66,7 @@ pub enum Claim {
     Adopt,
     /// The controller owns the object, but the selector no longer matches it.
     Release,
-    /// The controller ignores the object.
+    /// The controller must not change the object.
     Ignore,
 }
 

@@ -1,4 +1,4 @@
-//! PURE. The properties of a pod that controllers use.
+//! PURE. Properties of pods that several controllers use.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -46,13 +46,13 @@ pub fn is_ready(pod: &Pod) -> bool {
     ready_condition(pod).is_some()
 }
 
-/// Returns the time since which the pod has been ready; `None` if the pod is not ready, or if its condition has no time.
+/// Returns the time at which the pod became ready; `None` if the pod is not ready, or if its condition has no time.
 #[must_use]
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(ready_condition(pod)?.last_transition_time.as_ref()?.0)
 }
 
-/// Returns true if the pod has been ready for `min_ready_seconds`.
+/// Returns true if the pod is ready and has been ready for at least `min_ready_seconds`.
 #[must_use]
 pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     is_ready(pod)
@@ -60,7 +60,7 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
             || ready_since(pod).is_some_and(|at| at + seconds(min_ready_seconds) <= now))
 }
 
-/// Returns the time until the pod is available, if it stays ready; `None` if the pod is not ready, or is already available.
+/// Returns the time after which the pod is available if it stays ready. `None` if the pod is not ready, or if it is already available.
 #[must_use]
 pub fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<std::time::Duration> {
     let left = (ready_since(pod)? + seconds(min_ready_seconds)).duration_since(now);

@@ -1,4 +1,4 @@
-//! EDGE. The code that all programs share.
+//! EDGE. The code that all example programs share.
 //!
 //! Cancel safety: a dropped future loses no state. An informer stops when its last handle is dropped.
 
@@ -41,13 +41,14 @@ pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// The error policy of all controllers here. It adds no delay, so only the backoff of [`Config::recommended`](flyball_kube::Config::recommended)
-/// applies.
+/// The error policy of all controllers in this crate. It adds no delay, so only the backoff of
+/// [`Config::recommended`](flyball_kube::Config::recommended) applies.
 pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
     Action::requeue(Duration::ZERO)
 }
 
-/// Runs `work` in the cluster of the current context, until SIGTERM or Ctrl-C. If `options` enable leader election, only the leader works.
+/// Runs `work` in the cluster of the current context, until SIGTERM or Ctrl-C. If `options` enable leader election, several processes can run, and
+/// only the leader reconciles.
 ///
 /// Returns exit code 1 after an error, such as a lost leadership.
 ///
@@ -78,13 +79,13 @@ async fn work_by(
         return Ok(());
     }
     let election = election(&client, name, options)?;
-    // The signal handler is registered before the election, because the signal may arrive while the program waits to lead. Controllers
-    // register signal handlers of their own.
+    // The handler of SIGTERM is registered before the election, because the signal may arrive while the program waits for the leadership. Each
+    // controller registers its own signal handlers.
     let mut terminate = signal(SignalKind::terminate())?;
     let shutdown_signal = async {
         tokio::select! {
             _ = terminate.recv() => {}
-            // If Ctrl-C cannot be caught, the signal ends the process.
+            // If no handler can be registered for Ctrl-C, this branch is disabled, and Ctrl-C ends the process immediately.
             Ok(()) = ctrl_c() => {}
         }
     };

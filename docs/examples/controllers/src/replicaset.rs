@@ -1,6 +1,6 @@
-//! EDGE. The ReplicaSet controller: keeps the wanted number of pods of a template.
+//! EDGE. The ReplicaSet controller: keeps the wanted number of pods with a template running.
 //!
-//! Cancel safety: pods that a dropped reconcile has created arrive in the cache, so the next reconcile counts them.
+//! Cancel safety: if a reconcile is dropped, the pods that it has created arrive in the cache later, and the next reconcile counts them.
 
 mod deletion_order;
 mod plan;
@@ -127,7 +127,8 @@ impl Context {
                     self.patch(set, pod, release(set, &**pod)).await?;
                 }
                 Claim::Adopt => {
-                    // The cache may not contain yet that the set is being deleted, which makes its pods orphans.
+                    // If the set is being deleted, its pods are made orphans and must not be adopted again. The cache may not contain the deletion
+                    // yet, so the set is read from the API server.
                     may_adopt = may_adopt || self.exists_on_server(set).await?;
                     if may_adopt {
                         owned.extend(self.patch(set, pod, adoption(set, &**pod)?).await?.map(Arc::new));
@@ -171,7 +172,7 @@ impl Context {
                 slow_start::slow_start(count, || async {
                     match api.create(&params, &pod).await {
                         Ok(pod) => self.own_pods.wrote(set, &pod),
-                        // A terminating namespace accepts no new objects, and needs no pods.
+                        // A namespace that is being deleted refuses new objects. It needs no pods, so this refusal is not an error.
                         Err(error) if is_namespace_terminating(&error) => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -204,7 +205,7 @@ impl Context {
         Ok(())
     }
 
-    /// Returns the pods of all sets with the same owner as this set. If this set has no owner, returns only its own pods.
+    /// Returns the pods of all sets that have the same owner as `set`. If `set` has no owner, returns only its own pods.
     fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
         let (sets, pods) = (self.sets.snapshot(), self.pods.snapshot());
         let siblings: Vec<&ReplicaSet> = match controller_of(set) {

@@ -1,6 +1,7 @@
-//! EDGE. The controller of an application whose pods serve a page under a name. The controller uses kube-runtime's helpers for finalizers and events.
+//! EDGE. The controller of an application: the pods of a website serve its page, and a Service makes it available under the name of the website. The
+//! controller uses kube-runtime's helpers for finalizers and events.
 //!
-//! Cancel safety: a dropped reconcile may leave some parts unchanged; the next reconcile applies all parts again.
+//! Cancel safety: if a reconcile is dropped, some parts may not have been applied. The next reconcile applies all parts again.
 
 mod parts;
 mod resource;
@@ -27,9 +28,9 @@ pub use self::resource::{Website, WebsiteSpec, WebsiteStatus};
 use crate::error::Error;
 use crate::program::{Clock, retry};
 
-/// The field manager of the parts, and the reporting controller of the events.
+/// The name of this controller, as the manager of the fields that it applies, and as the reporter of its events.
 const MANAGER: &str = "website-controller";
-/// Keeps a deleted website until the event about its deletion is published.
+/// The finalizer that keeps a deleted website until the event about its deletion has been published.
 const FINALIZER: &str = "examples.flyball.rs/website";
 
 /// The context of a reconcile.
@@ -84,13 +85,14 @@ impl Context {
         Ok(Action::await_change())
     }
 
-    /// Publishes an event, and does nothing else: the garbage collector deletes the parts with their owner.
+    /// Only publishes an event. The parts need no cleanup, because the garbage collector deletes them with the website, which owns them.
     async fn clean_up(&self, site: &Website) -> Result<Action, Error> {
         self.publish_event(site, "Deleted", "Delete").await?;
         Ok(Action::await_change())
     }
 
-    /// Applies a part: creates it, or sets the wanted fields of the existing object and becomes their manager.
+    /// Applies a part with server-side apply: creates the object, or sets the wanted fields of the existing object. The controller becomes the
+    /// manager of these fields.
     async fn apply_part<K>(&self, site: &Website, part: &K) -> Result<K, Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

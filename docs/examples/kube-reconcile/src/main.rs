@@ -1,5 +1,5 @@
 //! Uses flyball's queue to run reconcile functions that were written for kube-runtime. The program needs no cluster: it creates
-//! objects in memory and fills the store of a reflector itself. tokio's clock is paused, so minutes pass immediately.
+//! objects in memory and fills the store of a reflector itself. tokio's clock is paused, so the program does not really wait.
 //!
 //! `cargo run -p kube-reconcile`
 
@@ -62,8 +62,8 @@ async fn main() {
     tokio::time::pause();
     let (store, mut writer) = reflector::store::store::<ConfigMap>();
     let queue = run::queue();
-    // With a cluster, `watcher(api, config)` returns the events. Pass each event to the writer, then add its key to the queue. The
-    // whole list is in the store before its keys are in the queue, so no reconcile reads the old state.
+    // If you have a cluster, `watcher(api, config)` returns the events. Pass each event to the writer, and then add the key of its object to the
+    // queue. Add the keys of a list when the store contains the whole list, so that no reconcile reads an old state.
     let objects = ["quiet", "steady", "failing", "panicking"].map(config_map);
     writer.apply_watcher_event(&Event::Init);
     for object in &objects {
@@ -87,12 +87,12 @@ async fn main() {
     let mut runs = context.runs.lock().expect("no reconcile panics while it holds the lock").clone();
     runs.sort();
     let expected = [
-        // `error_policy` returns 2 s; the backoff of the key is 1 s, 2 s, 4 s. The longer delay applies each time.
+        // `error_policy` always returns 2 s; the backoff of the key is 1 s, then 2 s, then 4 s. The longer of the two delays applies.
         ("failing", 0),
         ("failing", 2),
         ("failing", 4),
         ("failing", 8),
-        // After a panic only the backoff applies, and no other key is affected.
+        // After a panic only the backoff of this key applies, and other keys are not affected.
         ("panicking", 0),
         ("panicking", 1),
         ("quiet", 0),

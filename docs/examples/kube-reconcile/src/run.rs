@@ -1,4 +1,4 @@
-//! The loop between flyball's queue and kube's reconcile functions.
+//! The loop that takes keys from flyball's queue and calls a reconcile function written for kube-runtime.
 
 use std::future::Future;
 use std::hash::Hash;
@@ -14,7 +14,7 @@ use futures::future::join_all;
 use kube_runtime::controller::Action;
 use kube_runtime::reflector::{Lookup, ObjectRef, Store};
 
-/// A queue of kube's `ObjectRef` keys.
+/// A queue whose keys are kube's `ObjectRef`s.
 pub(crate) type Keys<K> = Queue<ObjectRef<K>, Fifo, NoLimiter, WithTimer<TokioTimer>>;
 
 /// Creates a queue with the timer of the current tokio runtime.
@@ -44,12 +44,13 @@ pub(crate) async fn run<K, C, E, F>(
     F: Future<Output = Result<Action, E>>,
 {
     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(300));
-    // An event during a backoff causes a run immediately. If that run fails, too, the failure is not counted again.
+    // An event of a key that is in its backoff causes a run immediately. If this run fails, too, its failure does not lengthen the backoff.
     let failures =
         Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerBackoff::new(backoff), TokioTimer::current());
 
     let one = async |key: Lease<ObjectRef<K>, WithTimer<TokioTimer>>| {
-        // The object is read when the key runs, not when the key was added. A deleted object needs no reconcile.
+        // The object is read now, not when its key was added, so the reconcile gets its newest state. If the object has been deleted, nothing is
+        // reconciled.
         let Some(object) = store.get(&key) else {
             failures.forget(&key);
             return key.done();
@@ -58,7 +59,7 @@ pub(crate) async fn run<K, C, E, F>(
         let (action, failed) = match &ran {
             Ok(Ok(action)) => (action.clone(), false),
             Ok(Err(error)) => (error_policy(object, error, context.clone()), true),
-            // `error_policy` needs an error, and a panic has no error, so the key is retried after its backoff.
+            // After a panic there is no error with which `error_policy` could be called, so the key is retried after its backoff.
             Err(_) => (Action::requeue(Duration::ZERO), true),
         };
         if !failed {
@@ -67,8 +68,8 @@ pub(crate) async fn run<K, C, E, F>(
         match action_delay(&action) {
             Ok(None) => key.done(),
             Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
-            // This branch also handles a later version of kube that prints actions in a different form: the key is not lost, but retried after its
-            // backoff.
+            // `action_delay` reads the `Debug` output of the action. If a later version of kube prints actions in a different form, it returns an
+            // error, and this branch retries the key after its backoff, so that the key is not lost.
             asked => {
                 let (asked, backoff) =
                     (asked.ok().flatten().unwrap_or_default(), failures.record_failure(&key));

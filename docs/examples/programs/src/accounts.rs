@@ -1,6 +1,6 @@
-//! An operator of an identity provider, with accounts and servers as objects. The program has kube-runtime stores in its context and in function
-//! signatures, and a mapper that reads a store. A ConfigMap with `kind=account` names a Secret with `kind=server`, and gets a Secret with
-//! `kind=credentials`.
+//! An operator of an identity provider, like kaniop; its objects are accounts and servers. The program uses kube-runtime's stores in its context and
+//! in function signatures, and a mapper that reads a store. An account is a ConfigMap with `kind=account`. It names its server, a Secret with
+//! `kind=server`, and the controller creates its credentials, a Secret with `kind=credentials`.
 
 program! {
     use std::sync::Arc;
@@ -42,7 +42,7 @@ program! {
         Some(ObjectRef::new(server).within(&account.namespace()?))
     }
 
-    /// Returns a mapper from a server to its accounts.
+    /// Returns a mapper that maps a server to the accounts that name it.
     pub fn accounts_of(accounts: Store<ConfigMap>) -> impl Fn(Secret) -> Vec<ObjectRef<ConfigMap>> + Send + Sync + 'static {
         move |server| {
             let server = Some(ObjectRef::from_obj(&server));

@@ -1,5 +1,5 @@
-//! Generates one object from another, like kube-rs's `configmapgen_controller`: a Secret `x` with a label gets a ConfigMap `x` with the same
-//! content, which the Secret owns.
+//! Generates objects from other objects, like kube-rs's `configmapgen_controller`: for each Secret with the label `generate=true`, the controller
+//! creates a ConfigMap with the same name and content. The Secret owns the ConfigMap.
 
 program! {
     use std::sync::Arc;

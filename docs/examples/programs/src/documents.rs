@@ -1,5 +1,5 @@
-//! A controller of a custom kind, like controller-rs: a finalizer, a status, events through a `Recorder`, and diagnostics for a web page. Here the
-//! kind is ConfigMap, and the status is an annotation.
+//! A controller of a custom kind, like controller-rs: it has a finalizer, a status, events that a `Recorder` publishes, and diagnostics for a web
+//! page. In this program the kind is ConfigMap instead of a custom kind, and the status is an annotation.
 
 program! {
     use std::sync::Arc;
@@ -17,7 +17,7 @@ program! {
 
     const FINALIZER: &str = "example.com/documents";
 
-    /// The diagnostics of the controller, for a web server.
+    /// The diagnostics of the controller, which a web server can show.
     #[derive(Debug, Clone, Default)]
     pub struct Diagnostics {
         reconciles: Arc<AtomicU64>,

@@ -1,5 +1,6 @@
-//! A kind with several parts, as in operators of databases. Predicates filter the streams of the owned objects, so only relevant changes cause a
-//! reconcile. The kind is ConfigMap with `kind=environment`; its parts are a Deployment, a Service and a Secret with the same name.
+//! A controller of objects that consist of several parts, as in operators of databases. Predicates filter the streams of the owned objects, so that
+//! only relevant changes of the parts cause a reconcile. The objects are ConfigMaps with `kind=environment`; the parts of each are a Deployment, a
+//! Service and a Secret with the same name.
 
 program! {
     use std::fmt::Debug;

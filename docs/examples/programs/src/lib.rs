@@ -1,6 +1,6 @@
-//! Published kube-runtime programs, reimplemented. Each program compiles for both engines. If one source suffices, the two
-//! modules of a program differ only in their imports. `tests/e2e` runs both modules and compares the remaining objects; the README
-//! has a table.
+//! Reimplementations of published programs for kube-runtime. Each program is compiled for both engines: kube-runtime and flyball. If both modules of
+//! a program have the same source, they differ only in their imports. `tests/e2e` runs both modules and compares the remaining objects; a table in
+//! the README lists the programs.
 
 #[macro_use]
 mod both;

@@ -1,6 +1,6 @@
-//! Replaces pods when a ConfigMap or Secret that they mount has changed, like the restart controllers of operators. An `applier` over the program's
-//! own streams writes the versions of these objects to annotations in the pod templates of StatefulSets. A controller of pods sets a label of each
-//! pod to the zone that a ConfigMap contains, and reconciles all pods every minute.
+//! Replaces pods when a ConfigMap or Secret that they mount has changed, like the restart controllers of operators. For each StatefulSet, an
+//! `applier` with streams that the program creates writes the versions of the mounted objects to annotations of the pod template. A second controller
+//! sets a label of each pod to the zone that a ConfigMap contains; it reconciles all pods every minute.
 
 program! {
     kube_runtime {

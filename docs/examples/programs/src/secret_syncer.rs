@@ -1,5 +1,5 @@
-//! Cleans up objects without an owner, like kube-rs's `secret_syncer`: each ConfigMap has a Secret with the same name, which only the finalizer
-//! deletes.
+//! Cleans up objects that have no owner reference, like kube-rs's `secret_syncer`: each ConfigMap has a Secret with the same name, which the
+//! finalizer of the ConfigMap must delete.
 
 program! {
     use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One watch for several controllers, as in kube-rs's `shared_stream_controllers`: pods are reflected once. One controller annotates each pod,
-//! another counts the pods that each ConfigMap owns.
+//! One watch for several controllers, as in kube-rs's `shared_stream_controllers`: there is only one reflector of pods. One controller annotates each
+//! pod; a second controller counts the pods that each ConfigMap owns.
 
 program! {
     use std::sync::Arc;
@@ -25,7 +25,7 @@ program! {
     /// Runs both controllers until the future is dropped.
     ///
     /// # Panics
-    /// Never panics, because the store is shared.
+    /// Never panics: `subscribe` returns `Some`, because the store is created as a shared store.
     pub async fn run(client: Client) {
         let (reader, writer) = reflector::store_shared::<Pod>(BUFFER);
         let marked: ReflectHandle<Pod> = writer.subscribe().expect("the store is shared");

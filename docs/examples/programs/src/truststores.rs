@@ -1,6 +1,6 @@
-//! Gathers data from many objects, like operators of certificates: each ConfigMap with `kind=truststore` gets the certificates of all Secrets with
-//! `kind=certificate`. The program watches only the metadata of the Secrets. The program reports when its store is ready, and ends on a shutdown
-//! signal.
+//! Gathers data from many objects, like operators of certificates: the controller writes the certificates of all Secrets with `kind=certificate` to
+//! each ConfigMap with `kind=truststore`. The program watches only the metadata of the Secrets. It reports when its store is ready, and ends when its
+//! caller requests a shutdown.
 
 program! {
     kube_runtime {
@@ -27,12 +27,12 @@ program! {
 
     const CERTIFICATES: &str = "kind=certificate";
 
-    /// Returns a mapper from any change to all truststores.
+    /// Returns a mapper that maps every object to all truststores.
     fn all<K>(stores: Store<ConfigMap>) -> impl Fn(K) -> Vec<ObjectRef<ConfigMap>> + Send + Sync + 'static {
         move |_| stores.state().iter().map(|store| ObjectRef::from_obj(&**store)).collect()
     }
 
-    /// Runs the controller until `shutdown` resolves. Calls `ready` with the number of truststores when the store is ready.
+    /// Runs the controller until `shutdown` resolves. When the store is ready, calls `ready` with the number of truststores in it.
     pub async fn run(
         client: Client,
         ready: impl FnOnce(usize) + Send + 'static,

@@ -1,8 +1,8 @@
 //! PURE. Scripts for a store.
 //!
-//! The state of client-go's store after an index function fails depends on the iteration order of a map, unless there
-//! is only one index and, if an operation indexes all objects, only one object. So scripts with failing objects have
-//! one index, and add such objects one at a time.
+//! If an index function fails, the state of client-go's store depends on the iteration order of a Go map: a map of
+//! indexes and, for an operation that indexes all objects, a map of objects. Therefore, scripts with objects that
+//! cannot be indexed have only one index, and add such objects one at a time.
 
 use testkit::client_go::Rules;
 use testkit::random::Random;
@@ -49,7 +49,7 @@ pub(super) struct StoreScript<'a> {
     /// The largest number of values of an object in one index.
     most: u64,
     lines: Vec<String>,
-    /// Answers each line when it is generated, so that the number of objects is known.
+    /// Answers each line as soon as it has been generated, so that the generator knows the number of objects.
     reference: Box<dyn Answering>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> StoreScript<'a> {
         let names = if failing { vec![pick(random, &NAMES)] } else { some(random, &NAMES) };
         let mut values = some(random, &VALUES);
         if failing {
-            // Few keys and values, because the effect of a panic shows at the next writes of the same key.
+            // The effect of a panic is visible only in later writes of the same key, so there are few keys and values.
             keys.truncate(3);
             values.truncate(2);
         }
@@ -151,7 +151,7 @@ impl<'a> StoreScript<'a> {
             if failing && one_in(self.random, 4) {
                 members.push(format!(r#""{name}":{}"#, pick(self.random, &NO_LISTS)));
             } else if !one_in(self.random, 4) {
-                // Values may repeat, because there are few of them.
+                // An object may list a value twice, because there are few values.
                 let values: Vec<_> = (0..self.random.below(self.most + 1))
                     .map(|_| format!(r#""{}""#, pick(self.random, &self.values)))
                     .collect();
@@ -176,7 +176,7 @@ impl<'a> StoreScript<'a> {
         format!(r#"{{"op":"{op}","name":"{}"}}"#, self.any_name())
     }
 
-    /// Returns a name, sometimes one that no index of the script has.
+    /// Returns the name of an index; sometimes one that no index of the script has.
     fn any_name(&mut self) -> &'static str {
         if one_in(self.random, 10) { pick(self.random, &NAMES) } else { pick(self.random, &self.names) }
     }
@@ -190,7 +190,7 @@ fn by_index(name: &str, value: &str) -> String {
     format!(r#"{{"op":"by_index","name":"{name}","v":"{value}"}}"#)
 }
 
-/// At least one of the items, in any order.
+/// Returns at least one of the items, in random order.
 fn some(random: &mut Random, of: &[&'static str]) -> Vec<&'static str> {
     let mut of = of.to_vec();
     let count = 1 + random.below(of.len() as u64) as usize;

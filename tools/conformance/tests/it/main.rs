@@ -1,9 +1,9 @@
-//! EDGE. Tests of the program's interface: the form of lines and answers.
+//! EDGE. Tests of the program's interface: which lines it accepts, and how it formats the answers.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// Returns the exit status, stdout and stderr of the program.
+/// Runs the program, and returns its exit status, stdout and stderr.
 fn run(arguments: &[&str], script: &[u8]) -> (i32, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_conformance"))
         .args(arguments)
@@ -13,7 +13,7 @@ fn run(arguments: &[&str], script: &[u8]) -> (i32, String, String) {
         .spawn()
         .expect("the program does not start");
     let mut stdin = child.stdin.take().expect("no pipe");
-    // A program that has rejected its arguments does not read, so an error of the write is ignored.
+    // If the program rejects its arguments, it does not read its input, and the write fails. This error is ignored.
     drop(stdin.write_all(script));
     drop(stdin);
     let Output { status, stdout, stderr } = child.wait_with_output().expect("the program cannot be awaited");
@@ -119,7 +119,7 @@ fn the_store_answers_each_operation() {
     );
 }
 
-/// All 64 slots for names are used: no index can be added under another name.
+/// When all 64 slots for names are taken, no index with a further name can be added.
 #[test]
 fn more_index_names_than_places_are_refused() {
     let of = |op: &str, n: u32| format!("{{\"op\":\"{op}\",\"name\":\"{n}\"}}\n");

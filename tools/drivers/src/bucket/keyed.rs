@@ -1,4 +1,4 @@
-//! Runs buckets by key and their oracle side by side. Shared by the random test, the corpus test and the fuzz target.
+//! Applies the same operations to buckets by key and their oracle. The random test, the corpus test and the fuzz target use this driver.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,8 @@ use testkit::oracle::limiter::{Key, OracleQuota};
 
 use crate::bucket::quota::quota;
 
-/// Decodes `bytes` to a quota, a flag for a limiter of at most one key, and operations, and compares the limiter with its oracle after every step.
+/// Decodes `bytes` to a quota, a flag and operations, and compares the limiter with its oracle after every operation. If the flag is set, the limiter
+/// can store only one key.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok((first, only_one)) = <(OracleQuota, bool)>::arbitrary(&mut input) else { return };

@@ -1,4 +1,4 @@
-//! Runs a bucket and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
+//! Applies the same operations to a bucket and its oracle. The random test, the corpus test and the fuzz target use this driver.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use testkit::oracle::limiter::{BucketOp, OracleBucket, OracleQuota};
 
 use crate::bucket::quota::quota;
 
-/// Decodes `bytes` to a quota and operations, and compares the bucket with its oracle after every step.
+/// Decodes `bytes` to a quota and operations, and compares the buckets with their oracle after every operation.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(first) = OracleQuota::arbitrary(&mut input) else { return };
@@ -55,7 +55,7 @@ fn nz(count: u8) -> NonZeroU32 {
 }
 
 impl Pair {
-    /// Makes the same reservation in the oracle, compares the due times, and stores all three reservations.
+    /// Repeats in the oracle a reservation that both buckets have made. Compares the due times, and stores all three reservations.
     fn held(&mut self, real: Reservation, atomic: Reservation, count: u32) {
         assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
         let oracle = self.oracle.reserve(count, self.now).expect("no more than the burst");
@@ -120,8 +120,8 @@ impl Pair {
             BucketOp::Advance(span) => self.now += span.finite(),
             BucketOp::JumpBack(span) => {
                 self.now = self.now.saturating_sub(span.finite());
-                // The clock has jumped back. A token that was reserved for a time that passes again counts as used, because its holder cannot detect
-                // the jump.
+                // The clock has jumped back, so some times pass a second time. If a reservation was due at such a time, its holder cannot detect the
+                // jump. Its token therefore counts as used, and the driver drops the reservations.
                 self.held.clear();
             }
         }

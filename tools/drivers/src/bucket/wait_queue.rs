@@ -1,4 +1,4 @@
-//! Runs a bucket with a wait queue and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
+//! Applies the same operations to a bucket with a wait queue and its oracle. The random test, the corpus test and the fuzz target use this driver.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use testkit::wakers::{Counting, poll_with};
 
 use crate::bucket::quota::quota;
 
-/// Decodes `bytes` to a quota and operations, and compares the bucket with its oracle after every step.
+/// Decodes `bytes` to a quota and operations, and compares the bucket with its oracle after every operation.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(first) = OracleQuota::arbitrary(&mut input) else { return };
@@ -52,7 +52,7 @@ struct Waiter<'a> {
     future: Pin<Box<dyn Future<Output = WaiterState> + 'a>>,
     wakes: Arc<Counting>,
     waker: Waker,
-    /// How often the future woke itself.
+    /// How often the future woke itself in a poll.
     yields: usize,
     oracle: usize,
 }
@@ -130,8 +130,8 @@ impl<'a> Pair<'a> {
             }
             WaitQueueOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
-                // The clock has jumped back. A token that was reserved for a time that passes again counts as used, because its holder cannot detect
-                // the jump.
+                // The clock has jumped back, so some times pass a second time. If a reservation was due at such a time, its holder cannot detect the
+                // jump. Its token therefore counts as used, and the driver drops the reservations.
                 self.held.clear();
                 self.oracle.jumped(self.now());
             }
@@ -160,7 +160,7 @@ impl<'a> Pair<'a> {
         let woken = waiter.wakes.wakes();
         let mut polled = poll_with(waiter.future.as_mut(), &waiter.waker);
         if polled.is_pending() && waiter.wakes.wakes() > woken {
-            // The future yields now and then, and is polled again.
+            // The future has woken itself in order to yield, so it is polled again.
             waiter.yields += 1;
             polled = poll_with(waiter.future.as_mut(), &waiter.waker);
         }

@@ -1,4 +1,4 @@
-//! An informer on virtual time: the test moves the clock, and the fixture polls the informer's run future after each wake-up.
+//! An informer on virtual time: the test advances the clock, and this fixture polls the informer's run future whenever it is woken.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use testkit::wakers::{Counting, poll_with};
 pub struct Object {
     /// The key.
     pub key: u8,
-    /// The identity: another object under the same key has a different one.
+    /// The identity. If an object is deleted and created again under the same key, the new object has a different identity.
     pub uid: u64,
-    /// The version of the write.
+    /// The version of the write that produced this state of the object.
     pub version: u64,
 }
 
@@ -27,7 +27,7 @@ pub const SCHEMA: Schema<u8, Object> =
     Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
         .with_identity(|a, b| a.uid == b.uid);
 
-/// The first object under a key, at a version.
+/// Creates an object with this key and version, and the identity of the first object under the key.
 pub fn object(key: u8, version: u64) -> Object {
     Object { key, uid: 0, version }
 }
@@ -37,9 +37,9 @@ pub fn error(kind: SourceErrorKind) -> SourceError {
     kind.into()
 }
 
-/// The version is too old.
+/// The error: the requested version is too old.
 pub const EXPIRED: SourceErrorKind = SourceErrorKind::Expired;
-/// The server has not reached the version yet.
+/// The error: the server has not reached the requested version yet.
 pub const TOO_LARGE: SourceErrorKind = SourceErrorKind::VersionTooLarge;
 /// The server is overloaded.
 pub const BUSY: SourceErrorKind = SourceErrorKind::TooManyRequests { retry_after: None };
@@ -66,7 +66,7 @@ pub struct World {
     wakes: Arc<Counting>,
     waker: Waker,
     seen: usize,
-    /// Polls of the run future so far.
+    /// The number of polls of the run future so far.
     pub polls: usize,
 }
 
@@ -77,7 +77,7 @@ impl World {
         let (informer, run) = builder.seed(7).timer(clock.timer()).build().unwrap();
         let (wakes, waker) = Counting::waker();
         let mut world = Self { clock, informer, run: Some(Box::pin(run)), wakes, waker, seen: 0, polls: 0 };
-        // The first poll needs no wake-up.
+        // The run future is polled for the first time without having been woken.
         world.seen = usize::MAX;
         world
     }
@@ -107,7 +107,7 @@ impl World {
         true
     }
 
-    /// Polls the run future as long as it is woken.
+    /// Polls the run future until it is no longer woken.
     pub fn settle(&mut self) -> &mut Self {
         for _ in 0..100_000 {
             if !self.poll() {
@@ -117,7 +117,7 @@ impl World {
         panic!("the run future wakes itself for ever");
     }
 
-    /// Advances the clock, stopping at each alarm.
+    /// Advances the clock by `time`. Stops at each alarm on the way, and polls the run future there.
     pub fn advance(&mut self, time: Duration) -> &mut Self {
         self.settle();
         let end = self.now() + time;
@@ -144,12 +144,12 @@ impl World {
         self.run = None;
     }
 
-    /// Takes the run future out, to poll it by other means.
+    /// Takes the run future out of the fixture, so that the test can poll it itself.
     pub fn take_run(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         self.run.take().unwrap()
     }
 
-    /// The store's objects by key.
+    /// Returns the objects of the store, in the order of their keys.
     pub fn stored(&self) -> Vec<Object> {
         let mut objects: Vec<Object> = self.informer.snapshot().iter().map(|(_, object)| **object).collect();
         objects.sort_by_key(|object| object.key);

@@ -1,7 +1,8 @@
-//! Decodes any bytes as a configuration and a sequence of inputs for a reflector, and checks each command against independent rules.
+//! Decodes arbitrary bytes to a configuration and a sequence of inputs for a reflector, and checks each command that the reflector returns against an
+//! independent implementation of the rules.
 //!
-//! Shared with the fuzz target `reflector_inputs`. The check uses only the public interface: it records commands and inputs, and derives the next
-//! command from them.
+//! The fuzz target `reflector_inputs` also uses this driver. The check uses only the public interface of the reflector: it records commands and
+//! inputs, and derives from them which command must be next.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -28,10 +29,10 @@ const BACKOFF: ReflectorBackoff = ReflectorBackoff {
     reset_after: Duration::from_secs(5),
 };
 
-/// How often each (state, input) cell of the table was hit, with each setting.
+/// For each setting, how often each cell of the table (state, input) was hit.
 pub type Cells = BTreeMap<(&'static str, &'static str, &'static str), u64>;
 
-/// The names of both values of each setting, in the order of the bits of a configuration.
+/// The names of the two values of each setting. The settings are in the order of the bits of a configuration.
 pub const SETTINGS: [[&str; 2]; 6] = [
     ["no page size", "a page size"],
     ["internal errors relist", "internal errors are tolerated"],
@@ -65,12 +66,12 @@ impl Kind {
         }
     }
 
-    /// Returns whether the error asks the client to send the same request again later.
+    /// Returns whether the same request must be sent again later after this error.
     fn later(self) -> bool {
         matches!(self, Self::Busy(_) | Self::Refused)
     }
 
-    /// Returns whether the error says that the requested version is not available.
+    /// Returns whether this error reports that the requested version is not available.
     fn version(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge)
     }
@@ -143,7 +144,7 @@ impl Input {
     }
 }
 
-/// Maps a byte to few versions, so that equal versions and missing versions are common.
+/// Maps a byte to one of 24 versions, so that equal versions, and version 0 (no version), are common.
 fn small(version: u8) -> u64 {
     u64::from(version % 24)
 }
@@ -164,14 +165,14 @@ enum Expected {
     OpenStream {
         from: u64,
     },
-    /// The next page of the running list.
+    /// Wait for the next page of the list that is being read.
     Rest,
     Read,
-    /// A wait until the minimum time between the starts of two watches is over, then the next watch.
+    /// A wait until the minimum time since the start of the last watch has passed, then the next watch.
     Pause,
     /// A wait of at least this time, then this command.
     Wait(Duration, Box<Expected>),
-    /// A wait, then a new list from the version that the fallback rules select.
+    /// A wait of at least this time, then a new list of the version that the fallback rules select.
     Relist(Duration),
 }
 
@@ -183,30 +184,32 @@ struct Checker {
     known: u64,
     listed: u64,
     lists: u64,
-    /// Whether the known version cannot be requested: the source refused it since the last list, or the first list has to be the most recent one.
+    /// Whether `known` must not be requested, because the source has refused it since the last list, or because the configuration requires that the
+    /// first list is the most recent one.
     unusable: bool,
     paged: bool,
     stream_missed: bool,
-    /// Whether an immediate list of the most recent version was requested since the last wait or list.
+    /// Whether an immediate list of the most recent version has been requested since the last wait or the last complete list.
     spent: bool,
-    /// The number of requests that failed since the last wait or list.
+    /// The number of requests that have failed since the last wait or the last complete list.
     row: u32,
-    /// The running list: the requested version, whether it has no page limit, the versions of its pages, and the continuation token of its next page.
+    /// The state of the running list, in this and the following fields: the requested version, whether it has no page limit, the versions of its
+    /// pages, and the continuation token of its next page.
     requested: ListVersion,
     full: bool,
     pages: Vec<u64>,
     token: Option<String>,
     /// All continuation tokens that the running list has returned so far.
     tokens: Vec<String>,
-    /// The running watch: its start version, start time and duration, whether it has delivered an event, and whether it still delivers existing
-    /// objects, which have no order.
+    /// The state of the running watch, in this and the following fields: its start version, its start time, its duration, whether it has delivered an
+    /// event with a new version, whether it still delivers existing objects (in any order of their versions), and whether it is a streaming list.
     from: u64,
     opened: Nanos,
     lasts: Duration,
     news: bool,
     unordered: bool,
     streaming: bool,
-    /// The times of the first and the last of the consecutive tolerated internal errors.
+    /// The times of the first and the last internal error of a series of tolerated internal errors.
     internal: Option<(Nanos, Nanos)>,
     /// The command after the running wait.
     then: Expected,
@@ -273,7 +276,8 @@ impl Checker {
         }
     }
 
-    /// Handles a list or streaming list whose version the source refused: the next list requests the most recent version, once.
+    /// Records that the source has refused the version of a list or streaming list. The next list requests the most recent version; this is done only
+    /// once.
     fn most_recent(&mut self) {
         (self.spent, self.unusable) = (true, true);
         self.row += 1;
@@ -360,7 +364,7 @@ impl Checker {
         (EventVerdict::Apply, Expected::Read)
     }
 
-    /// The verdict and the command that must follow if `input` responds to `step`; `None` if `input` responds to no request.
+    /// Returns the verdict and the command that must follow `input`, if `input` is a response to the request `step`; otherwise `None`.
     fn expected_after(
         &mut self,
         step: &ReflectorRequest,
@@ -529,7 +533,7 @@ fn token_text(token: Token, last: Option<&str>) -> Option<String> {
     }
 }
 
-/// A configuration, and the bits it was decoded from.
+/// Decodes a configuration. Also returns the bits from which it was decoded.
 fn config(input: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8)> {
     let bits: u8 = input.arbitrary()?;
     let config = ReflectorConfig {
@@ -603,7 +607,7 @@ fn label(reflector: &Reflector) -> &'static str {
     }
 }
 
-/// Decodes and runs the bytes. Panics if the reflector violates a rule.
+/// Decodes `bytes`, and passes the inputs to a reflector. Panics if the reflector violates a rule.
 pub fn run(bytes: &[u8], cells: &mut Cells) {
     let mut bytes = Unstructured::new(bytes);
     let Ok((config, bits)) = config(&mut bytes) else { return };
@@ -625,7 +629,7 @@ pub fn run(bytes: &[u8], cells: &mut Cells) {
         }
         let due = now >= before.deadline();
         let last = checker.token.clone();
-        // Any advance of the clock past the deadline is the input "deadline".
+        // If the clock is advanced past the deadline, this is the same as the input `Deadline`.
         let effective = if matches!(input, Input::Pass(_)) && due { Input::Deadline } else { input };
         let verdict = feed(&mut reflector, input, last.as_deref(), now, random);
         reflector.check().unwrap();

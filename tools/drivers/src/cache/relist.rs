@@ -1,7 +1,7 @@
-//! Decodes any bytes to operations and faults of a server. When the operations end, the informer and all consumers of its changes must have the
-//! server's state.
+//! Decodes arbitrary bytes to operations and faults of a server that an informer watches. After the last operation, the state of the informer, and of
+//! all consumers of its changes, must become equal to the server's state.
 //!
-//! Shared with the fuzz target `relist`.
+//! The fuzz target `relist` also uses this driver.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -55,7 +55,7 @@ enum Op {
 
 const KEYS: u8 = 8;
 
-/// The operations of a sequence, and the cases that may occur in it.
+/// The names of the operations, and of the cases that may occur in an operation sequence.
 pub const NAMES: &[&str] = &[
     "list: plain",
     "list: paged",
@@ -97,13 +97,13 @@ pub const NAMES: &[&str] = &[
     "repeats",
 ];
 
-/// Counts the cases that occur in an operation sequence.
+/// Creates a count of the cases that occur in an operation sequence.
 pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
 thread_local! {
-    /// Selects the user function that panics on bad objects while the run future is polled.
+    /// The user function that panics for bad objects; it is set only while the run future is polled.
     static PANICKING_FUNCTION: Cell<u8> = const { Cell::new(NONE) };
 }
 
@@ -115,7 +115,7 @@ const TRANSFORM: u8 = 4;
 
 fn panic_if_selected(function: u8, object: &Object) {
     if PANICKING_FUNCTION.get() == function && is_bad(object) {
-        // `panic!` would run the hook, which prints each panic.
+        // Unlike `panic!`, this does not run the panic hook, which would print each panic.
         resume_unwind(Box::new("a bad object"));
     }
 }
@@ -154,16 +154,18 @@ fn kind(number: u8) -> SourceErrorKind {
     [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
 }
 
-/// A server with unreadable objects. A watch delivers the change of an unreadable object as a bookmark, and its deletion as a deletion.
+/// A server with unreadable objects. When an unreadable object changes, a watch delivers a bookmark; when it is deleted, a watch delivers the
+/// deletion.
 #[derive(Clone)]
 struct UnreadableSource {
     server: Server,
     unreadable: Arc<Mutex<BTreeSet<u8>>>,
-    /// Unreadable keys of the current list, with their identities.
+    /// The keys that could not be read since the current list began, with the identities of their objects.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
-    /// Keys of deletions whose version could not be read. Such a deletion applies even if the server replays it.
+    /// The keys of objects that were deleted by an event whose version could not be read. Such a deletion is applied even if the event is old,
+    /// because the server replays it.
     ended: Arc<Mutex<BTreeSet<u8>>>,
-    /// Whether the source reorders events of several objects that it delivers together.
+    /// Whether the source changes the order of the events that it delivers together, if they are of different objects.
     reorders: bool,
     polls: bool,
     seen: Arc<SeenCases>,
@@ -187,7 +189,7 @@ impl SeenCases {
 }
 
 impl UnreadableSource {
-    /// Returns whether an object can be read; records unreadable objects.
+    /// Returns whether an object can be read. If it cannot, records it.
     fn reads(&self, object: &Object) -> bool {
         let unreadable = self.unreadable.lock().contains(&object.key);
         if unreadable {
@@ -215,7 +217,7 @@ type Message = Option<Result<WatchEvent<Object>, SourceError>>;
 struct UnreadableWatch<W> {
     watch: W,
     source: UnreadableSource,
-    /// Events that were read from the watch and not returned yet.
+    /// Events that have been read from the watch, but have not been returned yet.
     ready: VecDeque<Message>,
 }
 
@@ -242,8 +244,8 @@ impl<W: WatchStream<Object = Object>> UnreadableWatch<W> {
         }
     }
 
-    /// Sorts events that are delivered together from the last key to the first. Events of one object stay in order, and no event is moved across a
-    /// bookmark, an error or the end.
+    /// Sorts the events that are delivered together by key, in descending order. The order of the events of one object does not change, and no event
+    /// is moved across a bookmark, an error or the end of the watch.
     fn reorder(&mut self, burst: &mut Vec<WatchEvent<Object>>) {
         let before: Vec<_> =
             burst.iter().filter_map(WatchEvent::object).map(|object| object.version).collect();
@@ -326,13 +328,14 @@ impl<W: WatchStream<Object = Object>> WatchStream for UnreadableWatch<W> {
 /// The options of a subscription.
 #[derive(Clone, Copy)]
 struct SubscriptionOptions {
-    /// The behaviour beyond the bound: no bound (`None`), a restart, or a disconnection, after which the test subscribes again.
+    /// What happens when the subscription exceeds its bound: it restarts, or it is disconnected, and the test subscribes again. `None` if the
+    /// subscription has no bound.
     overflow: Option<OverflowPolicy>,
     /// Whether only objects that pass the filter are delivered.
     filtered: bool,
     /// The only key to deliver; `None` delivers all keys.
     key: Option<u8>,
-    /// Whether the filter panics now and then.
+    /// Whether the filter panics in every fifth call.
     panics: bool,
 }
 
@@ -365,7 +368,7 @@ enum Changes {
     Bounded(BoundedSubscription<u8, Object>),
 }
 
-/// The state of a consumer, computed only from the changes.
+/// A consumer, whose state is computed only from the changes that it has received.
 struct Follower {
     options: SubscriptionOptions,
     changes: Changes,
@@ -396,7 +399,7 @@ impl Follower {
     }
 
     fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
-        // Outside the run future, a panic of the identity function would be a panic of the consumer.
+        // Here the identity function runs outside of the run future, so its panic would be a panic of the consumer.
         PANICKING_FUNCTION.set(NONE);
         loop {
             let event = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
@@ -413,7 +416,7 @@ impl Follower {
         }
     }
 
-    /// Takes up to `most` changes. Each has to be consistent with the known state.
+    /// Takes up to `most` changes, and asserts that each is consistent with the state that the consumer had before.
     fn read(&mut self, world: &World, most: usize) {
         for _ in 0..most {
             let Some(change) = self.next(world) else { return };
@@ -441,12 +444,13 @@ impl Follower {
     }
 }
 
-/// Runs the bytes. Panics if a store or a consumer does not converge. Counts the cases of this sequence in `tally`.
+/// Decodes `bytes`, and performs the operations. Panics if the store or a consumer does not reach the server's state. Counts the cases that occur in
+/// `tally`.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
     PANICKING_FUNCTION.set(NONE);
     let mut input = Unstructured::new(bytes);
     let settings: u8 = input.arbitrary().unwrap_or(0);
-    // The last byte is also decoded as an operation, so that older corpus files keep their meaning.
+    // The last byte has further settings. It is also decoded as part of an operation, so that older corpus files keep their meaning.
     let more = bytes.last().copied().unwrap_or(0);
     let (function, failing_index) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
     let (compares, reorders, polls) = (more & 64 != 0, more & 1 != 0, more & 128 != 0);
@@ -487,7 +491,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     let mut more_options = (1..=5_u8)
         .map(|number| SubscriptionOptions::new((settings >> 2).wrapping_mul(number).wrapping_add(number)));
     followers.extend(more_options.next().map(|options| Follower::new(&world, options)));
-    // The stored objects that have become unreadable, with their identities.
+    // The keys and identities of the stored objects that have become unreadable.
     let mut kept = BTreeMap::new();
     let mut ever_unreadable = BTreeSet::new();
     while !input.is_empty() {
@@ -518,7 +522,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         let failed = world.informer.store().index_errors().len();
         tally.hit_if(failed > 0, if failing_index == 1 { "index: error" } else { "index: panic" });
         world.informer.store().check().unwrap();
-        // An unreadable object that was not deleted stays in the store.
+        // A stored object that has become unreadable must remain in the store, unless it is deleted.
         let objects = server.objects();
         let ended = std::mem::take(&mut *source.ended.lock());
         kept.retain(|key, uid| {
@@ -531,15 +535,16 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         }
     }
     server.clear_faults();
-    // Writes all objects that ever were unreadable: a restored server may return to a state that the watch could not read when it was delivered.
+    // All objects that were unreadable at some time are written again. Otherwise, after a restore, the server may have a state of an object that
+    // could not be read when the watch delivered it.
     source.unreadable.lock().extend(ever_unreadable);
     source.make_readable(|_| true);
     if function != NONE {
-        // The next list finds the objects that could not be read.
+        // A user function panicked for some objects, so they were not stored. The next list delivers them again.
         world.advance(Duration::from_secs(600));
         server.break_watches(EXPIRED);
     }
-    // The pause is longer than the sum of the longest wait, the timeout of a request and the timeout of a streaming list.
+    // This time is longer than the longest backoff, the timeout of a request and the timeout of a streaming list together.
     world.advance(Duration::from_secs(600));
     let status = world.informer.status();
     assert_eq!((status.state, status.last_error), (InformerState::Watching, None));
@@ -548,7 +553,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     indexed(&world, failing_index);
     tally_end(&world, &source, function, failing_index, tally);
     followers.iter().for_each(|follower| follower.options.tally(tally));
-    // Writes one more change, which only the watch delivers.
+    // Makes one more change. The watch must deliver it, without a relist.
     let relists = world.informer.status().relists;
     put(&server, 0);
     world.settle();

@@ -1,17 +1,18 @@
-//! Decodes any bytes to selectors, built from text and by methods, and compares them with the oracle. Shared with the fuzz target.
+//! Decodes arbitrary bytes to selectors, which are parsed from text or built with methods, and compares them with the oracle. The fuzz target also
+//! uses this driver.
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::Selector;
 use testkit::oracle::selector::{Labels, OracleSelector, Rule, Term};
 
-/// Counts of the cases in the bytes.
+/// Counts how often each case occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Selector texts that were parsed.
     pub read: u64,
     /// Selector texts that were refused.
     pub refused: u64,
-    /// Selectors that were built by methods.
+    /// Selectors that were built with methods.
     pub spelled: u64,
     /// Selectors with arbitrary keys and values.
     pub foreign: u64,
@@ -21,7 +22,7 @@ pub struct Seen {
     pub missed: u64,
 }
 
-/// The first byte selects the meaning of the others, of which at most 80 are used.
+/// Runs one test with `bytes`. The first byte selects the kind of test; at most 80 of the other bytes are its input.
 pub fn run(bytes: &[u8], seen: &mut Seen) {
     let Some((kind, rest)) = bytes.split_first() else { return };
     let rest = &rest[..rest.len().min(80)];
@@ -33,7 +34,7 @@ pub fn run(bytes: &[u8], seen: &mut Seen) {
     }
 }
 
-/// Builds the text from tokens of the selector language, so that most texts are valid.
+/// Builds a selector text from words of the selector language, so that more texts are valid than with arbitrary characters.
 fn words(bytes: &[u8]) -> String {
     const WORDS: [&str; 32] = [
         "x",
@@ -72,7 +73,8 @@ fn words(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| WORDS[usize::from(byte % 32)]).collect()
 }
 
-/// Checks that the crate and the oracle both accept the text or both refuse it, and that the printed selector parses to the same selector.
+/// Checks that the crate and the oracle either both accept the text or both refuse it, and that the printed form of the selector parses to the same
+/// selector.
 fn text(text: &str, seen: &mut Seen) {
     let (read, oracle) = (text.parse::<Selector>(), OracleSelector::read(text));
     let (selector, oracle) = match (read, oracle) {
@@ -88,7 +90,7 @@ fn text(text: &str, seen: &mut Seen) {
     judge(&selector, &oracle, seen);
 }
 
-/// Checks that the methods and a text in any spelling give the same selector.
+/// Checks that a selector built with methods equals the one parsed from a text with the same meaning, in any spelling.
 fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
     let oracle = OracleSelector::arbitrary(u)?;
     let selector = build(&oracle);
@@ -99,7 +101,7 @@ fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// Checks selectors with arbitrary strings as keys and values: the printed selector parses to the same selector, or does not parse.
+/// Checks selectors with arbitrary strings as keys and values: their printed form either parses to the same selector, or is refused.
 fn foreign(text: &str, seen: &mut Seen) {
     let mut words = text.split('|').map(str::to_owned);
     let (key, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -138,7 +140,7 @@ pub(crate) fn build(oracle: &OracleSelector) -> Selector {
     })
 }
 
-/// Checks that the text of the selector parses to an equal selector, which prints the same text.
+/// Checks that the printed form of the selector parses to an equal selector, and has the same meaning for the oracle.
 fn judge(selector: &Selector, oracle: &OracleSelector, seen: &mut Seen) {
     let printed = selector.to_string();
     assert_eq!(printed.parse().as_ref(), Ok(selector), "{printed:?}");

@@ -1,6 +1,6 @@
-//! The server of the tests: keys are small numbers, and an object contains its key and the version of its write.
+//! The API server in memory that the tests use. Its keys are small numbers; an object contains its key and the version of its last write.
 //!
-//! Shared with the fuzz target `relist`.
+//! The fuzz target `relist` also uses this server.
 
 use flyball_informer_cache::testing;
 

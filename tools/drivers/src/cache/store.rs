@@ -1,4 +1,4 @@
-//! Applies operations to a store and to the oracle, and compares the complete state after each. Shared with the fuzz targets.
+//! Applies operations to a store and to the oracle, and compares the complete states after each operation. The fuzz targets also use this driver.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ use testkit::wakers::{Counting, poll_with};
 use crate::cache::selector::build;
 
 thread_local! {
-    /// How often the index of tags was computed for each object, by serial number.
+    /// How often the function of the index `BY_TAG` was called for each object, by the serial number of the object.
     static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static TRANSFORMED: Cell<u64> = const { Cell::new(0) };
 }
@@ -49,7 +49,7 @@ fn same_content(a: &TestObject, b: &TestObject) -> bool {
 type View = Snapshot<u8, TestObject>;
 type Oracle = OracleStore<u8, TestObject>;
 
-// One index of each kind; any of them may be added and removed.
+// Indexes of all kinds. Operations add and remove them.
 static BY_TAG: Index<TestObject, u8> = Index::many("tag", |thing| {
     ASKED.with_borrow_mut(|asked| {
         let serial = thing.serial as usize;
@@ -66,7 +66,7 @@ static BY_PATH: OrderedIndex<TestObject, String> = OrderedIndex::many("path", Te
 static BY_BRITTLE: OrderedIndex<TestObject, u8> = OrderedIndex::many("brittle", brittle);
 static LABELS: LabelIndex<TestObject> =
     LabelIndex::new("labels", |thing, each| thing.labels.iter().for_each(|(key, value)| each(key, value)));
-/// An index with the name of another index and a different type.
+/// An index that has the same name as `BY_UID`, but a different type of values.
 static BY_OTHER: Index<TestObject, u8> = Index::new("uid", |thing| thing.uid);
 
 const TAG: usize = 0;
@@ -98,11 +98,11 @@ fn frail(thing: &TestObject) -> Result<Vec<u8>, IndexError> {
     if thing.broken {
         return Err(IndexError::new("broken"));
     }
-    // 15 to 18 distinct values, because an update handles up to 16 old values and more than 16 differently.
+    // Each object has 15 to 18 different values, because the code for updates distinguishes objects with up to 16 old values from objects with more.
     Ok(tags(thing).into_iter().chain(10..25).collect())
 }
 
-/// Panics if [`frail`] fails, without the panic hook, which would print each panic.
+/// Panics if [`frail`] returns an error. Does not call the panic hook, which would print each panic.
 fn brittle(thing: &TestObject) -> Vec<u8> {
     frail(thing).unwrap_or_else(|_| resume_unwind(Box::new("broken")))
 }
@@ -226,7 +226,7 @@ pub const NAMES: &[&str] = &[
     "stored: as it came",
 ];
 
-/// Counts the cases that occur in an operation sequence.
+/// Creates a count of the cases that occur in an operation sequence.
 pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
@@ -237,7 +237,7 @@ enum Changes {
     Bounded(BoundedSubscription<u8, TestObject>),
 }
 
-/// Evaluates `$then` with `$name` bound to the subscription, whatever its kind.
+/// Evaluates `$then` with `$name` bound to the subscription, for either kind of subscription.
 macro_rules! either {
     ($changes:expr, $name:ident => $then:expr) => {
         match $changes {
@@ -252,11 +252,11 @@ struct Reader {
     feed: OracleSubscription<u8, TestObject>,
     consumer: Consumer<u8, TestObject>,
     view: Wanted,
-    /// Whether the subscription has ended: its index was removed, or it exceeded its bound, so no further change is delivered.
+    /// Whether the subscription has ended, because its index was removed, or because it exceeded its bound. It delivers no further changes then.
     ended: bool,
     /// Whether the subscription was disconnected because it exceeded its bound.
     disconnected: bool,
-    /// The waker of the last poll, if that poll was pending.
+    /// The waker of the last poll, if this poll returned `Pending`.
     waiting: Option<Arc<Counting>>,
 }
 
@@ -267,7 +267,8 @@ struct Waiter {
     ended: Option<Result<u64, WaitForError>>,
 }
 
-/// The objects of a list. The driver collects the steps and runs them when the list ends, because no write can occur during a list.
+/// A step of a relist. The driver collects these steps and executes them together at the end of the list, because the store cannot be written in any
+/// other way during a relist.
 enum ListStep {
     Insert(Draft),
     Remove(u8),
@@ -275,21 +276,21 @@ enum ListStep {
     KeepStored(u8),
 }
 
-/// The writes of a transaction, which the driver also collects and runs together.
+/// A write of a transaction. The driver collects these writes, too, and executes them together.
 enum TransactionStep {
     Upsert(Draft),
     /// A deletion, with or without the last state of the object.
     Delete(Draft, bool),
 }
 
-/// A snapshot, with a full copy to compare.
+/// A snapshot, and a copy of the oracle from the same time, with which it is compared later.
 struct Copy {
     view: View,
     oracle: Oracle,
     present: Present,
     /// The keys in the order of the snapshot. The order is arbitrary and must not change.
     order: Vec<u8>,
-    /// The number of writes before the snapshot.
+    /// The number of writes that preceded the snapshot.
     writes: u64,
 }
 
@@ -307,20 +308,20 @@ struct World<'a> {
     waiters: VecDeque<Waiter>,
     clock: ManualClock,
     synced: bool,
-    /// Whether the store had been listed at the last check of the readers.
+    /// Whether the store had received its first list when the readers were last checked.
     listed: bool,
     closed: bool,
     latest: u64,
     serial: u64,
     writes: u64,
-    /// The number of objects that arrived at the store; each is transformed if the store has a transformation.
+    /// The number of objects that were passed to the store. If the store has a transformation, it transforms each of them.
     arrived: u64,
     transforms: bool,
-    /// How often the index of tags was added: an upper bound on the calls of its function per object.
+    /// How often the index `BY_TAG` was added. Its function must not be called more often than this for any object.
     tag_indexes: u64,
 }
 
-/// Runs the operations decoded from the bytes, at most 200. Counts the cases of this sequence in `tally`.
+/// Decodes `bytes` to at most 200 operations, and performs them. Counts the cases that occur in `tally`.
 pub fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
     let mut bytes = Unstructured::new(bytes);
     let (present, bits) = (u8::arbitrary(&mut bytes), u8::arbitrary(&mut bytes));
@@ -356,7 +357,7 @@ pub fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
 }
 
 impl<'a> World<'a> {
-    /// Creates a store with the indexes whose bits are set.
+    /// Creates a store with the indexes whose bits are set in `bits`.
     fn new(
         bits: u8,
         (transforms, compares): (bool, bool),
@@ -596,7 +597,7 @@ impl<'a> World<'a> {
         self.readers.push(Reader::new(Changes::Bounded(changes), feed.bounded(Wanted::MOST), view));
     }
 
-    /// Ends the subscriptions by tag: their index was removed, so they cover no object.
+    /// Ends the subscriptions that select objects by tag. Their index was removed, so they select no object any more.
     fn end_tag_subscriptions(&mut self) {
         for reader in self.readers.iter_mut().filter(|reader| reader.view.of.tag().is_some()) {
             self.tally.hit_if(!self.closed && !reader.ended, "index of a subscription removed");
@@ -625,7 +626,7 @@ impl<'a> World<'a> {
         self.tally.hit(name);
     }
 
-    /// Publishes the list at a version, or discards it.
+    /// Executes the collected steps of a relist, and publishes the list with `version`. If `version` is `None`, discards the list.
     fn relist(&mut self, version: Option<u64>) -> (Vec<Change<u8, TestObject>>, OracleStage<u8, TestObject>) {
         let mut oracle = OracleStage::new(&self.oracle);
         let mut list = self.store.relist();
@@ -662,7 +663,7 @@ impl<'a> World<'a> {
         (version.map_or(Vec::new(), |version| list.publish(Version::new(version))), oracle)
     }
 
-    /// Commits the transaction, or discards it.
+    /// Executes the collected writes as one transaction. Commits the transaction if `commit` is true; otherwise discards it.
     fn transact(&mut self, commit: bool) -> (Vec<Change<u8, TestObject>>, OracleTransaction<u8, TestObject>) {
         let mut oracle = OracleTransaction::default();
         let mut writes = Vec::new();
@@ -721,7 +722,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The objects in the store's order, unless it is closed.
+    /// Returns the objects in the order of the store; `None` if the store is closed.
     fn objects(&self) -> Option<Vec<(u8, TestObject)>> {
         (!self.closed).then(|| contents(&self.store))
     }
@@ -736,7 +737,7 @@ impl<'a> World<'a> {
         let listed = stage.len();
         let mut steps = stage.publish(&mut self.oracle, version);
         let changes: Vec<_> = changes.into_iter().map(plain).collect();
-        // The order of deletions is not guaranteed.
+        // The order of the deletions is not guaranteed, so the expected deletions are sorted to the order of the reported ones.
         let place =
             |step: &OracleStep<u8, TestObject>| changes.iter().position(|change| change.key() == step.key());
         let deleted = steps.iter().take_while(|step| matches!(step, OracleStep::Deleted { .. })).count();
@@ -822,7 +823,7 @@ impl<'a> World<'a> {
                 "`is_initial_delivered` became false again"
             );
             if let Some(waker) = &reader.waiting {
-                // The first list wakes a waiting subscriber even if the list is empty.
+                // The first list wakes all waiting subscribers, even if the list is empty.
                 let something = reader.feed.pending() > 0 || first_list || !closed && reader.feed.is_due(now);
                 assert_eq!(waker.wakes(), usize::from(something));
                 if something {
@@ -833,7 +834,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends all subscriptions and waits; the changes delivered to a consumer must add up to the store's contents.
+    /// Ends all subscriptions and all waits for versions. The changes that a consumer has received must result in the contents of the store.
     fn finish(mut self) {
         for copy in std::mem::take(&mut self.copies) {
             self.tally.hit_if(copy.writes + 10 <= self.writes, "old snapshot");
@@ -880,9 +881,9 @@ impl Reader {
         }
     }
 
-    /// Takes a change from the subscription and from the oracle, and compares them. `objects` is the content of the
-    /// store, or `None` if the store is closed. `again` returns the content of the store in both cases, and whether the
-    /// store has been listed. Returns whether the subscription restarted.
+    /// Takes a change from the subscription and from the oracle, and compares them. `objects` is the content of the store, or `None` if the store is
+    /// closed. `again` returns the content of the store, even if it is closed, and whether the store has received a list. Returns whether the
+    /// subscription restarted.
     fn take(
         &mut self,
         cells: &mut MergeCells,
@@ -894,7 +895,7 @@ impl Reader {
         let objects = objects
             .filter(|_| !self.ended)
             .map(|objects| objects.iter().filter(|(_, thing)| of.is_of(thing)).cloned().collect::<Vec<_>>());
-        // The waker of an earlier poll may still be woken; from here on that is not checked.
+        // From here on, it is no longer checked whether the waker of an earlier poll is woken.
         self.waiting = None;
         if let (true, Changes::Bounded(changes)) = (self.feed.is_lost(), &mut self.changes) {
             if self.view.bound == Bounds::Disconnect {
@@ -910,7 +911,7 @@ impl Reader {
             }
             assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
             let (mut there, listed) = again();
-            // After the removal of its index, the subscription covers no object.
+            // If the index of the subscription has been removed, the subscription selects no object.
             there.retain(|(_, thing)| !self.ended && of.is_of(thing));
             self.feed.restart(there, listed);
             self.consumer = Consumer::new(RULES.same);
@@ -987,7 +988,7 @@ fn pick(readers: &mut [Reader], at: u8) -> Option<&mut Reader> {
     readers.get_mut(usize::from(at) % len.max(1))
 }
 
-/// A change with copies of its objects.
+/// Converts a change to the type of the oracle, with copies of its objects.
 fn plain(change: Change<u8, TestObject>) -> OracleChange<u8, TestObject> {
     let key = *change.key();
     let object = TestObject::clone(change.object());
@@ -1001,7 +1002,7 @@ fn plain(change: Change<u8, TestObject>) -> OracleChange<u8, TestObject> {
     }
 }
 
-/// The changes of a relist, deletions first.
+/// Converts the steps of a relist to changes, with the deletions first.
 fn diff(steps: &[OracleStep<u8, TestObject>]) -> Vec<OracleChange<u8, TestObject>> {
     let (mut deleted, mut changed) = (Vec::new(), Vec::new());
     for step in steps.iter().cloned() {
@@ -1022,7 +1023,7 @@ fn diff(steps: &[OracleStep<u8, TestObject>]) -> Vec<OracleChange<u8, TestObject
     deleted
 }
 
-/// All parts of a query, and a selector of the crate's type.
+/// The parts of a query, and its selector as a [`Selector`] of the crate.
 struct Asked {
     question: QueryParts,
     selector: Selector,
@@ -1094,7 +1095,7 @@ impl Asked {
         assert_eq!(oracle.which(matching), expected, "without an index, {}", self.selector);
     }
 
-    /// Compares a query of up to six conditions, each of which may be missing.
+    /// Compares the results of a query that combines up to six conditions.
     fn several(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
         let QueryParts { selector, conditions, tag, other, prefix, .. } = &self.question;
         let has = |bit: u8| conditions & (1 << bit) != 0;
@@ -1140,7 +1141,8 @@ impl Asked {
     }
 }
 
-/// Compares a range of an ordered index with the oracle, forwards and backwards: values in order, each with its objects. Returns the number of values.
+/// Compares a range of an ordered index with the oracle, in ascending and in descending order: the order of the values, and the objects of each
+/// value. Returns the number of values.
 fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
     there: bool,
     range: impl Fn() -> Result<RangeIter<'v, u8, TestObject, IK>, MissingIndex>,
@@ -1160,7 +1162,7 @@ fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
     found
 }
 
-/// Groups the entries of equal values and sorts the keys of each group.
+/// Groups the entries that have equal values, and sorts the keys in each group.
 fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, TestObject, IK>) -> Vec<(IK, Vec<u8>)> {
     let mut groups: Vec<(IK, Vec<u8>)> = Vec::new();
     for (value, thing) in range {
@@ -1174,7 +1176,7 @@ fn grouped<IK: PartialEq + Clone + 'static>(range: RangeIter<'_, u8, TestObject,
 }
 
 impl Copy {
-    /// Compares the snapshot with its copy.
+    /// Compares the snapshot with the copy of the oracle.
     fn compare(&self, tally: &mut Happened) {
         assert!(self.view.keys().eq(&self.order), "the order of a snapshot changed");
         compare(&self.view, &self.oracle, &self.present, tally);
@@ -1184,7 +1186,7 @@ impl Copy {
     }
 }
 
-/// Compares a snapshot with the oracle: all results that need no argument.
+/// Compares the results of all queries of a snapshot that take no argument with those of the oracle.
 fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
     assert_eq!(view.len(), oracle.objects.len());
     assert_eq!(view.is_empty(), oracle.objects.is_empty());
@@ -1227,7 +1229,7 @@ fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened
     tally.hit_if(failed.iter().any(|(index, _)| *index == "brittle"), "index panic");
 }
 
-/// Compares an index whose values need not be unique.
+/// Compares an index that is not unique with the oracle.
 fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
@@ -1238,7 +1240,7 @@ fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     assert_eq!(same_values(there, view, oracle, index, values), 0);
 }
 
-/// Compares a unique index and its violations.
+/// Compares a unique index, and the violations that it reports, with the oracle.
 fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
@@ -1253,7 +1255,7 @@ fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     tally.hit_if(check_outcome > 0, "violation");
 }
 
-/// Compares every value and its objects with the oracle. Returns the number of violations that the index reports.
+/// Compares every value of a unique index, and its objects, with the oracle. Returns the number of violations that the index reports.
 fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,

@@ -1,5 +1,5 @@
-//! Applies operations to a store with expiry and to a reference list, on a manual clock, and compares the complete state after each.
-//! Shared with the fuzz target.
+//! Applies operations to a store whose objects expire, and to a reference list, on a manual clock, and compares the complete states after each
+//! operation. The fuzz target also uses this driver.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -28,7 +28,7 @@ pub type Objects = TtlStore<u8, Object, ManualClock>;
 type View = TtlSnapshot<u8, Object>;
 type Changes = Subscription<u8, TtlEntry<Object>>;
 
-/// An index of the tag and of its parity. The index function fails for tag 7.
+/// An index with two values per object: the tag, and the parity of the tag. The index function fails for tag 7.
 pub static BY_TAG: Index<TtlEntry<Object>, u8> = Index::fallible("tag", |object| match object.tag {
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
@@ -40,7 +40,7 @@ pub fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// The time to live of objects with a tag.
+/// Returns the time to live of objects with this tag; `None` if they never expire.
 fn ttl_of(tag: u8) -> Option<Duration> {
     match tag {
         0 => None,
@@ -50,7 +50,7 @@ fn ttl_of(tag: u8) -> Option<Duration> {
     }
 }
 
-/// Creates an empty store and its clock.
+/// Creates an empty store. Also returns the clock of the store.
 pub fn store() -> (Objects, ManualClock) {
     let clock = ManualClock::new();
     let builder =
@@ -59,7 +59,7 @@ pub fn store() -> (Objects, ManualClock) {
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// The operations. Numbers are taken modulo their ranges.
+/// The operations. A number outside of its range is reduced modulo the size of the range.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
     Upsert {
@@ -86,11 +86,11 @@ enum Op {
     Advance {
         by: u8,
     },
-    /// Moves the clock to the instant of the next expiry, or to the last instant before it.
+    /// Advances the clock to the time of the next expiry or, if `before` is true, to the last instant before it.
     AdvanceToSweep {
         before: bool,
     },
-    /// Sets the clock to any time: an earlier one, the same, or one far ahead.
+    /// Sets the clock to any time: to an earlier time, to the same time, or far into the future.
     SetClock {
         to: u8,
     },
@@ -120,12 +120,13 @@ const NAMES: &[&str] = &[
     "alive at its deadline",
 ];
 
-/// Counts the cases that occur in an operation sequence.
+/// Creates a count of the cases that occur in an operation sequence.
 pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
-/// The reference implementation: a list of the objects in memory, each with the time of its write and its time to live.
+/// The reference implementation: a list of the objects that the store has in memory (also expired ones), each with the time of its write and its time
+/// to live.
 #[derive(Clone, Debug, Default)]
 struct Oracle {
     entries: Vec<Entry>,
@@ -140,7 +141,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The last instant at which the object is visible. A deadline beyond the largest time never passes.
+    /// The last instant at which the object is visible; `None` if it is always visible. A deadline beyond the largest time is never reached.
     fn end(&self) -> Option<u64> {
         self.written.checked_add(self.ttl?).filter(|end| *end != u64::MAX)
     }
@@ -152,7 +153,7 @@ impl Oracle {
         entry.end().is_none_or(|end| self.now <= end)
     }
 
-    /// The visible objects by key.
+    /// Returns the visible objects, in the order of their keys.
     fn alive(&self) -> Vec<Object> {
         let mut alive: Vec<_> =
             self.entries.iter().filter(|entry| self.is_alive(entry)).map(|entry| entry.object).collect();
@@ -164,7 +165,7 @@ impl Oracle {
         self.entries.iter().position(|entry| entry.object.id == id)
     }
 
-    /// Checks and applies a reported change. `meant` has the keys that the operation may delete before they expire.
+    /// Checks a reported change, and applies it to the list. `meant` contains the keys that the operation may delete although they have not expired.
     fn record(&mut self, kind: &Delta, meant: &[u8], ttl: Option<u64>) {
         match kind {
             Delta::Deleted(last) => {
@@ -203,7 +204,7 @@ fn delta(change: &Change<u8, TtlEntry<Object>>) -> Delta {
     }
 }
 
-/// Checks that every read of a snapshot returns exactly these objects.
+/// Checks that all queries of a snapshot return exactly the objects `alive`.
 fn agrees(view: &View, alive: &[Object]) {
     let mut objects: Vec<_> = view.objects().map(|object| **object).collect();
     objects.sort_unstable_by_key(|object| object.id);
@@ -243,13 +244,13 @@ struct World<'a> {
     oracle: Oracle,
     recorded: mpsc::Receiver<Delta>,
     views: Vec<(View, Vec<Object>)>,
-    /// A consumer and its objects.
+    /// A subscription, and the objects that result from the changes it has delivered.
     reader: Option<(Changes, BTreeMap<u8, Object>)>,
     serial: u32,
     tally: &'a mut Happened,
 }
 
-/// Runs the operations decoded from the bytes, at most 200.
+/// Decodes `bytes` to at most 200 operations, and performs them.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
     let (store, clock) = store();
     let (send, recorded) = mpsc::channel();
@@ -274,7 +275,7 @@ impl World<'_> {
         Object { id: id % IDS, serial: self.serial, tag: tag % 8 }
     }
 
-    /// Checks and applies the changes reported since the last call.
+    /// Checks the changes that the store has reported since the last call, and applies them to the list.
     fn record(&mut self, meant: &[u8], ttl: impl Fn(u8) -> Option<u64>) -> Vec<Delta> {
         let recorded: Vec<_> = self.recorded.try_iter().collect();
         for delta in &recorded {
@@ -352,7 +353,7 @@ impl World<'_> {
         }
     }
 
-    /// Writes an object with this time to live.
+    /// Writes an object, and checks the outcome and the reported changes.
     fn written(
         &mut self,
         object: Object,
@@ -399,7 +400,7 @@ impl World<'_> {
         let changes: Vec<_> = self.store.replace(listed).iter().map(delta).collect();
         let all: Vec<_> = (0..IDS).collect();
         let recorded = self.record(&all, policy);
-        // Expired objects were evicted before.
+        // The changes of the list are reported last; before them, expired objects were evicted.
         assert!(recorded.ends_with(&changes));
         let mut entries: Vec<_> = self.oracle.entries.iter().map(|entry| entry.object).collect();
         entries.sort_unstable_by_key(|object| object.id);
@@ -409,7 +410,7 @@ impl World<'_> {
         );
     }
 
-    /// Takes all pending changes. The consumer then has the objects that are in memory.
+    /// Takes all pending changes of the subscription. Their result must be the objects that the store has in memory.
     fn take(&mut self) {
         let Some((subscription, held)) = &mut self.reader else { return };
         while let Some(change) = subscription.try_next() {
@@ -441,7 +442,8 @@ impl World<'_> {
             let still_there = |object: &Object| alive.contains(object);
             self.tally.hit_if(!then.iter().all(still_there), "view with something that has expired since");
         }
-        // The reported next expiry is never later than the first one. It may be earlier while a snapshot or a consumer holds objects.
+        // The store never reports a later time than that of the first expiry. It may report an earlier time while a snapshot or a subscription
+        // exists.
         let waited = store.next_expiry().map(Nanos::get);
         let first = oracle.entries.iter().filter_map(Entry::end).min().map(|end| end + 1);
         match views.is_empty() && self.reader.is_none() {

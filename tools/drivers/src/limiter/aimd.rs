@@ -1,4 +1,4 @@
-//! Runs an adaptive limit and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
+//! Applies the same operations to an adaptive limit and its oracle. The random test, the corpus test and the fuzz target use this driver.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use flyball_ratelimit::{AimdLimit, Outcome, Started};
 use flyball_sync::Nanos;
 use testkit::oracle::aimd::{AdaptiveOp, AdaptiveSetup, Ending, OracleAimd};
 
-/// Decodes `bytes` to a configuration and operations, and compares the limit with its oracle after every step.
+/// Decodes `bytes` to a configuration and operations, and compares the limit with its oracle after every operation.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(setup) = AdaptiveSetup::arbitrary(&mut input) else { return };

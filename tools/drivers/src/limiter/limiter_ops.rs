@@ -3,7 +3,8 @@
 use crate::bucket::keyed;
 use crate::limiter::{aimd, policies};
 
-/// The first byte selects the driver; a quarter of its values select the adaptive limit, and a quarter the buckets by key.
+/// Runs the driver that the first byte selects: a quarter of its values select the adaptive limit, a quarter the buckets by key, and the others the
+/// failure limiter.
 pub fn run(bytes: &[u8]) {
     match bytes {
         [0..64, rest @ ..] => aimd::run(rest),

@@ -1,5 +1,5 @@
-//! Simulates a server whose latency rises with load, and clients that always have further requests. The simulation runs on virtual time, and its
-//! result is the same in every run. Shared by the tests and the program that draws the book's chart.
+//! Simulates a server whose latency increases with its load, and clients that send as many requests as their limits allow. The simulation runs on
+//! virtual time, and its result is the same in every run. The tests use the simulation, and so does the program that draws a chart for the book.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,16 +13,16 @@ use flyball_sync::Nanos;
 pub struct Phase {
     /// The second at which the phase ends.
     pub until: u64,
-    /// The number of requests that are processed concurrently; further requests wait in a queue.
+    /// The number of requests that the server processes concurrently; further requests wait in its queue.
     pub workers: usize,
     /// Whether the server refuses all requests.
     pub down: bool,
 }
 
-/// The figures of one client in one second.
+/// What one client measured in one second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Second {
-    /// The limit on operations in flight at the end of the second.
+    /// The client's limit on requests in flight, at the end of the second.
     pub limit: u32,
     /// Requests that were answered.
     pub answered: u32,
@@ -35,19 +35,19 @@ pub struct Second {
 /// A client that starts at a given second.
 #[derive(Debug)]
 pub struct Client {
-    /// The client's limit on operations in flight.
+    /// The client's limit on requests in flight.
     pub limit: AimdLimit,
     /// The second at which the client starts.
     pub from: u64,
 }
 
-/// The time to process one request, without waiting: 50 ms ± 10 %.
+/// The average time in which the server processes one request, without the time in its queue. The actual times differ from it by up to 10 %.
 pub const WORK: Duration = Duration::from_millis(50);
 const SECOND: u64 = 1_000_000_000;
 const REFUSAL: u64 = 5_000_000;
 
 struct Server {
-    /// The time at which each worker is free.
+    /// For each worker, the time at which it is free.
     free_at: BinaryHeap<Reverse<u64>>,
     down: bool,
     random: u64,
@@ -64,13 +64,13 @@ impl Server {
         }
     }
 
-    /// The time at which a request is answered, and whether it is refused.
+    /// Returns the time at which a request is answered, and whether it is refused.
     fn answer(&mut self, now: u64) -> (u64, bool) {
         if self.down {
             return (now + REFUSAL, true);
         }
         let Reverse(free) = self.free_at.pop().expect("a server has workers");
-        // Knuth's linear congruential generator; any deterministic generator works here.
+        // Knuth's linear congruential generator. Any deterministic generator could be used.
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let work = WORK.as_nanos() as u64;
@@ -80,11 +80,11 @@ impl Server {
     }
 }
 
-/// Runs all phases. Returns the figures of each client for each second.
+/// Simulates all phases. Returns, for each client, one value for each second.
 pub fn run(mut clients: Vec<Client>, phases: &[Phase]) -> Vec<Vec<Second>> {
     let seconds = phases.last().map_or(0, |phase| phase.until);
     let mut server = Server { free_at: BinaryHeap::new(), down: false, random: 1 };
-    // Responses in flight: time, sequence number, client and outcome.
+    // The requests in flight: the time of the response, the number of the request, the client, the time of the request, and whether it is refused.
     let mut answers = BinaryHeap::new();
     let mut operations: Vec<Option<Started>> = Vec::new();
     let mut report = vec![Vec::new(); clients.len()];

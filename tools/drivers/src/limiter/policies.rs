@@ -1,4 +1,4 @@
-//! Runs a limiter and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
+//! Applies the same operations to a limiter and its oracle. The random test, the corpus test and the fuzz target use this driver.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use testkit::random::Random;
 
 use crate::bucket::quota::quota;
 
-/// Decodes `bytes` to a limiter and operations, and compares the limiter with its oracle after every step.
+/// Decodes `bytes` to a limiter and operations, and compares the limiter with its oracle after every operation.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(setup) = LimiterSetup::arbitrary(&mut input) else { return };
@@ -94,7 +94,8 @@ fn drive<P: Policy<Key>>(
             break;
         }
     }
-    // After the clock has jumped back, the same times pass a second time, and each may have its full number of grants again.
+    // The bound on the rate is not checked if the clock has jumped back: then some times pass a second time, and the limiter may grant the full
+    // number of tokens for them again.
     if !run.jumped {
         assert_eq!(run.oracle.within_rate(), Ok(()), "more than burst + rate x time");
     }
@@ -104,7 +105,7 @@ struct Run<'a, P: Policy<Key>> {
     limiter: &'a Limiter<Key, P, ManualClock>,
     clock: ManualClock,
     oracle: OracleLimiter<Key>,
-    /// Generates the same random numbers as the limiter's generator.
+    /// A generator with the same seed as the limiter's, so that it returns the same numbers.
     random: Random,
     reserving: Random,
     held: Vec<(P::Reservation, Vec<usize>)>,
@@ -125,7 +126,7 @@ impl<P: Policy<Key>> Run<'_, P> {
             }
             LimiterOp::Reserve(key) => {
                 let mut taken = Vec::new();
-                // Drawn from a different stream than the limiter's random numbers.
+                // This number must not come from `self.random`, because the limiter does not draw a number for this call.
                 let random = self.reserving.next();
                 let oracle = self.oracle.failed(key, now, random, &mut taken);
                 let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);
@@ -152,7 +153,8 @@ impl<P: Policy<Key>> Run<'_, P> {
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
             LimiterOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.nanos())));
-                // The clock has jumped back. A reservation for a time that passes again counts as used.
+                // The clock has jumped back, so some times pass a second time. A reservation for such a time counts as used, so the driver drops the
+                // reservations.
                 self.held.clear();
                 self.jumped = true;
             }

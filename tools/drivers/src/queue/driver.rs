@@ -1,6 +1,7 @@
-//! Drives a queue and the oracle through the same operations and compares every answer after every step.
+//! Applies the same operations to a queue and to the oracle, and compares all results after every operation.
 //!
-//! Shared with the fuzz targets. A case is a byte string, and a difference panics. The first byte selects the options of the queue.
+//! The fuzz targets also use these drivers. The input of a driver is a byte string, whose first byte selects options of the queue. A driver panics if
+//! the results differ.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,7 @@ pub fn limited(bytes: &[u8]) -> Cells {
     limited_by(*choice, operations(ops, MOST), SmallKey::all().collect())
 }
 
-/// Like [`limited`], with operation sequences in which leases are held for long.
+/// Like [`limited`], but with operation sequences in which leases end late.
 pub fn limited_held(bytes: &[u8]) -> Cells {
     let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, held(ops), SmallKey::all().collect())
@@ -48,19 +49,19 @@ pub fn unlimited(bytes: &[u8]) -> Cells {
     unlimited_by(*choice, operations(ops, MOST))
 }
 
-/// Like [`unlimited`], with operation sequences in which leases are held for long.
+/// Like [`unlimited`], but with operation sequences in which leases end late.
 pub fn unlimited_held(bytes: &[u8]) -> Cells {
     let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
     unlimited_by(*choice, held(ops))
 }
 
-/// Drives a queue without delays: an operation that needs a clock is replaced by the most similar operation without one.
+/// Drives a queue without delays. An operation that needs a clock is replaced by the most similar operation that needs none, or is left out.
 pub fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(ops, MOST))
 }
 
-/// Drives a queue with priorities. The first byte selects the share of lower priorities.
+/// Drives a queue with priorities. The first byte selects how often lower priorities are served.
 pub fn by_priority(bytes: &[u8]) -> Cells {
     let Some(([how, choice], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let (order, kind) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
@@ -75,7 +76,7 @@ pub fn by_priority(bytes: &[u8]) -> Cells {
     )
 }
 
-/// Drives a queue with groups. The first byte selects their weights, lease limits and capacities.
+/// Drives a queue with groups. The first byte selects the weights, lease limits and capacities of the groups.
 pub fn by_group(bytes: &[u8]) -> Cells {
     let Some(([how, choice], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
@@ -83,28 +84,29 @@ pub fn by_group(bytes: &[u8]) -> Cells {
     let keys = [usize::MAX, usize::MAX, 1, 2][usize::from(how / 16 % 4)];
     let groups = Groups::new(weights.map(|weight| GroupLimits { weight, leases, keys }));
     let ops = operations(ops, MOST).into_iter().map(|OrderedOp(op)| op).collect();
-    // Only one value in four changes the limits of the groups during the run.
+    // The limits of the groups change during the run for only a quarter of the values of `how`.
     let turned = (how / 64 == 3).then(|| groups.clone());
     let keys = SmallKey::all().collect();
     limited_in(groups.order(), groups.kind(), turned, *choice, ops, keys)
 }
 
-/// The fuzz target `order_ops`: the parity of the input's length selects the order of the queue, by priority or by group.
+/// The fuzz target `order_ops`: drives a queue by priority or by group, depending on the parity of the input's length.
 pub fn order_ops(bytes: &[u8]) -> Cells {
     if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
 }
 
-/// The fuzz target `queue_ops`: any combination of options.
+/// The fuzz target `queue_ops`: drives a queue with any valid combination of options.
 pub fn queue_ops(bytes: &[u8]) -> Cells {
     combined(bytes, &mut Covered::default())
 }
 
-/// Drives a queue with any valid combination of options: the first byte selects the row, the second the remaining options, the third the kind of
-/// operation sequence.
+/// Drives a queue with any valid combination of options. The first byte selects a row of the table of combinations, the second byte the parameters of
+/// the chosen options, and the third byte the kind of operation sequence.
 pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     let Some(([row, choice, kind], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let rows = rows();
-    // A quarter of the values of `kind` select a row of the second page, which no case of the corpora does.
+    // `row` can select only 256 rows. A quarter of the values of `kind` select the rows after these. The files of the corpora do not have such
+    // values.
     let row = rows[(usize::from(*row) + 256 * usize::from(kind / 64 == 1)) % rows.len()];
     let ops = match kind % 3 {
         0 => operations(ops, MOST),
@@ -138,7 +140,8 @@ pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     cells
 }
 
-/// An order in which a lower priority gets one of `share + 1` hand-outs; none if `share` is 0.
+/// Returns an order in which a lower priority is served once per `share` hand-outs of the highest priority. If `share` is 0, it is served only when
+/// no higher priority has Ready keys.
 fn prioritised(share: u32) -> (Priority, OrderKind) {
     match NonZeroU32::new(share) {
         None => (Priority::new().strict(), OrderKind::Priority(None)),
@@ -146,7 +149,7 @@ fn prioritised(share: u32) -> (Priority, OrderKind) {
     }
 }
 
-/// Builds the queue of a row, and runs the operations on it.
+/// Builds a queue with the options of a row, and applies the operations to it.
 fn built(
     order: impl Kind,
     kind: OrderKind,
@@ -186,7 +189,7 @@ fn built(
     }
 }
 
-/// The properties of a queue that its operation sequence depends on.
+/// The options of a queue that the driver needs while it applies the operations.
 struct QueueSpec {
     setup: OracleSetup,
     kind: OrderKind,
@@ -242,14 +245,14 @@ impl QueueSpec {
     }
 }
 
-/// Converts an oracle's quota to the same quota for the bucket under test.
+/// Converts a quota of the oracle to the same quota for the bucket under test.
 fn quota_of(oracle: OracleQuota) -> Quota {
     let nz = |value| NonZeroU32::new(value).expect("zeros count as ones");
     let quota = Quota::new(nz(oracle.tokens().into()), Duration::from_nanos(oracle.period()));
     quota.expect("zeros count as ones").allow_burst(nz(oracle.burst().into()))
 }
 
-/// The fuzz target `deadlines`: operations with delays on many keys. The length of the case selects whether the backoff is strict.
+/// The fuzz target `deadlines`: operations with delays on many keys. The parity of the input's length selects whether the backoff is strict.
 pub fn deadlines(bytes: &[u8]) -> Cells {
     let ops = operations::<DeadlineOp>(bytes, 4 * MOST).into_iter().map(|op| match op {
         DeadlineOp::AddAfter(key, delay) => QueueOp::AddAfter(SmallKey(key), delay),
@@ -266,7 +269,7 @@ pub fn deadlines(bytes: &[u8]) -> Cells {
     limited_by(strict, ops.collect(), (0..64).map(SmallKey).collect())
 }
 
-/// Operations of a sequence in which leases are held for long.
+/// Decodes an operation sequence in which leases end late.
 fn held(bytes: &[u8]) -> Vec<QueueOp> {
     operations::<HeldOp>(bytes, MOST).into_iter().map(|HeldOp(op)| op).collect()
 }
@@ -348,23 +351,23 @@ fn timeless_by(choice: u8, ops: Vec<QueueOp>) -> Cells {
         .run(ops.into_iter().filter_map(without_time))
 }
 
-/// The capacity: none for half of the choices, one to four keys for the others.
+/// Returns the capacity: for half of the values of `choice` no capacity, for the others one to four keys.
 fn room(choice: u8) -> Option<usize> {
     let choice = usize::from(choice % 8);
     choice.checked_sub(3).filter(|keys| *keys > 0)
 }
 
-/// Returns a metrics sink for half of the queues.
+/// Returns a metrics sink if the number of operations is even.
 fn reports(ops: &[QueueOp]) -> Option<Reports> {
     (ops.len() % 2 == 0).then(Reports::default)
 }
 
-/// Whether the queue tracks ages.
+/// Returns whether the queue tracks ages.
 fn aged(choice: u8) -> bool {
     choice % 2 == 1
 }
 
-/// The counterpart of an operation for a queue without delays.
+/// Returns the operation for a queue without delays that is most similar to `op`; `None` if there is none.
 fn without_time(op: QueueOp) -> Option<QueueOp> {
     Some(match op {
         QueueOp::AddAfter(key, _) | QueueOp::AddDelayed(key, ..) | QueueOp::AddLimited(key) => {

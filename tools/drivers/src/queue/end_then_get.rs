@@ -1,4 +1,4 @@
-//! Calls that end a lease and get the next key at once: a single step of the queue, but two steps of its model.
+//! Operations that end a lease and get the next key in one call. The queue executes them as one step, its model as two.
 
 use flyball_workqueue::{LeaseOutcome, QueueLimiter, SupportsAsync};
 use testkit::queue_answers::Ending;
@@ -10,17 +10,18 @@ use super::orders::Kind;
 use super::random_operations::QueueRun;
 use super::step::Step;
 
-/// Ends a lease and takes the next key.
+/// A call that ends a lease and gets the next key.
 pub(crate) struct EndThenGet {
     index: u8,
     ending: Ending,
     outcome: LeaseOutcome,
-    /// Whether the next key is taken by a future that is polled once.
+    /// Whether the call is async; its future is polled once.
     polls: bool,
 }
 
 impl EndThenGet {
-    /// Combines `op` and the `next` operation into one call for half of the lease indexes; for the others, they stay separate calls.
+    /// Combines `op` and `next` into one call if `op` ends a lease and `next` gets a key. Does this only for half of the lease indexes; for the other
+    /// half, returns `None`, so that `op` and `next` remain two calls.
     pub(crate) fn of(op: &QueueOp, next: Option<&QueueOp>) -> Option<Self> {
         let (index, ending, outcome) = match *op {
             QueueOp::Done(index) => (index, Ending::Done, LeaseOutcome::Done),

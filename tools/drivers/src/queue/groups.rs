@@ -1,4 +1,4 @@
-//! The limits of the groups of a driven queue, and operations that change them while the queue is in use.
+//! The limits of the groups of a queue, and how operations change them while the queue is in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI8, Ordering};
@@ -9,8 +9,8 @@ use testkit::queue_setup::SmallKey;
 
 use crate::queue::orders::group;
 
-/// Two groups. Operations that set a priority change the limits of the first group instead: a low priority suspends it, a high one sets its capacity to
-/// 0, and 0 restores the initial limits.
+/// Two groups. In a queue with groups, an operation that sets a priority changes the limits of the first group instead. A negative priority suspends
+/// the group, a positive one sets its capacity to 0, and 0 restores the initial limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     built: [GroupLimits; 2],
@@ -38,7 +38,7 @@ impl Groups {
         OrderKind::Fair([self.limits(0), self.limits(1)])
     }
 
-    /// Sets the limits of the first group.
+    /// Sets the limits of the first group, as `priority` selects them, and returns them.
     pub(crate) fn set_limits(&self, priority: i8) -> GroupLimits {
         self.priority.store(priority, Ordering::Relaxed);
         self.limits(0)

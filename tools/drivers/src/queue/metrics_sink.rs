@@ -1,4 +1,4 @@
-//! A metrics sink that records each report as the model's type.
+//! A metrics sink that converts each report to the type of the model, and records it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use testkit::queue_answers::{Ending, Read, Report};
 
 use crate::queue::model_answers::{nanos, reason};
 
-/// A sink for one queue; clones write into the same list.
+/// A sink for one queue. All clones record into the same list.
 #[derive(Clone, Debug, Default)]
 pub struct Reports(Arc<Mutex<Vec<Report>>>);
 
 impl Reports {
-    /// Takes the reports since the last call.
+    /// Removes and returns the reports that were recorded since the last call.
     pub fn take(&self) -> Vec<Report> {
         std::mem::take(&mut self.0.lock().expect("the lock is not poisoned"))
     }
@@ -57,7 +57,7 @@ impl QueueMetrics for Reports {
     }
 }
 
-/// The model's report of an ended lease, without the delay, which a queue does not report.
+/// Removes the delay from a model's report of a lease end, because a queue does not report the delay.
 pub(crate) fn without_delay(report: Report) -> Report {
     match report {
         Report::Ended(Ending::RequeueAfter(_), worked) => {

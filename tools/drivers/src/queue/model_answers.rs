@@ -22,7 +22,7 @@ pub(crate) fn poll<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// The keys that an async getter took in one poll.
+/// Converts the result of one poll of an async get to the result of a `try_get`.
 pub(crate) fn taken<L>(polled: Option<Vec<L>>) -> Result<Vec<L>, TryGetError> {
     match polled {
         None => Err(TryGetError::Empty),
@@ -84,7 +84,7 @@ pub fn seen(state: KeyState) -> OracleKeyState {
     }
 }
 
-/// The number of keys in each state.
+/// Converts the number of keys in each state to the type of the model.
 pub fn tally(counts: QueueStats) -> Tally {
     Tally { ready: counts.ready, waiting: counts.waiting, leased: counts.leased, dirty: counts.dirty }
 }
@@ -93,13 +93,13 @@ pub(crate) fn nanos(duration: Duration) -> Time {
     queue_answers::later(0, duration)
 }
 
-/// The oldest ages; `None` unless ages are tracked.
+/// Returns the ages of the oldest Ready key and of the oldest lease; `None` if the queue does not track ages.
 pub(crate) fn oldest(stats: &QueueStats) -> Option<OldestAges> {
     let ages = OldestAges { ready: stats.oldest_ready.map(nanos), leased: stats.oldest_lease.map(nanos) };
     stats.ages_tracked.then_some(ages)
 }
 
-/// The state of every key, sorted by key.
+/// Converts a list of all keys to a snapshot of the model, which is sorted by key.
 pub(crate) fn snapshot<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -> QueueSnapshot<K> {
     let keys = keys.iter().map(|info| (info.key, seen(info.state), info.num_requeues));
     let mut keys: Vec<_> = keys.collect();
@@ -107,7 +107,7 @@ pub(crate) fn snapshot<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -
     QueueSnapshot { keys, paused: stats.paused, shut_down: stats.shutting_down }
 }
 
-/// The Ready keys and the waiting keys, each in the queue's order.
+/// Returns the Ready keys and the waiting keys, both in the order in which the queue lists them.
 pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
     let (mut ready, mut waiting) = (Vec::new(), Vec::new());
     for info in keys {
@@ -120,13 +120,15 @@ pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
     (ready, waiting)
 }
 
-/// Sorts the Ready keys that cannot be handed out, because they have no order. The first `able` keys stay in the order of hand-out.
+/// Sorts the Ready keys that cannot be handed out now, because the queue lists these in no defined order. The first `able` keys can be handed out;
+/// they remain in hand-out order.
 pub(crate) fn dequeue_order<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
     ready[able..].sort_unstable();
     ready
 }
 
-/// Compares leftovers. Leased keys and keys whose leases ended after the shutdown have no guaranteed order.
+/// Compares leftovers. Sorts the leased keys, and the keys whose leases ended after the shutdown, before the comparison, because their order is not
+/// guaranteed.
 pub(crate) fn same<K: Copy + Ord + Debug>(
     left: Option<Leftovers<K>>,
     model: Option<OracleLeftovers<K>>,

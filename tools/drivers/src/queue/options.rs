@@ -1,13 +1,13 @@
-//! Every valid combination of the options of a queue, as one row each, for the drivers to choose from.
+//! The table of all valid combinations of the options of a queue, with one row for each. The drivers choose from it.
 //!
-//! Defects were found in combinations of features that were each correct alone. So the driver counts the rows that run, and a test fails if two options
-//! never occurred together.
+//! Some defects occurred only with certain combinations of features, each of which was correct alone. Therefore the driver counts the rows that it
+//! has run, and a test fails if two values of different options never occurred together.
 
 /// The orders. Add new orders at the end, so that earlier rows keep their positions and the meaning of the corpora does not change.
 const ORDERS: &[&str] =
     &["Fifo", "Priority", "Priority, strict", "Fair", "Fair with caps", "Fair with room, suspended"];
 
-/// An option and its values. The position in this table is the position in a [`Row`].
+/// The options, each with its values. The position of an option in this table is its position in a [`Row`].
 const OPTIONS: [(&str, &[&str]); 7] = [
     ("order", ORDERS),
     ("metrics", &["none", "a sink"]),
@@ -26,10 +26,10 @@ pub(crate) const LIMITER: usize = 4;
 pub(crate) const DEAD_LETTERS: usize = 5;
 pub(crate) const STRICT: usize = 6;
 
-/// One value of each option.
+/// A combination of options: the number of one value for each option.
 pub type Row = [usize; OPTIONS.len()];
 
-/// Two values that exclude each other, and how the builder prevents the combination.
+/// Pairs of values that exclude each other, each with the reason why such a queue cannot be built.
 const NEVER: [([(usize, usize); 2], &str); 6] = [
     ([(DELAYS, 0), (METRICS, 1)], "metrics imply delays"),
     ([(DELAYS, 0), (LIMITER, 1)], "a limiter implies delays"),
@@ -59,7 +59,7 @@ fn has(row: &Row, pair: &[(usize, usize); 2]) -> bool {
     pair.iter().all(|(option, value)| row[*option] == *value)
 }
 
-/// The rows that have run, each with the number of its runs.
+/// The rows that have run, and how often each has run.
 #[derive(Debug, Default)]
 pub struct Covered(Vec<(Row, u64)>);
 
@@ -76,7 +76,8 @@ impl Covered {
         self.0.iter().filter(|(row, _)| has(row, pair)).map(|(_, count)| count).sum()
     }
 
-    /// Describes every pair of values of different options that occurred together fewer than `floor` times, and every excluded pair that occurred.
+    /// Describes all pairs of values of different options that occurred together less than `floor` times, and all excluded pairs that nevertheless
+    /// occurred.
     pub fn amiss(&self, floor: u64) -> Vec<String> {
         let mut amiss = Vec::new();
         let value = |(option, value): (usize, usize)| {
@@ -109,7 +110,7 @@ impl Covered {
     }
 }
 
-/// The first byte of a case selects the row, the third byte one of two pages.
+/// The first byte of an input selects one of 256 rows, and the third byte whether these are the first or the second 256.
 #[test]
 fn every_row_can_be_chosen() {
     assert!(rows().len() <= 512, "{} rows", rows().len());

@@ -1,4 +1,4 @@
-//! The operations and results of a queue that depend on its order.
+//! The operations and results of a queue that are different for each order.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn group(key: SmallKey) -> usize {
     usize::from(key.0 % 2)
 }
 
-/// An order under test. A queue without priorities ignores the priority of an add.
+/// An order under test. An order without priorities ignores the priority of an add.
 pub(crate) trait Kind: Order<SmallKey> + Sized {
     fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> AddResult
     where
@@ -75,7 +75,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         None
     }
 
-    /// Makes the queue call the functions for the limits again.
+    /// Makes a queue with groups call the functions for the limits of its groups again.
     fn refresh<L, T>(_: &Queue<SmallKey, Self, L, T>)
     where
         L: QueueLimiter<SmallKey>,
@@ -83,7 +83,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     {
     }
 
-    /// Compares the results that only this order has.
+    /// Compares the results of methods that only queues with this order have.
     fn compare<L, T>(
         _: &Queue<SmallKey, Self, L, T>,
         _: &mut OracleQueue<SmallKey>,

@@ -1,4 +1,4 @@
-//! Runs operations on a queue and on its model, and holds the leases.
+//! Applies operations to a queue and to its model, and stores the leases.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,13 +22,13 @@ use crate::queue::model_answers::{
 use crate::queue::orders::Kind;
 use crate::queue::step::Step;
 
-/// Keys that were given up, each with the number of its failures.
+/// The keys that the queue has given up, each with the number of its failures.
 pub(crate) type GivenUp = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
-/// A queue that is driven beside its model.
+/// A queue and its model, to which the same operations are applied.
 pub(crate) struct QueueRun<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
-    /// The groups whose limits change with the priority of adds.
+    /// The groups, if an operation that sets a priority changes their limits.
     groups: Option<Groups>,
     /// The priority of adds.
     priority: i8,
@@ -37,7 +37,7 @@ pub(crate) struct QueueRun<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     leases: Vec<Lease<SmallKey, T>>,
     keys: Vec<SmallKey>,
     dead: GivenUp,
-    /// The queue's reports, if it has metrics.
+    /// The reports of the queue, if it has a metrics sink.
     reports: Option<Reports>,
 }
 
@@ -57,7 +57,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         self
     }
 
-    /// Runs an operation sequence without delays.
+    /// Applies an operation sequence to a queue without delays.
     pub(crate) fn run(mut self, ops: impl Iterator<Item = QueueOp>) -> Cells {
         let mut ops = ops.enumerate().peekable();
         while let Some((number, op)) = ops.next() {
@@ -159,7 +159,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
                 );
                 let (ready, waiting) = in_order(&shown);
                 assert_eq!(dequeue_order(ready, model.able()), model.dequeue_order(), "{at}");
-                // After the shutdown, keys that are retried have no order.
+                // After the shutdown, the order of retried keys is not defined.
                 if !model.is_shutting_down() {
                     assert_eq!(waiting, model.left().waiting, "{at}");
                 }
@@ -198,7 +198,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         assert_eq!(*self.dead.lock().expect("the lock is not poisoned"), model.dead, "{at}");
         O::compare(queue, model, &self.keys[..self.keys.len().min(4)], now, at);
         let last = model.last_deadline();
-        // With many keys, checking all of them at each step would take longer than the operations, so each step checks a few keys, in turn.
+        // If there are many keys, a check of all keys after each operation would take longer than the operations. Therefore each check takes the next
+        // few keys.
         let count = self.keys.len().min(4);
         for &key in &self.keys[..count] {
             assert_eq!(
@@ -212,7 +213,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         self.keys.rotate_left(count - 1);
     }
 
-    /// Checks that the queue returns all remaining keys at the end, and is empty after that.
+    /// Stops the queue. Checks that it returns all remaining keys, and is empty after that.
     fn check_end(&mut self) {
         let now = self.now();
         same(Some(self.queue.stop_now()), Some(self.model.stop_now(now)), &"at the end");
@@ -264,7 +265,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
 }
 
 impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> QueueRun<O, L, T> {
-    /// With metrics, also compares the queue's reports with the model's.
+    /// If `reports` is a metrics sink, the reports of the queue are compared with those of the model, too.
     pub(crate) fn measured(mut self, reports: Option<Reports>) -> Self {
         self.reports = reports;
         if self.reports.is_some() {
@@ -273,7 +274,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Queu
         self
     }
 
-    /// Runs an operation sequence with delays.
+    /// Applies an operation sequence to a queue with delays.
     pub(crate) fn run_with_delays(mut self, ops: Vec<QueueOp>, aged: bool) -> Cells {
         if aged {
             self.queue.track_ages();

@@ -1,17 +1,17 @@
-//! A step of an operation sequence, which a failure message names.
+//! A step of an operation sequence, for failure messages.
 
 use std::fmt;
 
 use testkit::queue_op::QueueOp;
 
-/// One step. It is formatted only for a failure, because millions of steps succeed.
+/// One step. It is formatted only if it fails, because formatting millions of successful steps would take too long.
 pub(crate) struct Step<'a> {
     pub(crate) number: usize,
     pub(crate) op: &'a QueueOp,
 }
 
 impl Step<'_> {
-    /// Prints the step if `FLYBALL_TRACE` is set. Use this to read the shortest failing sequence.
+    /// Prints the step if the environment variable `FLYBALL_TRACE` is set, so that you can read all steps of a failing sequence.
     pub(crate) fn trace(&self) {
         if *TRACE {
             eprintln!("{self}");

@@ -1,4 +1,4 @@
-//! Tests of the harness itself.
+//! Tests of this crate itself.
 
 use std::time::Duration;
 
@@ -6,5 +6,5 @@ use std::time::Duration;
 mod processes;
 mod servers;
 
-/// The time limit of short operations on a busy machine.
+/// The time limit for operations that are short, on a machine that may be busy.
 const LIMIT: Duration = Duration::from_secs(30);

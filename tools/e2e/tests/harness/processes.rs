@@ -1,4 +1,4 @@
-//! No process is left running.
+//! Tests that no server process remains after a test, however the test ends.
 
 use std::env;
 use std::fs;
@@ -10,12 +10,12 @@ use e2e::{Cluster, eventually};
 
 use crate::LIMIT;
 
-/// Processes with a folder in their arguments: all servers of a cluster and their keepers.
+/// Returns the processes whose arguments contain `folder`. These are all servers of the cluster with this folder, and their keepers.
 fn processes(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        // A process that has ended cannot be read, and a zombie reads as empty.
+        // The arguments of a process that has ended cannot be read, and those of a zombie are empty.
         let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
         if arguments.contains(folder) {
@@ -34,7 +34,8 @@ mod own_cluster {
         let mut cluster = Cluster::start().unwrap();
         cluster.start_controller_manager(&["replicaset-controller"]).unwrap();
         let folder = cluster.folder().to_owned();
-        // Each of the three servers has a keeper, the keeper's subshell that watches the pipe, and the server itself.
+        // There are three processes for each of the three servers: the keeper, the subshell that waits for the end of the pipe, and the server
+        // itself.
         assert_eq!(processes(&folder).len(), 9, "{:#?}", processes(&folder));
         assert!(folder.join("etcd").exists());
         drop(cluster);
@@ -43,13 +44,13 @@ mod own_cluster {
         assert!(gone.is_some(), "{:#?}", processes(&folder));
     }
 
-    /// The output of a test that has started a cluster and waits to be killed.
+    /// The text that the child test prints when it has started a cluster and waits to be killed.
     const HERE: &str = "the cluster is in ";
 
     #[test]
     #[ignore = "needs an API server: cargo xtask e2e"]
     fn a_killed_test_leaves_no_process() {
-        // This test runs twice: as the parent that kills, and as the child that is killed.
+        // This test runs in two processes: the parent starts the test again as a child, and kills the child.
         const HOLD: &str = "FLYBALL_E2E_HOLD";
         if env::var_os(HOLD).is_some() {
             let cluster = Cluster::start().unwrap();

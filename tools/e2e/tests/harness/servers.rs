@@ -1,11 +1,11 @@
-//! The operations on servers have the effects on which other tests rely.
+//! Tests that the operations on servers have the effects on which other tests rely.
 
 use e2e::{Cluster, Reply, eventually};
 
 use crate::LIMIT;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// A kind that the API server does not cache: watches read from etcd.
+/// A kind that the API server does not cache, so a watch reads directly from etcd.
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 fn create(cluster: &Cluster, name: &str) -> Reply {
@@ -15,7 +15,7 @@ fn create(cluster: &Cluster, name: &str) -> Reply {
     reply
 }
 
-/// The first `"resourceVersion"` in a response: that of the list or of the object.
+/// Returns the first `"resourceVersion"` in a response. It is the version of the list or of the object.
 fn version(reply: &Reply) -> String {
     let (_, rest) = reply.body.split_once("\"resourceVersion\":").expect("a version");
     rest.trim_start().trim_start_matches('"').split('"').next().unwrap().to_owned()
@@ -51,7 +51,7 @@ mod own_cluster {
         let page = cluster.request("GET", &format!("{MAPS}?limit=1"), None).unwrap();
         let (_, rest) = page.body.split_once("\"continue\":\"").expect("more than one page");
         let more = rest.split('"').next().unwrap().to_owned();
-        // The newest version: a client has it after it has received everything.
+        // The newest version. A client that has received all events has this version.
         let newest = version(&page);
         let expired = |cluster: &Cluster, kind| watch(cluster, kind, &newest).body.contains("\"code\":410");
         assert!(!expired(&cluster, MAPS) && !expired(&cluster, EVENTS));
@@ -61,7 +61,7 @@ mod own_cluster {
         let next = cluster.request("GET", &format!("{MAPS}?limit=1&continue={more}"), None).unwrap();
         assert_eq!(next.status, 410, "{}", next.body);
 
-        // The objects still exist, and there is a new history.
+        // The objects still exist, and a watch delivers the events that follow the compaction.
         let now = version(&cluster.request("GET", MAPS, None).unwrap());
         create(&cluster, "d");
         let events = watch(&cluster, MAPS, &now);

@@ -1,4 +1,4 @@
-//! PURE. The results that the cluster reports, and since when the results of flyball differ.
+//! PURE. Compares the results that the cluster reports with those of flyball, and stores how long they have differed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::objects::{ReplicaSet, Service};
 use crate::report::{Checked, Difference};
 use crate::trace::Expected;
 
-/// The minimum age of a reported difference. The cluster's controllers run concurrently, so a younger difference may be
-/// a change that one side has not received yet.
+/// Only differences that have existed for longer than this are reported. The cluster's controllers run at the same time
+/// as flyball's, so a shorter difference may be a change that one of them has not received yet.
 const SETTLED: Duration = Duration::from_secs(10);
 
 type Addresses = BTreeSet<Arc<str>>;
 
-/// The results of the cluster's controllers, as its objects report them.
+/// Returns the results of the cluster's own controllers, which the objects of the cluster contain.
 ///
-/// For a Service with addresses of both families only IPv4 addresses count, because a pod has one address in this
-/// program.
+/// If a Service has addresses of both families, only the IPv4 addresses are compared, because a pod has only one
+/// address in this program.
 pub(super) fn reported<'a>(
     replicasets: impl Iterator<Item = &'a ReplicaSet>,
     services: impl Iterator<Item = &'a Service>,
@@ -43,7 +43,7 @@ pub(super) fn reported<'a>(
     Expected { replicasets: replicasets.collect(), services: services.collect() }
 }
 
-/// The number of checked objects that agree.
+/// Returns the number of checked objects whose results are equal.
 pub(super) fn agree(checked: Checked, differences: &[Difference]) -> Checked {
     let differ =
         |kind: &str| differences.iter().filter(|difference| difference.what.starts_with(kind)).count();
@@ -53,7 +53,7 @@ pub(super) fn agree(checked: Checked, differences: &[Difference]) -> Checked {
     }
 }
 
-/// An object that has differed at every check for longer than [`SETTLED`].
+/// An object whose results have differed at every check for longer than [`SETTLED`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Lasting {
     #[serde(flatten)]
@@ -61,12 +61,12 @@ pub(crate) struct Lasting {
     pub(crate) seconds: f64,
 }
 
-/// The objects that differ, and the first check at which each differed.
+/// The objects whose results differ. For each, the time of the first of the consecutive checks at which they differed.
 #[derive(Debug, Default)]
 pub(super) struct Differing(HashMap<String, Duration>);
 
 impl Differing {
-    /// Records the objects that differ now. Returns those that have differed for long, the longest first.
+    /// Records the objects whose results differ now. Returns those that have differed for longer than [`SETTLED`], the longest first.
     pub(super) fn update(&mut self, now: Duration, differences: Vec<Difference>) -> Vec<Lasting> {
         let before = std::mem::take(&mut self.0);
         let since = |what: &String| before.get(what).copied().unwrap_or(now);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(expected.services, HashMap::from([("n/both".into(), both), ("n/none".into(), [].into())]));
     }
 
-    /// The differences of one ReplicaSet and one Service.
+    /// Compares the results of one ReplicaSet and one Service.
     fn differences(counts: (u32, u32), address: &str) -> (Checked, Vec<Difference>) {
         let expected = reported(
             [replicaset("n/r", (2, 1))].iter(),
@@ -163,7 +163,7 @@ mod tests {
         let named = |what: &str, seconds: f64| (what.to_owned(), seconds);
         assert_eq!(update(12, (0, 1), "9"), [named("ReplicaSet n/r", 11.0)]);
         assert_eq!(update(14, (0, 1), "9"), [named("ReplicaSet n/r", 13.0), named("Service n/s", 11.0)]);
-        // The ReplicaSet agreed once, so its time started again.
+        // The results of the ReplicaSet were equal at one check, so its time has started again.
         assert_eq!(update(15, (2, 1), "9"), [named("Service n/s", 12.0)]);
         assert_eq!(update(20, (0, 1), "9"), [named("Service n/s", 17.0)]);
     }

@@ -10,7 +10,7 @@ use kube::Resource;
 use crate::interned::Interned;
 use crate::objects::{Labels, Meta, Moment, Object, Owner, Pod, ReplicaSet, Service};
 
-/// The content of an endpoint slice.
+/// The needed fields of an EndpointSlice.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub(crate) meta: Meta,
@@ -43,7 +43,7 @@ pub(super) fn pod(interned: &mut Interned, pod: core::Pod) -> Pod {
         labels: labels(interned, pod.metadata.labels.as_ref()),
         owner,
         ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-        // The cluster's controllers count neither terminating pods nor finished ones.
+        // Pods that terminate and pods that have finished are treated alike, because the cluster's controllers count neither of them.
         leaving: pod.metadata.deletion_timestamp.is_some()
             || status.phase.is_some_and(|phase| phase == "Succeeded" || phase == "Failed"),
         address: status.pod_ip.map(|address| interned.text(&address)),
@@ -59,8 +59,8 @@ pub(super) fn replicaset(interned: &mut Interned, replicaset: apps::ReplicaSet) 
     ReplicaSet { key: interned.replicaset(meta.name.clone()), meta, reported }
 }
 
-/// A Service of type `ExternalName`, or one that publishes addresses that are not ready, counts as a Service without a selector, because this program
-/// does not implement its rules.
+/// Reduces a Service. If its type is `ExternalName`, or if it publishes the addresses of pods that are not ready, its selector is removed, because
+/// this program does not implement the rules for such Services.
 pub(super) fn service(interned: &mut Interned, service: core::Service) -> Service {
     let meta = meta(interned, &service);
     let spec = service.spec.unwrap_or_default();

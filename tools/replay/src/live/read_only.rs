@@ -1,4 +1,4 @@
-//! EDGE. A client of the current context that can only list and watch four kinds.
+//! EDGE. A client that can only list and watch objects of four kinds, in the cluster of the current context.
 //!
 //! Cancel safety: a dropped request ends with its connection.
 
@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use tower::BoxError;
 use tower::filter::FilterLayer;
 
-/// The paths of the allowed requests; any other request is not sent.
+/// The paths of the allowed requests. Requests with other paths are not sent.
 const ASKED: [&str; 4] = [
     "/api/v1/pods",
     "/api/v1/services",
@@ -17,7 +17,7 @@ const ASKED: [&str; 4] = [
     "/apis/discovery.k8s.io/v1/endpointslices",
 ];
 
-/// The message if the user lacks the permission.
+/// The message that is printed if the user does not have the required permissions.
 pub(super) const NEEDED: &str = "--kube needs the verbs `list` and `watch`, in all namespaces, of the kinds pods, services, \
     replicasets.apps and endpointslices.discovery.k8s.io";
 
@@ -28,7 +28,8 @@ pub(crate) async fn client() -> anyhow::Result<Client> {
     Ok(builder.with_layer(&FilterLayer::new(check_read_only)).build())
 }
 
-/// Passes only lists and watches. Even a GET can do harm: an upgraded GET can open a shell in a pod.
+/// Returns an error for all requests that are not lists or watches. It also refuses most GET requests, because an upgraded GET request can open a
+/// shell in a pod.
 fn check_read_only(request: Request<Body>) -> Result<Request<Body>, BoxError> {
     let asked = ASKED.contains(&request.uri().path());
     let upgraded =

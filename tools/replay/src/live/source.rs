@@ -1,6 +1,6 @@
 //! EDGE. The informer of one kind of a live cluster.
 //!
-//! Cancel safety: the same as the adapter's source; reducing an object awaits nothing.
+//! Cancel safety: the same as for the source of flyball-kube, because the reduction of an object awaits nothing.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -27,7 +27,7 @@ use crate::resource::Cache;
 /// A failure of an informer.
 #[derive(Debug)]
 pub(super) enum InformerFailure {
-    /// Permission is denied, so a retry does not help.
+    /// The permission is denied, so the informer cannot succeed by a retry.
     Refused(String),
     /// The informer retries.
     Temporary(String),
@@ -47,16 +47,16 @@ pub(super) struct Kind<V> {
     skipped: UnreadableCounter,
 }
 
-/// A kind with its object type erased.
+/// The informer of a kind, without its object type.
 pub(super) trait AnyKind: Send + Sync {
     fn is_synced(&self) -> bool;
     fn shut_down(&self);
     fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// The number of changes that the informer's watches have delivered.
+    /// Returns the number of changes that the watches of the informer have delivered.
     fn events(&self) -> u64;
-    /// The number of objects that could not be decoded.
+    /// Returns the number of objects that could not be decoded.
     fn skipped(&self) -> u64;
-    /// The number of lists after the first.
+    /// Returns the number of lists after the first one.
     fn relists(&self) -> u64;
 }
 
@@ -76,7 +76,8 @@ impl Sources {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         V: Object,
     {
-        // `any_semantic` lists from the server's watch cache, as the cluster's own controllers do, to keep the server's load low.
+        // With `any_semantic`, the server answers lists from its watch cache, which keeps its load low. The cluster's own controllers list in the
+        // same way.
         let config = watcher::Config::default().any_semantic();
         let reflector = reflector_config(&config);
         let source = ApiSource::new(Api::<K>::all(self.client.clone()), config);
@@ -87,7 +88,7 @@ impl Sources {
             builder = builder.index(*index);
         }
         let failures = self.failures.clone();
-        // Sending fails when the run ends, because the receiver is dropped.
+        // When the run ends, the receiver is dropped, and this send fails. The error is ignored.
         let builder = builder.on_error(move |failure| drop(failures.send(trouble(name, failure))));
         let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
         Ok(Kind { cache, events, skipped })
@@ -132,7 +133,7 @@ fn trouble(name: &str, failure: &SourceFailure<'_>) -> InformerFailure {
     }
 }
 
-/// Reduces each object to the needed fields before it is stored.
+/// Reduces each object to the fields that the controllers need, before the object is stored.
 struct Cutting<K, V> {
     cut: fn(&mut Interned, K) -> V,
     interned: Arc<Mutex<Interned>>,

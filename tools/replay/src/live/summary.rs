@@ -1,4 +1,4 @@
-//! PURE. The summary of a live cluster as several lines, as one line, and as JSON.
+//! PURE. The summary of a run on a live cluster. It can be formatted as several lines, as one line, or as JSON.
 
 use serde::Serialize;
 
@@ -14,17 +14,17 @@ pub(crate) struct Objects {
     pub(super) endpointslices: usize,
 }
 
-/// The current figures. As JSON, they are the object that `--json` prints at the end.
+/// The current figures of a run. At the end, `--json` prints them as a JSON object.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     pub(super) seconds: f64,
-    /// Whether every kind has been listed.
+    /// Whether all kinds have been listed.
     pub(crate) synced: bool,
     pub(super) objects: Objects,
     /// The number of objects that could not be decoded.
     pub(super) skipped: u64,
     pub(super) events: u64,
-    /// The rate over the last seconds.
+    /// The number of events per second, over the last seconds.
     pub(super) events_per_second: f64,
     pub(super) reconciles: u64,
     pub(super) relists: u64,
@@ -33,12 +33,12 @@ pub(crate) struct Summary {
     pub(super) agree: Checked,
     pub(super) differences: usize,
     pub(super) lasting: Vec<Lasting>,
-    /// The last failure of an informer that retries.
+    /// The last failure of an informer that will retry.
     #[serde(skip)]
     pub(super) trouble: Option<String>,
 }
 
-/// The maximum number of differing objects that the summary names.
+/// The maximum number of objects with different results that the summary names.
 const NAMED: usize = 10;
 
 impl Summary {
@@ -47,7 +47,7 @@ impl Summary {
         rows.iter().map(|(label, text)| format!("{label:>11}  {text}\n")).collect()
     }
 
-    /// The one-line form, for output that is not a terminal.
+    /// Formats the summary as one line, for output that is not a terminal.
     pub(super) fn line(&self) -> String {
         let rows = self.rows().into_iter().map(|(label, text)| match label {
             "" => text,

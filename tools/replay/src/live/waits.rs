@@ -1,4 +1,4 @@
-//! PURE. The times that keys were queued in a run of any length: a histogram of fixed size with a relative resolution of one eighth.
+//! PURE. Records how long keys were queued, in a run of any length. The record is a histogram of fixed size with a relative resolution of one eighth.
 
 use crate::report::Latency;
 
@@ -30,7 +30,7 @@ impl Waits {
         self.count
     }
 
-    /// The quantiles. A reported quantile is never below the exact one, and at most one eighth above it.
+    /// Returns quantiles of the waits. A returned quantile is never below the exact value, and at most one eighth above it.
     pub(super) fn latency(&self) -> Latency {
         let micros = |percent: u64| self.quantile(percent) as f64 / 1e3;
         Latency { p50: micros(50), p99: micros(99), max: micros(100) }
@@ -52,7 +52,7 @@ fn bucket(nanos: u64) -> usize {
     (u64::from(shift) * PARTS + (nanos >> shift)) as usize
 }
 
-/// The longest wait of a bucket.
+/// Returns the longest wait that is counted in this bucket.
 fn longest(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let shift = (bucket / PARTS).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! A bad file or an invalid argument: exit status 2, with the line number and the cause on stderr.
+//! After a bad file or an invalid argument, the exit status is 2, and stderr contains the cause and, for a file, the line number.
 
 use crate::support::{file, outcome, recorded, small, written};
 

@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run in order, within a second, with exit status 130. Only this test measures real time.
+//! After Ctrl-C, a run shuts down in order within a second, with the exit status 130. No other test of this program measures real time.
 #![cfg(unix)]
 
 use std::process::{Command, Stdio};
@@ -9,14 +9,14 @@ use flyball_sync::{Clock, Monotonic};
 
 use crate::support::{replay, small, written};
 
-/// Runs the program for a moment, interrupts it, and returns its stderr.
+/// Runs the program for 400 ms, sends it SIGINT, and returns its stderr.
 fn interrupted(args: &[&str]) -> String {
     let mut command = replay(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // The pipe stays open without data.
+    // The pipe to stdin stays open, but no data is written to it.
     let _stdin = child.stdin.take();
-    // No message is sent on this channel, so `recv_timeout` waits in real time.
+    // No message is sent on this channel, so `recv_timeout` waits for the whole timeout.
     let (_never, moment) = mpsc::channel::<()>();
     assert!(moment.recv_timeout(Duration::from_millis(400)).is_err());
 
@@ -35,10 +35,10 @@ fn interrupted(args: &[&str]) -> String {
 #[test]
 fn ctrl_c_ends_a_run_in_order_within_a_second() {
     let path = written("interrupted.jsonl", &small());
-    // The program waits for the next event, and is otherwise idle.
+    // In this run the program is idle: it waits for the time of the next event.
     let waiting = interrupted(&[&path, "--speed", "0.001"]);
     assert!(waiting.contains("interrupted after 1 of 3 places; 0 keys were left"), "{waiting}");
-    // The program is under full load, with pending retries and panics.
+    // In this run the program is under full load, with retries and panics.
     let args = [
         "--scale",
         "100",
@@ -54,7 +54,7 @@ fn ctrl_c_ends_a_run_in_order_within_a_second() {
     ];
     let busy = interrupted(&[&[&*path], &args[..]].concat());
     assert!(busy.contains("replay: interrupted after "), "{busy}");
-    // The program is blocked in a read of a pipe without a writer, where it does not check for a stop request.
+    // In this run the program is blocked in a read of a pipe into which nothing is written, so it cannot check for a stop request.
     let reading = interrupted(&["/dev/stdin"]);
     assert!(reading.contains("interrupted while the trace was read"), "{reading}");
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{outcome, replay, small, written};
 
-/// The field names in order; names of nested objects have a dot.
+/// Returns the names of the fields in order. The name of a field of a nested object has the form `object.field`.
 fn names(json: &serde_json::Value, prefix: &str) -> Vec<String> {
     let object = json.as_object().expect("not an object");
     let inner = object.iter().flat_map(|(name, value)| {
@@ -63,12 +63,12 @@ fn cpu_and_memory_are_told_when_asked_for() {
     let (cpu, seconds) = (json["cpu_seconds"].as_f64(), json["seconds"].as_f64());
     let (cpu, seconds) = (cpu.expect("not a number"), seconds.expect("it is a number"));
     let threads = std::thread::available_parallelism().expect("the number of cores is unknown").get() as f64;
-    // The two values are read one after the other, so they differ slightly.
+    // The CPU time and the duration are measured one after the other, so the comparison has a small tolerance.
     assert!(0.0 < cpu && cpu <= seconds * (threads + 1.0) + 0.01, "{stdout}");
     let (status, stdout, _) = outcome(&[&path, "--usage"]);
     assert_eq!(status, 0, "{stdout}");
     assert!(stdout.contains("  CPU  ") && stdout.contains("MiB at most"), "{stdout}");
-    // A change has a time only at a given speed.
+    // At the speed `max` the changes have no times, so no latency is measured.
     assert!(json["change_latency_us"].is_null(), "{json}");
     let (status, stdout, _) = outcome(&[&path, "--json", "--usage", "--speed", "2"]);
     assert_eq!(status, 0, "{stdout}");
@@ -109,7 +109,7 @@ fn a_cluster_that_settled_on_something_else_is_not_converged() {
 
 #[test]
 fn a_fault_that_never_fired_is_an_error() {
-    // The fault `drops` cuts watches at events, so it cannot fire in a trace without events.
+    // The fault `drops` cuts watches only before events, so it cannot occur in a trace without events.
     let mut lines = small();
     lines.drain(6..9);
     let path = written("no-events.jsonl", &lines);
@@ -143,7 +143,7 @@ fn a_result_that_cannot_be_printed_is_an_error_unless_nobody_wants_it() {
     drop(reader);
     let output = replay(&[&path]).stdout(closed).output().expect("the program starts");
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
-    // An error message that cannot be printed must not panic.
+    // If an error message cannot be printed, the program must not panic.
     let output = replay(&["/there/is/no/such/file"]).stderr(full()).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(2));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The program with these arguments.
+/// Returns a command that runs the program with these arguments.
 pub(crate) fn replay(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_replay"));
     command.args(args);
@@ -18,13 +18,13 @@ pub(crate) fn outcome(args: &[&str]) -> (i32, String, String) {
     (status.code().expect("it was not killed"), text(stdout), text(stderr))
 }
 
-/// The recorded trace, as it is committed.
+/// Returns the content of the file with the recorded trace.
 pub(crate) fn recorded() -> Vec<u8> {
     fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/data/kube-1.36-rollout.jsonl.zst"))
         .expect("the trace is missing")
 }
 
-/// Writes a file for one test.
+/// Writes a file for a test, and returns its path.
 pub(crate) fn file(name: &str, content: &[u8]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, content).expect("the directory for tests can be written");
@@ -33,7 +33,7 @@ pub(crate) fn file(name: &str, content: &[u8]) -> PathBuf {
 
 const RESOURCES: [&str; 6] = ["pods", "services", "nodes", "deployments", "replicasets", "endpointslices"];
 
-/// The lines of a trace with one ReplicaSet with one pod, and one Service; the pod becomes ready.
+/// Returns the lines of a small trace: one ReplicaSet with one pod, and one Service. The pod becomes ready.
 pub(crate) fn small() -> Vec<String> {
     let pod = |version: u32, ready: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! `--kube` on a real API server, beside Kubernetes' own versions of the two controllers: `cargo xtask e2e`.
+//! Tests of `--kube` on a real API server, together with Kubernetes' own versions of the two controllers: `cargo xtask e2e`.
 //!
 //! Each test has its own cluster, because it starts and stops a controller manager.
 

@@ -16,7 +16,7 @@ fn replay(kubeconfig: &Path, args: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// Exit status, the JSON object on stdout, and stderr.
+/// Waits until the program has ended. Returns its exit status, the JSON object on stdout, and stderr.
 fn ended(child: Child) -> (i32, Value, String) {
     let Output { status, stdout, stderr } = child.wait_with_output().expect("the program cannot be awaited");
     let stdout = serde_json::from_slice(&stdout).unwrap_or_default();
@@ -36,7 +36,7 @@ fn pods(cluster: &Cluster) -> Vec<Value> {
     ask(cluster, "GET", PODS, &Value::Null)["items"].as_array().unwrap().clone()
 }
 
-/// There is no kubelet, so the test sets which pods are ready.
+/// Sets whether a pod is ready. The test does this itself, because there is no kubelet.
 fn set_ready(cluster: &Cluster, mut pod: Value, address: &str, ready: bool) {
     let path = format!("{PODS}/{}/status", pod["metadata"]["name"].as_str().unwrap());
     let ready = if ready { "True" } else { "False" };
@@ -47,7 +47,7 @@ fn set_ready(cluster: &Cluster, mut pod: Value, address: &str, ready: bool) {
     ask(cluster, "PUT", &path, &pod);
 }
 
-/// Creates a ReplicaSet and a Service whose pods are ready according to Kubernetes' controllers.
+/// Creates a ReplicaSet and a Service, and makes their pods ready. Waits until Kubernetes' own controllers report this.
 fn rolled_out(cluster: &mut Cluster) {
     cluster.start_controller_manager(&["replicaset-controller", "endpointslice-controller"]).unwrap();
     ask(cluster, "POST", "/api/v1/nodes", &json!({"metadata": {"name": "node"}}));
@@ -77,7 +77,7 @@ fn rolled_out(cluster: &mut Cluster) {
     assert!(reported.is_some(), "Kubernetes' controllers did not report the ready pods");
 }
 
-/// Writes the kubeconfig with a different current context, and returns its path.
+/// Writes a copy of the kubeconfig with a different current context, and returns the path of the copy.
 fn context(cluster: &Cluster, name: &str) -> PathBuf {
     let mut config: Value = serde_json::from_slice(&fs::read(cluster.kubeconfig()).unwrap()).unwrap();
     config["current-context"] = json!(name);
@@ -92,12 +92,12 @@ fn it_agrees_with_the_originals_and_sees_what_changes() {
     let mut cluster = Cluster::start().unwrap();
     rolled_out(&mut cluster);
     let child = replay(cluster.kubeconfig(), &["--seconds", "6"]);
-    // This change happens before or during the run: the final state is the same.
+    // This change may happen before or during the run; the final state is the same in both cases.
     let last = pods(&cluster).pop().unwrap();
     set_ready(&cluster, last, "10.1.0.9", true);
     let (status, summary, stderr) = ended(child);
     assert_eq!(status, 0, "{stderr}");
-    // The API server creates one more Service, which has no selector.
+    // The second Service is one that the API server creates itself. It has no selector.
     let objects = ["pods", "replicasets", "services"].map(|kind| summary["objects"][kind].as_u64().unwrap());
     assert_eq!(objects, [REPLICAS as u64, 1, 2], "{summary}");
     assert_eq!(summary["checked"], json!({"replicasets": 1, "services": 1}), "{summary}");
@@ -150,7 +150,7 @@ fn missing_permission_is_reported() {
 fn ctrl_c_ends_it_in_order_within_a_second() {
     let cluster = Cluster::start().unwrap();
     let child = replay(cluster.kubeconfig(), &[]);
-    // No message is sent on this channel, so `recv_timeout` waits in real time.
+    // No message is sent on this channel, so `recv_timeout` waits for the whole timeout.
     let (_never, moment) = std::sync::mpsc::channel::<()>();
     assert!(moment.recv_timeout(Duration::from_secs(3)).is_err());
     let begin = Monotonic.now();

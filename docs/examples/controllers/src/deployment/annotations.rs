@@ -1,4 +1,4 @@
-//! PURE. The annotations that a deployment writes to its ReplicaSets: revisions, and the size of the deployment.
+//! PURE. The annotations that the controller writes to the ReplicaSets of a deployment: revisions, and the size of the deployment.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
-/// The annotations that a set does not inherit from its deployment.
+/// The annotations that are not copied from a deployment to its sets.
 const OWN: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -33,7 +33,7 @@ pub(crate) fn desired(set: &ReplicaSet) -> Option<i32> {
     number(set, DESIRED)
 }
 
-/// Returns the number of pods that the deployment allowed when the set was last scaled.
+/// Returns the maximum number of pods (wanted and surge) that the deployment allowed when the set was last scaled.
 pub(crate) fn max_replicas(set: &ReplicaSet) -> Option<i32> {
     number(set, MAX_REPLICAS)
 }
@@ -42,7 +42,7 @@ fn number(set: &ReplicaSet, key: &str) -> Option<i32> {
     set.annotations().get(key)?.parse().ok().filter(|number| *number >= 0)
 }
 
-/// Returns the annotations of a set, with the current size of the deployment.
+/// Returns the annotations of a set, updated with the current size of the deployment.
 pub(crate) fn with_size(set: &ReplicaSet, bounds: RolloutBounds) -> BTreeMap<String, String> {
     let mut annotations = set.annotations().clone();
     annotations.insert(DESIRED.to_owned(), bounds.wanted.to_string());
@@ -50,8 +50,9 @@ pub(crate) fn with_size(set: &ReplicaSet, bounds: RolloutBounds) -> BTreeMap<Str
     annotations
 }
 
-/// Returns the annotations of the set with the newest template: those of the deployment, and a revision above all others. If the
-/// set already has a revision, because of a rollback, that revision moves to its history.
+/// Returns the annotations that the set with the newest template must have. These are its own annotations, those of the deployment, and a revision
+/// that is higher than `newest_old`, the highest revision of the old sets. After a rollback the set already has a revision that is not higher; that
+/// revision is appended to the revision history of the set.
 pub(crate) fn of_new(deployment: &Deployment, set: &ReplicaSet, newest_old: i64) -> BTreeMap<String, String> {
     let mut annotations = set.annotations().clone();
     for (key, value) in deployment.annotations() {
@@ -71,7 +72,7 @@ pub(crate) fn of_new(deployment: &Deployment, set: &ReplicaSet, newest_old: i64)
     annotations
 }
 
-/// Appends a revision to the history, and drops the oldest revisions beyond [`HISTORY`].
+/// Appends a revision to the history. Drops the oldest revisions if the history would be longer than [`HISTORY`].
 fn appended(history: &str, revision: &str) -> String {
     let mut kept: Vec<&str> = history.split(',').filter(|text| !text.is_empty()).chain([revision]).collect();
     while kept.len() > 1 && kept.iter().map(|text| text.len() + 1).sum::<usize>() > HISTORY + 1 {

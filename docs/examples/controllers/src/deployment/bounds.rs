@@ -10,13 +10,13 @@ pub struct RolloutBounds {
     pub wanted: i32,
     /// The number of pods that may exist in addition to the wanted ones.
     pub surge: i32,
-    /// The number of wanted pods that may be unavailable.
+    /// How many of the wanted pods may be unavailable.
     pub unavailable: i32,
 }
 
 impl RolloutBounds {
-    /// Returns the bounds of a deployment's rollout. A percentage is rounded up for the surge, and down for the unavailable pods. If both are zero,
-    /// one pod may be unavailable, because the rollout could not make progress otherwise.
+    /// Returns the bounds of a deployment's rollout. A percentage is rounded up for the surge, and down for the unavailable pods. If both numbers are
+    /// zero in a rolling update, one pod may be unavailable; otherwise the rollout could not make progress.
     #[must_use]
     pub fn of(deployment: &Deployment) -> Self {
         let wanted = wanted(deployment);

@@ -1,7 +1,7 @@
 //! PURE. The next step of a rollout: the ReplicaSets to create, update and delete.
 //!
-//! The functions change copies of the sets. The plan contains each copy that differs from its original, and a status that is computed from the
-//! copies.
+//! The functions of this module change copies of the ReplicaSets. The plan contains the copies that differ from their originals, and a status that is
+//! computed from the copies.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::replicaset::replicas;
 /// The next writes of a rollout, and the new status of the deployment.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The set to create, if no set has the template.
+    /// The set to create. `None` if a set already has the template of the deployment, or if the set must not be created yet.
     pub create: Option<ReplicaSet>,
     /// Sets to update, with new sizes or annotations.
     pub update: Vec<ReplicaSet>,
-    /// Sets to delete, because the history exceeds its limit.
+    /// Old sets to delete, because there are more than the history limit.
     pub delete: Vec<Arc<ReplicaSet>>,
-    /// The revision of the deployment.
+    /// The revision that the deployment must have: the revision of its new set.
     pub revision: Option<String>,
     /// The status of the deployment after these writes.
     pub status: DeploymentStatus,
@@ -50,7 +50,7 @@ pub fn plan(
     let mut sets: Vec<_> = sets.to_vec();
     sets.sort_by_key(|set| oldest_first(set));
     let originals = sets.clone();
-    // If several sets have the template, the oldest of them is the new set, so that the choice does not change.
+    // If several sets have the template of the deployment, the oldest of them is the new set, so that each reconcile chooses the same set.
     let new = sets.iter().position(|set| is_new(deployment, set)).map(|at| sets.remove(at));
     let mut rollout = Rollout {
         deployment,
@@ -103,7 +103,7 @@ impl Rollout<'_> {
         self.old.iter().chain(&self.new)
     }
 
-    /// Returns the number of pods that may be created. Surplus pods that a set has not deleted yet still count as existing.
+    /// Returns how many pods may be created now. Pods that exist although their set has already been scaled down count as existing.
     fn surge_left(&self) -> i32 {
         let observed = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
         let existing: i32 = self.all().map(|set| replicas(set).max(observed(set))).sum();
@@ -125,7 +125,7 @@ impl Rollout<'_> {
         status::record_found(self.deployment, &mut self.conditions, new, self.now);
     }
 
-    /// Plans a new set if no set has the template, with as many pods as the bounds allow.
+    /// If no set has the template of the deployment, plans a new set, with as many pods as the bounds allow.
     fn make_new(&mut self) -> Result<(), Error> {
         if self.new.is_some() {
             return Ok(());
@@ -140,7 +140,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Plans a step of the strategy Recreate: scales the old sets to zero, and scales the new set up when the last old pod has ended.
+    /// Plans a step of the strategy Recreate: first scales the old sets to zero and, when the last old pod has ended, scales the new set up.
     fn recreate(&mut self, has_pods: impl Fn(&ReplicaSet) -> bool) -> Result<(), Error> {
         let bounds = self.bounds;
         let scaled = self.old.iter_mut().map(|set| scale(set, 0, bounds)).filter(|scaled| *scaled).count();
@@ -157,13 +157,13 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Plans a step of the strategy RollingUpdate: scales the new set up or the old sets down, within the bounds. A plan either scales up or
-    /// scales down, so that each step uses the result of the step before.
+    /// Plans a step of the strategy RollingUpdate: scales the new set up or the old sets down, within the bounds. A plan either scales up or scales
+    /// down, but not both, so that each step is computed from the result of the previous step.
     ///
-    /// A step waits until the ReplicaSet controller has observed the size of each set. kube-controller-manager does not wait. If sizes
+    /// A step waits until the ReplicaSet controller has observed the size of each set. kube-controller-manager does not wait. Therefore, if sizes
     /// change quickly, as in a rollback, kube-controller-manager counts deleted pods as available.
     fn roll(&mut self) -> Result<(), Error> {
-        // In its first generation, a set without a status counts as observed, because its size has not changed.
+        // A set without a status counts as observed while it has its first generation, because its size has not changed since its creation.
         let observed =
             |set: &ReplicaSet| set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(1);
         let is_observed = |set: &ReplicaSet| observed(set) >= set.metadata.generation.unwrap_or(1);
@@ -191,7 +191,7 @@ impl Rollout<'_> {
     fn scale_old(&mut self) -> bool {
         let bounds = self.bounds;
         let before: i32 = self.old.iter().map(|set| replicas(set)).sum();
-        // New pods that are not available do not count. Otherwise a template that never works would replace all working pods.
+        // Unavailable new pods do not count as spare. Otherwise pods that never become available would replace all working pods.
         let mut spare =
             before + self.new.as_ref().map_or(0, |new| available_capped(new)) - bounds.min_available();
         if spare <= 0 {
@@ -212,7 +212,7 @@ impl Rollout<'_> {
         self.old.iter().map(|set| replicas(set)).sum::<i32>() < before
     }
 
-    /// Returns true if the wanted number of pods has changed since the sets were last scaled.
+    /// Returns true if the wanted number of pods of the deployment has changed since its sets were last scaled.
     fn is_scaled(&self) -> bool {
         let active = self.all().filter(|set| replicas(set) > 0);
         active
@@ -220,7 +220,8 @@ impl Rollout<'_> {
             .any(|set| annotations::desired(set).is_some_and(|desired| desired != self.bounds.wanted))
     }
 
-    /// Applies a new number of wanted pods. During a rollout each set gets its share, so the progress of the rollout does not change.
+    /// Applies a new number of wanted pods. During a rollout the number is distributed in proportion to the sizes of the sets, so that the rollout
+    /// neither advances nor goes back.
     fn scale(&mut self) {
         let bounds = self.bounds;
         let mut active: Vec<_> =
@@ -260,7 +261,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// Plans the deletion of the old sets beyond the limit of the history, the oldest revision first.
+    /// If there are more old sets than the history limit, plans the deletion of the surplus, lowest revisions first. A set that still has pods is not
+    /// deleted.
     fn prune_history(&mut self) {
         let limit = self.deployment.spec.as_ref().and_then(|spec| spec.revision_history_limit);
         let Some(limit) = limit.filter(|limit| *limit != i32::MAX) else { return };
@@ -290,12 +292,13 @@ impl Rollout<'_> {
     }
 }
 
-/// Distributes a new total over the sets, in proportion to their sizes. The largest set gets the remainder.
+/// Distributes the total number of pods that the deployment now allows over the sets, in proportion to their sizes. The largest set gets what remains
+/// after rounding.
 fn share_out(active: &mut [&mut Arc<ReplicaSet>], bounds: RolloutBounds, known: i32) {
     let total: i32 = active.iter().map(|set| replicas(set)).sum();
     let allowed = if bounds.wanted > 0 { bounds.max_existing() } else { 0 };
     let to_add = allowed - total;
-    // Among sets of equal size, newer sets grow first and older sets shrink first.
+    // The largest set is first. Of sets with equal sizes, the newest grows first, and the oldest shrinks first.
     active.sort_by_key(|set| oldest_first(set));
     if to_add > 0 {
         active.reverse();
@@ -320,7 +323,7 @@ fn share_out(active: &mut [&mut Arc<ReplicaSet>], bounds: RolloutBounds, known: 
     }
 }
 
-/// Returns the change of a set's size for a new total.
+/// Returns the number of pods to add to a set (or, if negative, to remove), so that it keeps its share of the total.
 fn share_of(set: &ReplicaSet, bounds: RolloutBounds, known: i32) -> i32 {
     let size = replicas(set);
     if bounds.wanted == 0 {
@@ -330,12 +333,12 @@ fn share_of(set: &ReplicaSet, bounds: RolloutBounds, known: i32) -> i32 {
     if before == 0 {
         return 0;
     }
-    // Rounds to the nearest integer, and halves away from zero.
+    // Rounds to the nearest integer; a half is rounded up.
     let (product, before) = (i64::from(size) * i64::from(bounds.max_existing()), i64::from(before));
     i32::try_from((2 * product + before) / (2 * before)).unwrap_or(i32::MAX) - size
 }
 
-/// Scales a set if its size differs. Returns true if the set was scaled.
+/// Scales a set to `size`, if it has a different size. Returns true if the set was scaled.
 fn scale(set: &mut Arc<ReplicaSet>, size: i32, bounds: RolloutBounds) -> bool {
     let other = replicas(set) != size;
     if other {
@@ -357,8 +360,8 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// Returns the number of available pods, but at most the requested replicas, because after a scale-down the status may still count the
-/// surplus pods.
+/// Returns the number of available pods, limited to the requested number of replicas: after a scale-down, the status may still count pods that are
+/// about to be deleted.
 fn available_capped(set: &ReplicaSet) -> i32 {
     available(set).min(replicas(set))
 }

@@ -45,7 +45,8 @@ fn condition(
     }
 }
 
-/// Sets a condition, unless the existing condition already has the same status and reason. The transition time changes only with the status.
+/// Sets a condition, unless the existing condition already has the same status and reason. The transition time of a condition changes only when its
+/// status changes.
 fn set(conditions: &mut Vec<DeploymentCondition>, mut new: DeploymentCondition) {
     if let Some(known) = find(conditions, &new.type_).filter(|known| known.status == new.status) {
         if known.reason == new.reason {
@@ -57,13 +58,13 @@ fn set(conditions: &mut Vec<DeploymentCondition>, mut new: DeploymentCondition) 
     conditions.push(new);
 }
 
-/// Returns the time within which a rollout must make progress; `None` without a limit.
+/// Returns the time within which a rollout must make progress; `None` if there is no limit.
 fn deadline(deployment: &Deployment) -> Option<SignedDuration> {
     let seconds = deployment.spec.as_ref()?.progress_deadline_seconds?;
     (seconds != i32::MAX).then(|| SignedDuration::from_secs(seconds.into()))
 }
 
-/// Sets the condition Progressing when a pause begins or ends, so that a pause does not count as a lack of progress.
+/// Sets the condition Progressing when the deployment is paused or resumed, so that the time of the pause does not count as time without progress.
 pub(super) fn note_pause(deployment: &Deployment, conditions: &mut Vec<DeploymentCondition>, now: Timestamp) {
     let known = find(conditions, PROGRESSING).and_then(|known| known.reason.as_deref());
     if deadline(deployment).is_none() || known == Some(TIMED_OUT) {
@@ -78,7 +79,7 @@ pub(super) fn note_pause(deployment: &Deployment, conditions: &mut Vec<Deploymen
     set(conditions, condition(PROGRESSING, "Unknown", reason, message.to_owned(), now));
 }
 
-/// Sets the condition Progressing for a set that exists already.
+/// If there is no condition Progressing, sets it to report that the new set was found.
 pub(super) fn record_found(
     deployment: &Deployment,
     conditions: &mut Vec<DeploymentCondition>,
@@ -91,7 +92,7 @@ pub(super) fn record_found(
     }
 }
 
-/// Sets the condition Progressing for a set that is created.
+/// Sets the condition Progressing to report that the new set is created.
 pub(super) fn record_created(
     deployment: &Deployment,
     conditions: &mut Vec<DeploymentCondition>,
@@ -112,21 +113,21 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// Returns true if `new` shows progress compared with the last status.
+/// Returns true if `new` shows progress over the status in `deployment`.
 fn is_better(deployment: &Deployment, new: &DeploymentStatus) -> bool {
     let known = deployment.status.clone().unwrap_or_default();
     let counts = |status: &DeploymentStatus| {
         let [replicas, updated, ready, available] =
             [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas]
                 .map(|count| count.unwrap_or(0));
-        // `updated - replicas` is the number of old pods, negated, so fewer old pods are a higher count.
+        // `updated - replicas` is the negated number of old pods, so it increases when there are fewer old pods.
         [updated, updated - replicas, ready, available]
     };
     counts(new).into_iter().zip(counts(&known)).any(|(new, known)| new > known)
 }
 
 impl Rollout<'_> {
-    /// Returns the new status, without an update of the condition Progressing.
+    /// Returns the new status, in which the conditions Progressing and ReplicaFailure are not updated.
     pub(super) fn status_without_progress(&self) -> DeploymentStatus {
         let sum = |count: fn(&ReplicaSet) -> i32| self.all().map(|set| count(set)).sum::<i32>();
         let existing = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
@@ -153,7 +154,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Returns the new status, with updated conditions Progressing and ReplicaFailure.
+    /// Returns the new status, in which the conditions Progressing and ReplicaFailure are updated.
     pub(super) fn progress(&self) -> DeploymentStatus {
         let mut status = self.status_without_progress();
         let mut conditions = status.conditions.take().unwrap_or_default();
@@ -193,7 +194,8 @@ impl Rollout<'_> {
         } else if is_better(self.deployment, status) {
             let mut better =
                 condition(PROGRESSING, "True", "ReplicaSetUpdated", format!("{what} is progressing."), now);
-            // The condition is updated at each progress, because the deadline counts from its last update.
+            // The condition is replaced each time the rollout makes progress, because the progress deadline is counted from the last update of the
+            // condition.
             if let Some(known) = known.filter(|known| known.status == "True") {
                 better.last_transition_time = known.last_transition_time;
             }
@@ -205,7 +207,8 @@ impl Rollout<'_> {
         }
     }
 
-    /// Returns the condition for a set that could not create or delete pods. A failure of the new set takes precedence.
+    /// If a set could not create or delete pods, returns this failure as a condition of the deployment. A failure of the new set takes precedence
+    /// over failures of old sets.
     fn failure(&self) -> Option<DeploymentCondition> {
         let failures = |set: &Arc<ReplicaSet>| {
             set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default()
@@ -231,7 +234,8 @@ fn is_overdue(known: &DeploymentCondition, deadline: SignedDuration, now: Timest
     }
 }
 
-/// Returns the number of terminating pods; `None` if the controller has observed a set without reporting this number.
+/// Returns the number of terminating pods of all sets; `None` if the status of a set does not contain this number, although the ReplicaSet controller
+/// has observed the set.
 fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Option<i32> {
     sets.try_fold(0, |sum, set| {
         let Some(status) = &set.status else { return Some(sum) };
@@ -242,7 +246,8 @@ fn terminating<'a>(mut sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Optio
     })
 }
 
-/// Returns the time until the rollout is overdue. At that time the deployment must be reconciled even without an event.
+/// Returns the time until the rollout exceeds its progress deadline; `None` if there is no deadline, or if the rollout is complete or has already
+/// exceeded it. When this time has passed, the deployment must be reconciled, even if nothing has changed.
 pub(super) fn overdue_in(
     deployment: &Deployment,
     status: &DeploymentStatus,
@@ -253,12 +258,12 @@ pub(super) fn overdue_in(
     if is_complete(deployment, status) || matches!(known.reason.as_deref(), Some(DONE | TIMED_OUT)) {
         return None;
     }
-    // Adds one second, because the time in the condition is rounded down to seconds.
+    // One second is added, because the time in the condition is rounded down to whole seconds.
     let at = known.last_update_time.as_ref()?.0 + deadline + SignedDuration::from_secs(1);
     Some(at.duration_since(now).max(SignedDuration::from_secs(1)).unsigned_abs())
 }
 
-/// Returns true if two statuses are equal. An absent number equals zero.
+/// Returns true if two statuses are equal. An absent number of pods equals zero, except for terminating pods.
 pub(super) fn same(a: &DeploymentStatus, b: &DeploymentStatus) -> bool {
     let plain = |status: &DeploymentStatus| {
         let counts = [

@@ -14,10 +14,10 @@ use crate::owner::controller_ref;
 const HASH_LABEL: &str = "pod-template-hash";
 /// The maximum length of an object's name.
 const NAME: usize = 253;
-/// The letters of hashes. Vowels are omitted, so that a hash contains no words.
+/// The letters of hashes. There are no vowels, so that a hash does not contain words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Returns true if two templates differ at most in the label [`HASH_LABEL`].
+/// Returns true if two templates are equal, except for the label [`HASH_LABEL`].
 pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     let plain = |template: &PodTemplateSpec| {
         let mut template = template.clone();
@@ -37,7 +37,7 @@ pub(crate) fn is_new(deployment: &Deployment, set: &ReplicaSet) -> bool {
 }
 
 /// Returns a new set with the template of the deployment, and 0 replicas. The name depends only on the template and the collision
-/// count, so a second attempt does not create a second set.
+/// count, so a repeated creation does not result in a second set.
 ///
 /// # Errors
 /// Returns an error if the deployment has no uid or no spec.
@@ -74,7 +74,7 @@ pub(crate) fn new_set(deployment: &Deployment) -> Result<ReplicaSet, Error> {
     Ok(ReplicaSet { metadata, spec: Some(spec), status: None })
 }
 
-/// Returns a short name for a template: the FNV-1a hash of its JSON, in letters.
+/// Returns a short name for a template: the FNV-1a hash of its JSON and of the collision count, written in [`LETTERS`].
 fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     let json = serde_json::to_string(template).expect("a template can be serialised");
     let salt = collisions.map(|count| count.to_string()).unwrap_or_default();

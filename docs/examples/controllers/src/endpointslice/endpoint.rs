@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::Family;
 use crate::pods::is_ready;
 
-/// Returns a pod as an endpoint; `None` if the pod has no address of this family.
+/// Returns the endpoint for a pod; `None` if the pod has no address of this family.
 pub(crate) fn endpoint(service: &Service, pod: &Pod, family: Family) -> Option<Endpoint> {
     let addresses = addresses(pod, family);
     if addresses.is_empty() {
@@ -46,8 +46,8 @@ fn addresses(pod: &Pod, family: Family) -> Vec<String> {
     all.into_iter().filter(|address| Family::of(address) == family).cloned().collect()
 }
 
-/// Returns the ports of a service, with the port numbers of this pod, because a named port may have a different number in each
-/// pod. Ports that the pod does not have are omitted.
+/// Returns the ports of a service with the port numbers that they have in `pod`: a named port may have a different number in each pod. Ports that the
+/// pod does not have are omitted.
 pub(crate) fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let wanted = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let mut ports: Vec<_> = wanted

@@ -1,7 +1,7 @@
 //! PURE. Distributes the endpoints of a service over slices.
 //!
-//! Every node reads every write, so the plan prefers few writes to few slices: an endpoint stays in its slice, a slice that must be written anyway
-//! is filled up, and new slices are created only for the remaining endpoints.
+//! Every write of a slice is sent to every node, so a small number of writes is more important than a small number of slices. Hence an endpoint stays
+//! in its slice, a slice that must be written anyway is filled up, and new slices are created only for the remaining endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::pods::is_over;
 pub const MOST: usize = 100;
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// The required writes. Creations come first, so that no endpoint is missing in between.
+/// The required writes. The creations must be executed first, so that no endpoint is missing while the plan is executed.
 #[derive(Debug, Default, PartialEq)]
 pub struct Plan {
     /// New slices.
@@ -32,7 +32,8 @@ pub struct Plan {
     pub delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// Computes the writes after which the slices of a service contain exactly these pods. The service must select all these pods.
+/// Computes the writes after which `slices`, the slices of a service, contain exactly the pods in `pods` that have not ended. `pods` must be the pods
+/// that the service selects.
 ///
 /// # Errors
 /// Returns an error if the service has no uid.
@@ -52,7 +53,7 @@ pub fn plan(service: &Service, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>])
     Ok(plan)
 }
 
-/// The wanted endpoints with the same list of ports, by identity.
+/// The wanted endpoints that have the same list of ports, by [`identity`].
 type Wanted = BTreeMap<String, Endpoint>;
 
 fn one_family(
@@ -99,7 +100,7 @@ fn one_family(
     Ok(())
 }
 
-/// Replaces creations by updates of slices that are no longer needed, so that one update replaces a creation and a deletion.
+/// Updates slices that are no longer needed, instead of creating slices. Each such update saves a creation and a deletion.
 fn reuse(
     service: &Service,
     create: &mut Vec<EndpointSlice>,
@@ -121,12 +122,12 @@ fn reuse(
     }
 }
 
-/// The result for the slices with the same list of ports.
+/// The planned slices for one list of ports.
 struct LaidOut {
     same: usize,
     other: Vec<EndpointSlice>,
     empty: Vec<Arc<EndpointSlice>>,
-    /// Endpoints that are in no slice yet.
+    /// Endpoints that fit into none of the existing slices.
     rest: Vec<Endpoint>,
 }
 
@@ -150,7 +151,7 @@ fn lay_out(service: &Service, mut wanted: Wanted, slices: Vec<Arc<EndpointSlice>
     for slice in &mut other {
         fill(slice, &mut rest);
     }
-    // The remaining endpoints may fit into an unchanged slice. The fullest such slice is used, to keep the number of slices small.
+    // The remaining endpoints may fit into an unchanged slice. If they fit into several, the fullest one is used, to keep the number of slices small.
     if !rest.is_empty() && rest.len() < MOST {
         let fits = same.iter().enumerate().filter(|(_, slice)| len(slice) + rest.len() <= MOST);
         if let Some((at, _)) = fits.max_by_key(|(_, slice)| len(slice)) {
@@ -192,7 +193,8 @@ fn new_slice(
     })
 }
 
-/// Returns the labels of a slice: those of the service, the name of the service, and the name of the manager.
+/// Returns the labels of a slice: the labels of the service, and labels with the name of the service, the name of the manager and, if there is no
+/// cluster IP, the mark `headless`.
 fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = service.labels().clone();
     labels.remove(HEADLESS);

@@ -1,6 +1,6 @@
 //! EDGE. Leader election, so that only one process of a program works at a time.
 //!
-//! Cancel safety: a dropped leader does not release its lease; other processes wait until the lease expires.
+//! Cancel safety: if the future of [`as_leader`] is dropped, the lease is not released, so other processes wait until it expires.
 
 use std::error::Error;
 use std::fmt::{self, Debug};
@@ -15,7 +15,7 @@ use kube::{Client, Resource};
 use super::options::Options;
 use super::probes::Probes;
 
-/// The lifetime of a program's controllers. It ends at a shutdown signal or, with an election, when leadership is lost.
+/// The time during which the controllers of a program reconcile. It ends at a shutdown signal or, with an election, when leadership is lost.
 #[derive(Clone, Debug, Default)]
 pub struct Term {
     leadership: Option<Leadership>,
@@ -23,7 +23,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// Creates a term. Without a leadership, the term lasts until a shutdown signal.
+    /// Creates a term. If `leadership` is `None`, the term begins immediately, and ends at a shutdown signal.
     #[must_use]
     pub const fn new(leadership: Option<Leadership>, probes: Probes) -> Self {
         Self { leadership, probes }
@@ -44,10 +44,10 @@ impl Term {
     }
 }
 
-/// Builds the election of a program's leader.
+/// Builds the election in which the processes of `program` choose their leader.
 ///
 /// # Errors
-/// Returns an error if the periods in `options` contradict each other.
+/// Returns an error if the durations in `options` do not fit together, for example a renew deadline that is longer than the lease duration.
 pub fn election(
     client: &Client,
     program: &str,
@@ -64,12 +64,12 @@ pub fn election(
         .build()
 }
 
-/// Runs `work` as a standby, which fills its caches while it waits to lead. When `stop` completes, the work shuts down gracefully, and then the
-/// lease is released.
+/// Starts `work` before this process leads, so that `work` can fill its caches while it waits for the leadership. When `stop` completes, `work` shuts
+/// down gracefully, and then the lease is released.
 ///
 /// # Errors
-/// Returns an error if leadership is lost before `stop` completes. When the error is returned, the work has ended: either it has shut down
-/// gracefully, or it was dropped before another replica could lead.
+/// Returns an error if leadership is lost before `stop` completes. By then `work` has ended: either it has shut down gracefully, or it was
+/// dropped before another process could lead.
 pub async fn as_leader<F: Future<Output = ()>>(
     mut election: Election,
     stop: impl Future<Output = ()>,
@@ -81,7 +81,7 @@ pub async fn as_leader<F: Future<Output = ()>>(
     }
 }
 
-/// The error after leadership was lost. Another process may lead, so this process must end. It can be started again.
+/// The error that reports that leadership was lost. Another process may lead now, so this process must exit. It can be started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadershipLost(pub LossReason);
 

@@ -8,13 +8,13 @@ use jiff::SignedDuration;
 
 /// Runs a controller in the cluster of the current context, until SIGTERM or Ctrl-C
 #[derive(Clone, Debug, Parser, PartialEq, Eq)]
-// As in Go, the last occurrence of a flag counts.
+// If a flag occurs several times, the last occurrence counts, as in Go.
 #[command(args_override_self = true)]
 pub struct Options {
     /// The address at which `/readyz` and `/healthz` are served; none by default
     #[arg(long = "health-probe-bind-address", value_name = "ADDRESS")]
     pub probes: Option<SocketAddr>,
-    /// Work only while this process leads
+    /// Reconcile only while this process is the leader
     #[arg(
         long,
         action = ArgAction::Set,
@@ -25,13 +25,13 @@ pub struct Options {
         value_name = "BOOL"
     )]
     pub leader_elect: bool,
-    /// The namespace of the Lease; by default that of the context, or of the pod
+    /// The namespace of the Lease; by default the namespace of the kubeconfig context or, in a pod, of the pod
     #[arg(long = "leader-elect-namespace", value_name = "NAME")]
     pub namespace: Option<String>,
-    /// How long other processes wait after the last renewal of the Lease
+    /// How long other processes wait after the last renewal of the Lease before they acquire it
     #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub lease_duration: Duration,
-    /// How long a leader leads after its last renewal
+    /// How long a leader continues to lead after its last successful renewal
     #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub renew_deadline: Duration,
     /// The time between two attempts to acquire or renew the Lease
@@ -39,7 +39,7 @@ pub struct Options {
     pub retry_period: Duration,
 }
 
-/// Parses a duration such as `15s`, `1m30s` or `500ms`. Go's format is accepted, among others.
+/// Parses a duration such as `15s`, `1m30s` or `500ms`. The format of Go's durations is one of the accepted formats.
 fn duration(value: &str) -> Result<Duration, jiff::Error> {
     value.parse::<SignedDuration>()?.try_into()
 }

@@ -1,6 +1,6 @@
 //! EDGE. The readiness and liveness probes of a program.
 //!
-//! Cancel safety: there is no state to lose; the server ends with the runtime.
+//! Cancel safety: a dropped future loses no state. The server runs until the tokio runtime ends.
 
 use std::future::pending;
 use std::io;
@@ -13,7 +13,7 @@ use flyball_ops::OpsServer;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
-/// The monitors of a program's controllers. Each controller is added when it is built.
+/// The monitors of a program's controllers. The monitor of a controller is added when the controller is built.
 #[derive(Clone, Debug, Default)]
 pub struct Probes(Arc<Mutex<Vec<Monitor>>>);
 
@@ -44,5 +44,5 @@ impl Probes {
     }
 }
 
-/// The liveness probe fails if a reconcile takes longer than this.
+/// The liveness probe fails if a reconcile takes longer than this time.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -14,8 +14,8 @@ use crate::pods::{is_active, is_ready, progress, ready_since};
 /// The annotation with a pod's deletion cost. Pods with a lower cost are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Selects `number` of `pods` to delete, in the order of kube-controller-manager. `related` contains all pods of the set's owner. A pod
-/// is deleted earlier if more of these pods run on its node.
+/// Selects the `number` pods of `pods` to delete, in the same order as kube-controller-manager. `related` contains the pods of all sets with the same
+/// owner. A pod is deleted earlier if more of the related pods run on its node.
 pub(crate) fn pods_to_delete(
     mut pods: Vec<Arc<Pod>>,
     related: &[Arc<Pod>],
@@ -67,8 +67,8 @@ impl DeletionRank {
     }
 }
 
-/// An age, of which only the power of two is compared. Ages with the same power of two are compared by uid, which is random. If exact ages
-/// were compared, the newest pod would always be deleted, and defective old pods would stay.
+/// An age that is compared by its order of magnitude. Only the largest power of two in the age is compared; if it is equal, the uids are compared,
+/// which are random. If exact ages were compared, the newest pod would always be deleted, and old defective pods would stay.
 struct Age {
     since: Option<Timestamp>,
     magnitude: u32,
@@ -111,7 +111,7 @@ fn node(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
-/// Returns the maximum number of restarts of a main container, and the maximum number of restarts of a sidecar.
+/// Returns the largest number of restarts among the main containers of the pod, and the largest among its sidecars.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return (0, 0) };
     let main = status.container_statuses.iter().flatten().map(|container| container.restart_count).max();
@@ -167,7 +167,7 @@ mod tests {
         json!({"status": {kind: [container]}})
     }
 
-    /// Pods that differ from a usual pod in one property. Each is deleted before all pods that follow it in this table.
+    /// Pods, each of which differs from the usual pod in one property. Each pod is deleted before all pods that follow it in this table.
     fn pods_by_rank() -> Vec<(&'static str, Value)> {
         vec![
             ("unassigned", json!({"spec": {"nodeName": null}})),
@@ -217,7 +217,7 @@ mod tests {
     fn compares_uids_of_pods_of_equal_age() {
         let pods = |a, b| vec![pod("a", &ready_at(a)), pod("b", &ready_at(b))];
         let deleted = |pods| pods_to_delete(pods, &[], 1, NOW.parse().unwrap())[0].name_any();
-        // In nanoseconds, 11 h and 10 h have the same power of two, but 11 h and one minute do not.
+        // In nanoseconds, the ages 11 h and 10 h contain the same largest power of two; the ages 11 h and 1 min do not.
         assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z")), "a");
         assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T11:59:00Z")), "b");
     }

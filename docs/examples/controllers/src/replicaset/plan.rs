@@ -10,14 +10,14 @@ use crate::owner::controller_ref;
 /// The maximum number of pods that one reconcile creates or deletes.
 const BURST: usize = 500;
 
-/// The required change of the number of pods.
+/// How the number of pods must be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Create this number of pods.
     Create(usize),
     /// Delete this number of pods.
     Delete(usize),
-    /// The number of pods is already the wanted number.
+    /// The set already has the wanted number of pods.
     Nothing,
 }
 
@@ -33,7 +33,7 @@ pub fn min_ready_seconds(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }
 
-/// Returns the required change if the set has `active` active pods.
+/// Returns the change that `set` requires if it has `active` active pods.
 pub(crate) fn step(set: &ReplicaSet, active: usize) -> Step {
     let wanted = usize::try_from(replicas(set)).unwrap_or(0);
     match active.cmp(&wanted) {

@@ -1,14 +1,15 @@
-//! EDGE. Growing batches of calls, for calls that are likely to fail for the same reason, for example a quota.
+//! EDGE. Makes calls in batches of growing size. This is useful if a call that fails indicates that the others will fail, too, for example because of
+//! a quota.
 //!
 //! Cancel safety: dropping the future drops the calls in progress.
 
 use futures::future::join_all;
 
-/// Makes `count` calls, in concurrent batches of one, two, four and so on. After a batch with a failure no further batch starts, so
-/// a server that refuses the calls receives few of them.
+/// Makes `count` calls, in concurrent batches of one, two, four and so on. If a call fails, no batch after the current one starts, so a server that
+/// refuses the calls receives only a few.
 ///
 /// # Errors
-/// Returns the first error of the last batch.
+/// Returns the first error of the batch in which a call has failed.
 pub(crate) async fn slow_start<E, F: Future<Output = Result<(), E>>>(
     count: usize,
     mut call: impl FnMut() -> F,

@@ -14,8 +14,8 @@ use crate::pods::{available_in, is_available, is_ready};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Returns the status of a set with these active pods and this number of terminating pods. If pods could not be created or deleted,
-/// `failure` is the error.
+/// Returns the status of `set`, which has the active pods `active` and `terminating` terminating pods. `failure` is the error message if pods could
+/// not be created or deleted.
 pub(crate) fn status(
     set: &ReplicaSet,
     active: &[Arc<Pod>],
@@ -41,7 +41,8 @@ pub(crate) fn status(
     }
 }
 
-/// Returns the new conditions. An existing failure condition is kept unchanged, so that the status does not change with each attempt.
+/// Returns the new conditions. If there is already a failure condition, it is kept unchanged, so that a repeated failure does not change the status
+/// each time.
 fn conditions(
     set: &ReplicaSet,
     mut conditions: Vec<ReplicaSetCondition>,
@@ -64,12 +65,12 @@ fn conditions(
     (!conditions.is_empty()).then_some(conditions)
 }
 
-/// Returns the time until the status changes without an event, because a ready pod becomes available.
+/// Returns the time until the next ready pod becomes available. This changes the status, although no event occurs.
 pub(crate) fn changes_in(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
     active.iter().filter_map(|pod| available_in(pod, min_ready_seconds(set), now)).min()
 }
 
-/// Returns true if two statuses are equal. An absent number equals zero.
+/// Returns true if two statuses are equal. An absent number of pods equals zero, except for terminating pods.
 pub(crate) fn same(a: &ReplicaSetStatus, b: &ReplicaSetStatus) -> bool {
     let zeros = |status: &ReplicaSetStatus| {
         let counts = [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas];

@@ -11,7 +11,7 @@ use super::resource::{Website, WebsiteStatus};
 use crate::error::Error;
 use crate::owner::controller_ref;
 
-/// Returns the page, in a ConfigMap.
+/// Returns the ConfigMap that contains the page.
 ///
 /// # Errors
 /// Returns an error if the website has no uid.
@@ -19,7 +19,8 @@ pub fn page(site: &Website) -> Result<ConfigMap, Error> {
     part(site, "v1", "ConfigMap", json!({"data": {"index.html": site.spec.html}}))
 }
 
-/// Returns the Deployment of the pods that serve the page. A new page changes the template, so that the pods are replaced.
+/// Returns the Deployment of the pods that serve the page. The pod template contains a checksum of the page, so the pods are replaced when the page
+/// changes.
 ///
 /// # Errors
 /// Returns an error if the website has no uid.
@@ -46,8 +47,8 @@ pub fn address(site: &Website) -> Result<Service, Error> {
     part(site, "v1", "Service", json!({"spec": {"selector": {"app": site.name_any()}, "ports": [port]}}))
 }
 
-/// Returns an object that has the name of the website, and is owned by the website. The object contains only the wanted fields, so that an
-/// apply does not change other fields.
+/// Returns an object that has the name of the website, and is owned by the website. The object contains only the fields that the controller sets, so
+/// that applying it does not change other fields.
 fn part<K: serde::de::DeserializeOwned>(
     site: &Website,
     version: &str,
@@ -60,7 +61,7 @@ fn part<K: serde::de::DeserializeOwned>(
     serde_json::from_value(rest).map_err(|_| Error::Invalid("a part of the website"))
 }
 
-/// Returns the status of the website with this Deployment.
+/// Returns the status of the website, computed from its Deployment `servers`.
 #[must_use]
 pub fn status(site: &Website, servers: &Deployment, now: Timestamp) -> WebsiteStatus {
     let known = site.status.clone().unwrap_or_default();
@@ -91,7 +92,7 @@ pub fn status(site: &Website, servers: &Deployment, now: Timestamp) -> WebsiteSt
     }
 }
 
-/// Returns true if the website has become ready.
+/// Returns true if the website is ready in the status `after`, but not in `before`.
 pub(crate) fn became_ready(before: Option<&WebsiteStatus>, after: &WebsiteStatus) -> bool {
     let is_ready =
         |status: &WebsiteStatus| status.conditions.iter().any(|condition| condition.status == "True");

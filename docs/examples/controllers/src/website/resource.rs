@@ -39,7 +39,7 @@ pub struct WebsiteStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Returns the schema of a list with one condition per type, so that a server-side apply of one condition does not remove the others.
+/// Returns the schema of a list that has one condition per type. With this schema, a server-side apply of one condition does not remove the others.
 fn conditions(_: &mut SchemaGenerator) -> Schema {
     let text = json_schema!({ "type": "string" });
     json_schema!({

@@ -1,4 +1,4 @@
-//! Two definitions of websites: the definition that the program prints, and an earlier definition that accepts any object.
+//! Two definitions of the resource Website: the one that the program prints, and a lax one, which is installed first and accepts any `spec`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use e2e::{Cluster, eventually};
 use serde_json::{Value, from_slice, from_str, json};
 
-/// A namespace with a website that was created under the earlier definition.
+/// The namespace with the website that is created under the lax definition.
 pub(crate) const BEFORE: &str = "before";
-/// The name of that website.
+/// The name of the website in [`BEFORE`]; the controller cannot decode it.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The maximum time until the server applies a new definition.
+/// The time within which the server must apply a new definition.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Installs an earlier definition, creates an unreadable website, and installs the definition that `website crd` prints.
+/// Installs the lax definition, creates a website that the controller cannot decode, and then installs the definition that `website crd` prints.
 pub(crate) fn install(cluster: &Cluster) {
     let printed = Command::new(env!("CARGO_BIN_EXE_website")).arg("crd").output().unwrap();
     let definition: Value = from_slice(&printed.stdout).unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn install(cluster: &Cluster) {
     eventually(LIMIT, || (status(UNREADABLE) == 201).then_some(())).expect("it accepts any object");
 
     let path = format!("{DEFINITIONS}/websites.examples.flyball.rs");
-    // The definition is read again, because the server has written its status in the meantime.
+    // The definition is read before it is replaced, because the server has written the status of the definition in the meantime.
     let mut installed: Value = from_str(&cluster.request("GET", &path, None).unwrap().body).unwrap();
     installed["spec"] = definition["spec"].clone();
     write(cluster, "PUT", &path, &installed);

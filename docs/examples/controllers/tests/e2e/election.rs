@@ -1,4 +1,4 @@
-//! Of several processes of a program, only one works. When that process ends for any reason, another process takes over.
+//! Only one of several processes of a program reconciles. When this process ends, for whatever reason, a different one takes over.
 
 mod own_cluster {
     use std::io::{Read, Write};
@@ -20,7 +20,7 @@ mod own_cluster {
     use crate::world::{namespace, until};
 
     const LEASE: &str = "flyball-example-endpointslice";
-    /// The lease lasts longer than this test, so that no process can acquire it by waiting for its expiry.
+    /// The lease duration is longer than this test, so that no process can acquire a lease because it has expired.
     const LONG: [&str; 2] = ["--leader-elect-lease-duration=10m", "--leader-elect-renew-deadline=9m"];
     const SHORT: [&str; 2] = ["--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s"];
 
@@ -63,10 +63,10 @@ mod own_cluster {
         }
     }
 
-    /// The programs work in all namespaces, so only one test runs at a time.
+    /// The programs reconcile the objects of all namespaces, so only one test at a time may run.
     static TURN: Mutex<()> = Mutex::const_new(());
 
-    /// Sends the readiness probe of a kubelet to the address that the program has printed.
+    /// Sends a readiness probe, as a kubelet does, to the address that the program has printed.
     async fn is_ready(process: &Process) -> bool {
         let output = process.output();
         let address = output.lines().find_map(|line| line.strip_prefix("probes at "));
@@ -125,13 +125,13 @@ mod own_cluster {
         play.create_service("two").await;
         until(async || {
             let done = play.is_done("two").await;
-            // The leader is read after the result, because the process that produced the result must have led before.
+            // The leader is read after the slice was found, because the process that has created the slice must already have been the leader then.
             assert!(!done || play.leader_is("second").await, "a process works, but does not lead");
             done
         })
         .await;
 
-        // After SIGTERM the leader releases its lease, so no process waits for the expiry.
+        // After SIGTERM the leader releases its lease, so the next leader does not have to wait until the lease expires.
         let third = play.start("third", LONG);
         until(async || third.output().contains("leads")).await;
         second.terminate().unwrap();
@@ -142,7 +142,7 @@ mod own_cluster {
         assert!(play.leader_is("third").await);
         assert!(signalled.elapsed() < Duration::from_secs(30), "{:?}", signalled.elapsed());
 
-        // Another client takes the lease before it has expired.
+        // A different client takes the lease over before it has expired.
         let taken = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
         play.leases().patch(LEASE, &PatchParams::default(), &taken).await.unwrap();
         assert_eq!(process::ended(&third).await.code(), Some(1), "{}", third.output());

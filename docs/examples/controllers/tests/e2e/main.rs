@@ -1,5 +1,5 @@
-//! Tests on a real API server: `cargo xtask e2e` (tools/e2e/README.md). The programs work in all namespaces, so the tests use a separate
-//! cluster.
+//! Tests on a real API server: `cargo xtask e2e` (tools/e2e/README.md). The programs reconcile the objects of all namespaces, so these tests use a
+//! cluster of their own.
 
 #![forbid(unsafe_code)]
 

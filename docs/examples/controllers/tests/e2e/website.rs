@@ -1,4 +1,4 @@
-//! Websites together with Kubernetes' own controllers of Deployments and ReplicaSets, and its garbage collector.
+//! Tests of websites together with Kubernetes' own controllers of Deployments and ReplicaSets, and its garbage collector.
 
 mod own_cluster {
     use std::fmt::Debug;
@@ -22,7 +22,7 @@ mod own_cluster {
     use crate::definition::{BEFORE, UNREADABLE};
     use crate::world::{client, namespace, until};
 
-    /// One namespace, and tasks that are dropped with this value.
+    /// The namespace of a test, and its tasks, which are aborted when this value is dropped.
     struct Play {
         client: Client,
         namespace: String,
@@ -195,7 +195,7 @@ mod own_cluster {
         play.served("home").await;
         assert!(play.has_said("Serving").await);
 
-        // Without its controller the website stays, because of its finalizer.
+        // While no controller runs, the deleted website remains, because of its finalizer.
         controller.abort();
         until(async || controller.is_finished()).await;
         play.api::<Website>().delete("home", &DeleteParams::background()).await.unwrap();
@@ -224,7 +224,7 @@ mod own_cluster {
         play.change("home", json!({"replicas": 2})).await;
         until(async || play.is("home", 2, "True").await).await;
         assert_eq!(play.raw().get(UNREADABLE).await.unwrap(), before, "the unreadable website has changed");
-        // The website is reconciled once it can be decoded.
+        // The website is reconciled as soon as a change makes it decodable.
         play.change(UNREADABLE, json!({"html": "hello", "replicas": 1})).await;
         until(async || play.is(UNREADABLE, 1, "True").await).await;
     }

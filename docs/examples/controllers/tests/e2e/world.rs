@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::definition;
 
-/// Returns the cluster, with the controllers that websites need. The first call starts the cluster, which ends with the process.
+/// Returns the cluster, with the controllers that websites need. The first call starts the cluster; it stops when the test process ends.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {

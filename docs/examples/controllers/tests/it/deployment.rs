@@ -1,4 +1,4 @@
-//! The Deployment and the ReplicaSet controller together: pods follow the changes of templates.
+//! Tests of the Deployment controller together with the ReplicaSet controller: when a template changes, the pods are replaced.
 
 use example_controllers::{deployment, program, replicaset};
 use flyball_kube::Controller;
@@ -25,7 +25,7 @@ fn web(spec: Value) -> Deployment {
     from_value(web).unwrap()
 }
 
-/// Starts a cluster with both controllers and a kubelet. Each deployment that is sent to the returned channel is reconciled.
+/// Starts a cluster with both controllers and a kubelet. To reconcile a deployment, send its reference to the returned channel.
 async fn start() -> (Cluster, mpsc::UnboundedSender<ObjectRef<Deployment>>) {
     let mut cluster = Cluster::new().await;
     let deployments = program::deployments(&cluster.client);
@@ -171,7 +171,7 @@ async fn adopts_an_existing_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_collision_changes_the_name() {
-    // The first cluster yields the name of the new set. In the second cluster, a different set already has that name.
+    // The first cluster is used to learn the name of the new set. In the second cluster, a different set already has that name.
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|server| !server.list::<ReplicaSet>().is_empty()).await;
@@ -196,7 +196,7 @@ async fn reports_failures_to_create_pods() {
     cluster.until(|_| is_all(&cluster, "one") && reason(&cluster, "ReplicaFailure").is_none()).await;
 }
 
-/// The watches stall while the set is being created. For minutes after that, the cache does not contain the set.
+/// The watches stall while the ReplicaSet is being created, and deliver it to the cache only minutes later.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_creates_no_second_set() {
     let (cluster, poke) = start().await;

@@ -1,4 +1,4 @@
-//! Several processes of one program: which process works, and how a process ends. The tests of the election itself are in
+//! Several processes of one program: which process reconciles, and how a process ends. The tests of the election itself are in
 //! `flyball-kube-lease`.
 
 use std::time::Duration;

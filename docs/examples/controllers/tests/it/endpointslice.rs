@@ -1,4 +1,4 @@
-//! The EndpointSlice controller: slices contain the pods of their services.
+//! Tests that the EndpointSlice controller keeps the slices of a service equal to its pods.
 
 use example_controllers::{endpointslice, program};
 use flyball_kube::Controller;

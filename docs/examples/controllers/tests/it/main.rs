@@ -1,4 +1,4 @@
-//! Whole controllers with an API server in memory.
+//! Tests of whole controllers with an API server in memory.
 
 mod cluster;
 mod deployment;

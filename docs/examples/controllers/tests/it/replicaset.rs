@@ -1,4 +1,4 @@
-//! The ReplicaSet controller: the number of pods reaches the wanted number, even after changes of pods, refused requests and stalled watches.
+//! The ReplicaSet controller: the set reaches the wanted number of pods, even if pods are changed, requests are refused, or watches stall.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ async fn adopts_and_releases_pods_by_labels() {
     cluster.until(|server| server.list::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
     assert!(cluster.server.get::<Pod>("default", "orphan").unwrap().owner_references().is_empty());
 
-    // A later orphan is a surplus pod. It is the newest pod, so it is deleted.
+    // If an orphan appears now, the set adopts it and has one pod too many. The orphan is the newest pod, so it is deleted.
     cluster.rest().await;
     cluster.server.put(&Pod {
         metadata: kube::core::ObjectMeta { name: Some("late".into()), ..orphan.metadata },
@@ -123,7 +123,7 @@ async fn a_pod_is_available_after_min_ready_seconds() {
     let ready = tokio::time::Instant::now();
     cluster.until(|_| counts(&cluster) == [2; 4]).await;
     let waited = ready.elapsed();
-    // Times in conditions are whole seconds.
+    // The times in conditions are rounded to whole seconds, so the wait can differ by one second.
     assert!((Duration::from_secs(29)..Duration::from_secs(31)).contains(&waited), "{waited:?}");
 }
 
@@ -145,7 +145,7 @@ async fn reports_refusal_and_stops_batch() {
     assert_eq!(cluster.requests::<Pod>(Verb::Create), 18);
 }
 
-/// The watches stall while pods are being created or deleted. For minutes after that, the cache contains the old number of pods.
+/// The watches stall while pods are being created or deleted, so for some minutes the cache contains the old pods.
 #[tokio::test(start_paused = true)]
 async fn a_stale_cache_creates_no_second_pod() {
     let mut cluster = Cluster::new().await;

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use serde_json::{Value, from_value, json};
 use testkit::random::Random;
 
-/// A deployment, its sets, and the readiness of the pods of each set, by name of the set.
+/// A deployment and its sets. `pods` has one value per pod, by the name of its set: whether the pod is ready.
 struct World {
     deployment: Deployment,
     sets: Vec<Arc<ReplicaSet>>,
@@ -75,7 +75,8 @@ impl World {
         writes || news
     }
 
-    /// Updates the status of a set if `report_status` is true. Otherwise creates or deletes one of the pods of the set if needed.
+    /// One step of the ReplicaSet controller. If `report_status` is true, it updates the status of the set; otherwise it creates or deletes one pod,
+    /// unless the set has the wanted number of pods.
     fn step_set(&mut self, at: usize, report_status: bool) {
         let mut set = ReplicaSet::clone(&self.sets[at]);
         let pods = self.pods.get_mut(&set.name_any()).unwrap();
@@ -112,7 +113,7 @@ impl World {
         }
     }
 
-    /// Runs all steps in rounds, until a round changes nothing.
+    /// Runs rounds in which each step is executed, until two consecutive rounds change nothing.
     fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000 {
@@ -190,7 +191,7 @@ fn a_rollout_stays_within_its_bounds() {
         let bounds = RolloutBounds::of(&world.deployment);
         for _ in 0..500 {
             if random.below(40) == 0 {
-                // The image may be the image of an existing set, or an image that never works.
+                // The new image may be the image of an existing set, or `broken`, whose pods never become ready.
                 world.set_image(["0", "1", "2", "3", "broken"][random.below(5) as usize]);
             }
             any_turn(&mut world, &mut random);

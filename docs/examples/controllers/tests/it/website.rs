@@ -1,4 +1,4 @@
-//! A website together with the controllers of Deployments, ReplicaSets and Services.
+//! Tests of websites together with the controllers of Deployments, ReplicaSets and Services.
 
 use example_controllers::website::{Website, run};
 use example_controllers::{deployment, endpointslice, program, replicaset};

@@ -1,5 +1,5 @@
-//! Runs one of the programs in the cluster of the current context: `program ENGINE NAME`. ENGINE is `kube-runtime` or `flyball`, NAME is a module, such as
-//! `config_map_generator`. Logs go to the standard error.
+//! Runs one of the programs in the cluster of the current context: `program ENGINE NAME`. ENGINE is `kube-runtime` or `flyball`; NAME is the name of
+//! a module of this crate, such as `config_map_generator`. Logs are written to the standard error.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "usage: program kube-runtime|flyball NAME";
 
-/// Defines a function that runs a program of an engine by name, and returns `None` if no program has that name.
+/// Defines a function for one engine. The function runs the program with a given name, and returns `None` if no program has this name.
 macro_rules! engine {
     ($engine:ident) => {
         async fn $engine(name: &str, client: Client) -> Option<()> {

@@ -1,4 +1,4 @@
-//! The programs with flyball's informers.
+//! The reader programs, with flyball's informers.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn version_of(deployment: &Deployment) -> String {
     format!("{} {version}", deployment.name_any())
 }
 
-/// Returns the changes of a cache. The informer runs until the runtime ends.
+/// Starts an informer, and returns the changes of its cache. The informer runs until the tokio runtime ends.
 fn changes<K>(
     cache: InformerBuilder<NamespacedName, K, ApiSource<K>>,
 ) -> impl Stream<Item = Change<NamespacedName, K>> + Send

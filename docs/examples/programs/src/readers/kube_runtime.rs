@@ -1,4 +1,4 @@
-//! The programs with kube-runtime.
+//! The reader programs, with kube-runtime.
 
 use futures::stream::select_all;
 use futures::{Stream, StreamExt, TryStreamExt};

@@ -1,4 +1,5 @@
-//! Tests that do not run a scenario on both engines: the unit test of a mapper, a shutdown, and data that is read periodically.
+//! Tests that cannot be scenarios of `life.rs`: the unit test of a mapper, a shutdown, a deletion that is not delivered, and data that is read
+//! periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::life::{Life, World};
 use crate::memory::Memory;
 
-/// A mapper can be tested with a store that the test fills.
+/// The test fills the store of a mapper itself, so the mapper can be tested without an API server.
 #[test]
 fn a_mapper_looks_up_in_a_store_that_is_filled_by_hand() {
     let (store, mut writer) = reflector::store();
@@ -62,7 +63,8 @@ async fn truststores_end_when_they_are_told_to() {
     }
 }
 
-/// The handle of a shared store delivers no deletions, so the count of pods is out of date until another change causes a reconcile.
+/// The handle of a shared store does not deliver deletions. After a pod was deleted, the count of pods is therefore out of date until a different
+/// change causes a reconcile.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_not_delivered_by_a_shared_stream() {
     let programs: [fn(Client) -> BoxFuture<'static, ()>; 2] = [
@@ -90,7 +92,7 @@ async fn a_deletion_is_not_delivered_by_a_shared_stream() {
     }
 }
 
-/// `reconcile_all_on` requests a reconcile once a minute, because no watch covers the zones.
+/// The program does not watch the ConfigMap with the zones; `reconcile_all_on` requests a reconcile of all pods once a minute instead.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_watched_is_looked_up_each_minute() {
     let programs: [fn(Client) -> BoxFuture<'static, ()>; 2] = [

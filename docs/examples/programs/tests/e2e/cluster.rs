@@ -17,7 +17,7 @@ use crate::life::World;
 pub(crate) struct Real;
 
 impl World for Real {
-    /// This is longer than a debounce and the requests of a reconcile together.
+    /// This is longer than the time of a debounce plus the time of a reconcile's requests.
     const SETTLED: Duration = Duration::from_secs(4);
 
     async fn client(&self) -> Client {
@@ -25,7 +25,7 @@ impl World for Real {
     }
 }
 
-/// Returns the cluster, with a garbage collector. The first call starts the cluster, which ends with the process.
+/// Returns the cluster, with a garbage collector. The first call starts the cluster; it stops when the test process ends.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| {
@@ -35,7 +35,7 @@ pub(crate) fn cluster() -> &'static Cluster {
     })
 }
 
-/// Returns a client whose default namespace no other test uses.
+/// Creates a namespace, and returns a client for which it is the default namespace.
 pub(crate) async fn client_of_fresh_namespace(kubeconfig: &Path) -> Client {
     let mut config = config_of(kubeconfig, "admin").await;
     let client = Client::try_from(config.clone()).expect("a client");
@@ -46,8 +46,8 @@ pub(crate) async fn client_of_fresh_namespace(kubeconfig: &Path) -> Client {
     Client::try_from(config).expect("a client")
 }
 
-/// Returns a client for a user in a namespace. The client does not retry: it returns each response of the server, including those after which kube's
-/// client retries by default.
+/// Returns a client that sends its requests as `user` and has the default namespace `namespace`. It never retries a request: it also returns the
+/// responses after which kube's client retries by default.
 pub(crate) async fn client_without_retries(kubeconfig: &Path, user: &str, namespace: &str) -> Client {
     let mut config = config_of(kubeconfig, user).await;
     config.default_retry = false;
@@ -61,8 +61,7 @@ async fn config_of(kubeconfig: &Path, user: &str) -> Config {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("it is complete")
 }
 
-/// Polls `is_so` until it returns true, for at most a minute. The test polls, because it is not notified of the states of servers and
-/// processes.
+/// Polls `is_so` until it returns true, for at most a minute. It polls, because nothing notifies a test of the states of servers and processes.
 #[track_caller]
 pub(crate) fn until(is_so: impl AsyncFn() -> bool) -> impl Future<Output = ()> {
     const LIMIT: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! The requests that both engines send to an API server by default: at a start with ten thousand objects, and during an hour in which
-//! nothing changes.
+//! Counts the requests that both engines send to an API server with their default settings: when they start with ten thousand objects, and during an
+//! hour in which nothing changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// Creates objects with a kibibyte of content each. For `New` the objects are of the main kind. Otherwise they are of the owned or
-    /// watched kind, and all of them map to one object.
+    /// Creates a server with [`OBJECTS`] objects of one kibibyte each. For `New` the objects are of the main kind of the controller. Otherwise they
+    /// are of the owned or watched kind, and all of them belong to one object of the main kind.
     fn with_objects(call: Call) -> Self {
         let server = ApiServer::new();
         server.register::<ConfigMap>().register::<Secret>();
@@ -125,7 +125,7 @@ macro_rules! engine {
 engine!(kube_runtime, kube::runtime::Controller);
 engine!(flyball, flyball_kube::Controller);
 
-/// Returns the cost of a start, and the cost of the hour after it.
+/// Runs a controller. Returns the cost of its first minute, and the cost of the hour after that.
 async fn measure(call: Call, run: fn(Call, Client) -> BoxFuture<'static, ()>) -> [Cost; 2] {
     let counted = Counted::with_objects(call);
     let running = tokio::spawn(run(call, counted.client()));
@@ -137,9 +137,9 @@ async fn measure(call: Call, run: fn(Call, Client) -> BoxFuture<'static, ()>) ->
     [start, hour]
 }
 
-/// Returns the minimum and the maximum number of watches that flyball starts in an hour if it watches this many kinds. Each watch lasts
-/// a random time between half of kube-runtime's timeout and the whole timeout. If the hour begins during a watch, one more watch may
-/// start within the hour.
+/// Returns the minimum and the maximum number of watches that flyball starts in an hour if it watches `kinds` kinds. Each watch lasts for a random
+/// time between half of kube-runtime's timeout and the whole timeout. The maximum is one higher per kind, because the first of these watches may
+/// start at any time in the hour.
 fn watches_of_flyball(kinds: usize) -> [usize; 2] {
     const TIMEOUT: usize = 290;
     [kinds * (HOUR / TIMEOUT), kinds * (HOUR / (TIMEOUT / 2) + 1)]

@@ -1,4 +1,4 @@
-//! A program that may not read the objects that it owns, until a role allows these requests.
+//! Runs a program that is not allowed to read the objects that it owns, until a role allows it.
 
 mod own_cluster {
     use example_programs::config_map_generator;
@@ -20,7 +20,7 @@ mod own_cluster {
         Api::<K>::default_namespaced(client.clone()).create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// Allows the user `nobody` all requests for a resource.
+    /// Creates a role that allows the user `nobody` all requests for `resource`.
     async fn allow(client: &Client, resource: &str) {
         let rules = json!([{"apiGroups": [""], "resources": [resource], "verbs": ["*"]}]);
         create::<Role>(client, json!({"metadata": {"name": resource}, "rules": rules})).await;
@@ -48,7 +48,7 @@ mod own_cluster {
             let running = tokio::spawn(run(Client::try_from(config).unwrap()));
             let labels = json!({"generate": "true"});
             create::<Secret>(&client, json!({"metadata": {"name": "a", "labels": labels}})).await;
-            // The requests are a list or a watch of the owned objects, and a read of one object.
+            // Until the role exists, the server refuses the lists and watches of the owned objects, and the reads of a single object.
             let answers = |part: &str, status| {
                 let exchanges = proxy.exchanges();
                 let such = |one: &&Exchange| one.is(&Method::GET, part) && one.status() == Some(status);
@@ -61,7 +61,7 @@ mod own_cluster {
 
             allow(&client, "configmaps").await;
             until(async || maps.get_opt("a").await.unwrap().is_some()).await;
-            // Neither engine receives a deletion that happens before the watch is open again.
+            // Both engines miss a deletion that happens before the watch is open again, so the test deletes the object after that.
             until(async || answers("/configmaps?&watch=", 200) > 0).await;
             maps.delete("a", &DeleteParams::default()).await.unwrap();
             until(async || maps.get_opt("a").await.unwrap().is_some()).await;

@@ -1,4 +1,4 @@
-//! Scenarios that change a small cluster while a program runs, and the objects that exist at the end.
+//! Runs scenarios. A scenario changes a small cluster while a program runs. After that, the objects that exist are compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// A kind of objects that the scenarios use.
+/// A kind of object that the scenarios can use.
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned + Clone + Debug
 {
@@ -36,14 +36,15 @@ pub(crate) trait World {
     /// Returns a client whose default namespace is empty.
     async fn client(&self) -> Client;
 
-    /// The longest time that any of these programs needs to process its changes.
+    /// The longest time that any program needs to process the changes of a scenario.
     const SETTLED: Duration;
 
-    /// Whether the programs of both engines run at the same time, each in its own world.
+    /// Whether the programs of both engines run at the same time, each with its own client.
     const TOGETHER: bool = true;
 }
 
-/// A world for programs that read objects outside of namespaces, so one engine runs after the other.
+/// A world in which the engines run one after the other. It is for programs that read objects that are in no namespace, and that both engines would
+/// therefore see.
 pub(crate) struct InTurn<'a, W>(pub(crate) &'a W);
 
 impl<W: World> World for InTurn<'_, W> {
@@ -64,7 +65,8 @@ pub(crate) struct Life {
 /// The objects that exist at the end, by kind and name.
 pub(crate) type Left = BTreeMap<String, Value>;
 
-/// Runs the scenario beside each program. Returns the objects that exist at the end, which must be the same for both programs.
+/// Runs the scenario twice: while the program of kube-runtime runs, and while the program of flyball runs. Returns the objects that exist at the end,
+/// which must be the same for both programs.
 pub(crate) async fn on_both<W: World>(
     world: &W,
     kube_runtime: impl FnOnce(Client) -> BoxFuture<'static, ()>,
@@ -106,7 +108,7 @@ impl Life {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// Waits for the longest time that any of these programs needs.
+    /// Waits until the program has processed the changes: for [`World::SETTLED`].
     pub(crate) async fn settle(&self) {
         sleep(self.settled).await;
     }
@@ -159,7 +161,7 @@ impl Life {
         left
     }
 
-    /// Adds the objects of a kind, without the fields that a server generates anew in each run.
+    /// Adds the objects of kind `K`, without the fields whose values the server generates, because these differ from run to run.
     async fn gather<K: Kind>(&self, left: &mut Left) {
         const MADE_UP: [&str; 6] =
             ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace", "generation"];
@@ -186,7 +188,8 @@ impl Life {
         }
     }
 
-    /// Replaces each version that the restarter wrote by `current` if it is the current version of the object, and otherwise by `stale`.
+    /// Replaces the object versions in the annotations that the program `restarter` writes: by `current` if the object still has this version, and
+    /// otherwise by `stale`.
     async fn name_versions(&self, left: &mut Left) {
         for set in left.iter_mut().filter(|(name, _)| name.starts_with("StatefulSet/")).map(|(_, set)| set) {
             let annotations = &mut set["spec"]["template"]["metadata"]["annotations"];

@@ -1,9 +1,9 @@
-//! Runs each program on both engines, which must leave the same objects. `cargo test` runs the scenarios in memory, and `cargo xtask e2e`
-//! on a real API server. Both kinds of tests are in one binary, so that they share the scenarios.
+//! Runs each program on both engines, and checks that the same objects exist at the end. `cargo test` runs the scenarios in memory, and `cargo xtask
+//! e2e` on a real API server. Both kinds of tests are in one binary, so that they share the scenarios.
 
 #![forbid(unsafe_code)]
 
-/// Passes the scenarios, grouped by their module, to a macro that generates a test for each scenario.
+/// Passes the names of the scenarios, grouped by module, to the macro `$tests`, which generates a test for each scenario.
 macro_rules! each_scenario {
     ($tests:ident) => {
         $tests! {

@@ -10,7 +10,7 @@ use kube::Client;
 
 use crate::life::World;
 
-/// A server in memory for each program.
+/// A world that has a separate server in memory for each program.
 pub(crate) struct Memory;
 
 impl World for Memory {

@@ -1,5 +1,5 @@
-//! Programs that run as processes on both engines. The processes are killed, terminated and replaced, and a list expires. Both engines
-//! must leave the same objects.
+//! Runs programs as processes, on both engines. The tests kill, terminate and replace processes, and let a list expire. At the end the same objects
+//! must exist for both engines.
 
 mod own_cluster {
     use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ mod own_cluster {
     use crate::life::{Kind, Left, Life};
     use crate::proxy::{Exchange, Hold, Proxy};
 
-    /// The processes of an engine, and their namespace.
+    /// An engine, and the namespace in which its processes run.
     struct Play<'a> {
         engine: &'static str,
         kubeconfig: &'a Path,
         life: Life,
     }
 
-    /// Runs the scenario with both engines at the same time. Returns the objects that both engines left, which must be the same.
+    /// Runs the scenario with both engines at the same time. Returns the objects that exist at the end, which must be the same for both engines.
     async fn on_both(kubeconfig: &Path, scenario: impl AsyncFn(&Play<'_>)) -> Left {
         let by = async |engine| {
             let client = client_of_fresh_namespace(kubeconfig).await;
@@ -84,7 +84,7 @@ mod own_cluster {
             maps.into_iter().map(|(name, map)| (name, map.resource_version())).collect()
         }
 
-        /// Sends SIGTERM, and waits for the end of the process.
+        /// Sends SIGTERM to the process, and waits until it has ended.
         async fn stop(&self, process: &Process) {
             process.terminate().unwrap();
             self.stopped(process).await;
@@ -115,7 +115,7 @@ mod own_cluster {
             }))
             .await;
 
-            // The process is killed before the server receives the creations.
+            // The process is killed while the proxy holds its creations back, so the server does not receive them.
             let proxy = play.proxy(Some(Hold::requests(Method::POST, "/secrets", 10))).await;
             let process = play.start("secret_syncer", &proxy);
             until(async || {
@@ -134,8 +134,8 @@ mod own_cluster {
             let secrets = play.all::<Secret>().await;
             assert!(secrets.values().any(|secret| secret.data.is_some()), "{}: {secrets:?}", play.engine);
 
-            // The process is killed between a cleanup and the removal of the finalizer. The objects were deleted while no process was
-            // running.
+            // Now objects are deleted while no process is running. The next process is killed after the cleanup of an object, and before it removes
+            // the finalizer.
             for n in 0..MAPS / 2 {
                 life.delete::<ConfigMap>(&format!("map-{n}")).await;
             }
@@ -178,7 +178,8 @@ mod own_cluster {
             }))
             .await;
 
-            // At most two reconciles run at once. The proxy holds requests back, so both reconciles are in flight.
+            // The program runs at most two reconciles at once. The proxy holds the requests of both back, so two reconciles are in flight at the
+            // shutdown.
             let proxy = play.proxy(Some(Hold::requests(Method::POST, "/configmaps", 5))).await;
             let process = play.start("config_map_generator", &proxy);
             until(async || proxy.held() == 2 && play.all::<ConfigMap>().await.len() == 5).await;
@@ -187,8 +188,8 @@ mod own_cluster {
             assert!(process.exit_status().unwrap().is_none(), "{}: reconciles are in flight", play.engine);
             proxy.release();
             play.stopped(&process).await;
-            // The two reconciles in flight are finished. A process that is slow between its log line and the shutdown may start two more
-            // reconciles. The other objects are left.
+            // The two reconciles in flight must be finished. Two further reconciles may have started if the process was slow between its log line and
+            // the shutdown. The other objects are left to the next process.
             let finished = play.all::<ConfigMap>().await.len();
             assert!((7..=9).contains(&finished), "{}: {finished}", play.engine);
 
@@ -204,7 +205,7 @@ mod own_cluster {
         }
     }
 
-    /// Returns the maximum number of writes of one object that a process had in flight at the same time.
+    /// Returns the largest number of concurrent writes of one object that the process behind `proxy` had in flight.
     fn writes_at_once(proxy: &Proxy) -> usize {
         let mut objects = BTreeMap::<_, Vec<_>>::new();
         for exchange in proxy.exchanges().into_iter().filter(|exchange| exchange.method != Method::GET) {
@@ -219,7 +220,7 @@ mod own_cluster {
         objects.values().filter_map(at_once).max().unwrap_or_default()
     }
 
-    /// Returns whether a process is idle: all its requests are answered, and the last response was sent more than 200 ms ago.
+    /// Returns whether the process behind `proxy` is idle: all its requests are answered, and the last response is older than 200 ms.
     fn is_quiet(proxy: &Proxy) -> bool {
         const IDLE: Duration = Duration::from_millis(200);
         let is_past = |exchange: &Exchange| exchange.answered.is_some_and(|(at, _)| at.elapsed() > IDLE);
@@ -230,7 +231,7 @@ mod own_cluster {
         json!({"metadata": {"labels": {"kind": "certificate"}}, "stringData": {"certificate": data}})
     }
 
-    /// A process of `truststores`, with its requests.
+    /// A process of the program `truststores`, and the proxy that records its requests.
     struct Replica {
         process: Process,
         proxy: Proxy,
@@ -242,8 +243,8 @@ mod own_cluster {
             Replica { process: self.start("truststores", &proxy), proxy }
         }
 
-        /// Waits until all truststores have these certificates, and no replica is about to write older certificates. Without an election, a
-        /// replica that has read the old certificates can write after a replica that has read the new certificates.
+        /// Waits until all truststores have these certificates, and all replicas are idle. Both are necessary: there is no leader election, so a
+        /// replica that has read the old certificates can write them after a different replica has written the new ones.
         async fn converged(&self, replicas: &[Replica], certificates: Value) {
             until(async || {
                 replicas.iter().all(|replica| is_quiet(&replica.proxy))
@@ -284,7 +285,7 @@ mod own_cluster {
                 assert_eq!(play.versions().await, before, "{}: a new process changes nothing", play.engine);
                 replicas.push(new);
 
-                // The Secrets change while three processes work, and while one of them ends.
+                // One Secret changes while all three processes run; a second one changes while one of the processes shuts down.
                 life.merge::<Secret>("a", certificate(round)).await;
                 let old = replicas.remove(0);
                 old.process.terminate().unwrap();
@@ -294,7 +295,7 @@ mod own_cluster {
                 play.converged(&replicas, json!({"a": round, "b": round})).await;
             }
 
-            // The new processes do the work, and no process has had two writes of one object in flight.
+            // The new processes process this change, although the first two have ended. No process had two concurrent writes of one object in flight.
             life.delete::<Secret>("b").await;
             play.converged(&replicas, json!({"a": "2"})).await;
             for replica in &replicas {
@@ -330,7 +331,8 @@ mod own_cluster {
             let process = play.start("config_map_generator", &proxy);
             until(async || proxy.held() > 0).await;
 
-            // The program has received two pages. Now objects on these pages and objects on the remaining pages change.
+            // The program has received two pages of the list. Now objects change, both on these pages and on pages that the program has not received
+            // yet.
             for name in ["secret-00", "secret-19"] {
                 life.delete::<Secret>(name).await;
             }
@@ -362,14 +364,14 @@ mod own_cluster {
             let expired = lists.find(|list| list.status() == Some(410)).expect("a page is expired");
             assert!(expired.target.contains("continue="), "{}: {expired:?}", play.engine);
             let again = lists.next().expect("it lists again");
-            // The new list of kube-runtime requests pages again. The new list of flyball requests all objects in one response, as client-go does.
+            // kube-runtime requests the new list in pages again. flyball requests all objects in one response, as client-go does.
             assert_eq!(
                 again.target.contains("limit="),
                 play.engine == "kube-runtime",
                 "{}: {again:?}",
                 play.engine
             );
-            // The new watch delivers changes.
+            // The watch that starts after the new list delivers changes.
             life.merge::<Secret>("secret-10", generated("2")).await;
             until(is_done).await;
             play.stop(&process).await;

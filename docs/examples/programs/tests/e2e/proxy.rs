@@ -1,4 +1,4 @@
-//! A proxy of the API server for one client. A test can read the recorded requests, and hold some requests back.
+//! A proxy between one client and the API server. A test can read the recorded requests, and can hold requests or responses back.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,8 +45,8 @@ enum Stage {
     Response,
 }
 
-/// Selects the requests that are held back until [`Proxy::release`]: requests with this method, and with this text in their path and
-/// query, after the first `passes` such requests.
+/// Selects the requests that are held back until [`Proxy::release`]: the requests that have the method `method`, and `part` in their path and query.
+/// The first `passes` of these requests are not held back.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
     stage: Stage,
@@ -61,12 +61,12 @@ impl Hold {
         Self { stage: Stage::Request, method, part, passes }
     }
 
-    /// Holds responses back: the server executes the requests, and the client does not receive the responses.
+    /// Holds responses back: the server executes the requests, but the client does not receive the responses until the release.
     pub(crate) fn responses(method: Method, part: &'static str, passes: usize) -> Self {
         Self { stage: Stage::Response, method, part, passes }
     }
 
-    /// Returns whether the request or its response is held back. Counts the request if it matches.
+    /// Returns whether the request of `exchange`, or its response, must be held back at `stage`. Counts a matching request that passes.
     fn holds(&mut self, stage: Stage, exchange: &Exchange) -> bool {
         if self.stage != stage || !exchange.is(&self.method, self.part) {
             return false;
@@ -79,7 +79,7 @@ impl Hold {
     }
 }
 
-/// A running proxy. Dropping it closes the proxy and its connections.
+/// A running proxy. Dropping this value closes the proxy and its connections.
 pub(crate) struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -101,7 +101,8 @@ impl Proxy {
         Self::with_pages(client, None, hold).await
     }
 
-    /// Like [`start`](Self::start), but replaces the limit of each list by `page_size`, so that a list of few objects takes several requests.
+    /// Like [`start`](Self::start), but replaces the page size of each list request by `page_size`, so that even a short list is sent in several
+    /// pages.
     pub(crate) async fn with_page_size(client: Client, page_size: usize, hold: Option<Hold>) -> Self {
         Self::with_pages(client, Some(page_size), hold).await
     }
@@ -161,7 +162,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let shared = shared.clone();
             async move { shared.forward(request).await }
         });
-        // A connection fails if the client was killed or the server is down. The recorded exchange shows this.
+        // A connection fails if the client was killed or the server is down. The error is ignored, because the recorded exchange then has no
+        // response.
         connections.spawn(
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service),
         );
@@ -169,7 +171,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Forwards a request to the server. An error closes the connection without a response.
+    /// Forwards a request to the server. If this fails, the connection of the client is closed without a response.
     async fn forward(
         &self,
         request: Request<Incoming>,
@@ -211,12 +213,13 @@ impl Shared {
             return;
         }
         let _held = Counted::new(&self.held);
-        // The wait cannot fail, because `self` holds the sender.
+        // The wait cannot fail, because `self` owns the sender.
         let _ = self.released.subscribe().wait_for(|released| *released).await;
     }
 }
 
-/// Counts one request as held until this value is dropped. hyper drops the future of a request when its client has closed the connection.
+/// Counts one request or response as held back until this value is dropped. If the client closes the connection, hyper drops the future of the
+/// request, and with it this value.
 struct Counted<'a>(&'a Mutex<usize>);
 
 impl<'a> Counted<'a> {

@@ -1,4 +1,4 @@
-//! Programs without a controller: both engines print the same lines, and send the same responses.
+//! Scenarios for programs without a controller: both engines must print the same lines, and send the same responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::life::{InTurn, Life, World, on_both};
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-/// Returns the lines that both engines print. The lines are sorted, because events of two kinds arrive in no fixed order.
+/// Returns the lines that both engines print. The lines are sorted, because the order of events of different kinds is not defined.
 async fn printed<W: World>(
     world: &W,
     kubes: impl FnOnce(Client) -> BoxStream<'static, String>,
@@ -37,7 +37,7 @@ async fn printed<W: World>(
     on_both(
         world,
         |client| into(&of_kube, kubes(client)),
-        // An informer must be started in a tokio task.
+        // `ours` starts an informer, so it must be called in a tokio task: `on_both` does this.
         |client| into(&of_ours, ours(client)),
         scenario,
     )
@@ -142,7 +142,7 @@ pub(crate) async fn nodes(world: &impl World) {
 pub(crate) async fn versions(world: &impl World) {
     let answers = [Lines::default(), Lines::default()];
     let [of_kube, of_ours] = answers.clone();
-    // The test polls the server, because a kube-runtime store does not report changes, and records each new response.
+    // A kube-runtime store does not report changes, so the test polls the server, and records each response that differs from the previous one.
     macro_rules! asking {
         ($engine:ident, $lines:ident) => {
             |client| {
@@ -155,7 +155,7 @@ pub(crate) async fn versions(world: &impl World) {
                             $lines.lock().push(new.clone());
                             answer = new;
                         }
-                        // This is shorter than the time between two changes of the scenario, so that no response is missed.
+                        // The time between two changes of the scenario is longer, so the test sees the response after each change.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 })

@@ -1,5 +1,5 @@
-//! Runs the scenarios on a real API server: `cargo xtask e2e` (tools/e2e/README.md). The scenarios take seconds of real time, and have
-//! the same assertions as in memory.
+//! Runs the scenarios on a real API server: `cargo xtask e2e` (tools/e2e/README.md). The scenarios wait in real time, which takes seconds; their
+//! assertions are the same as in memory.
 
 mod own_cluster {
     use crate::cluster::Real;

@@ -1,4 +1,4 @@
-//! The changes that are made while each program runs, and the objects that both engines must leave.
+//! For each program, the changes that are made while it runs, and the objects that must exist at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(crate) async fn config_map_generator(world: &impl World) {
             )
             .await;
             life.settle().await;
-            // The controller did not request this deletion.
+            // The test deletes the generated object, so the controller must create it again.
             life.delete::<ConfigMap>("a").await;
             life.settle().await;
             life.merge::<Secret>("a", json!({"data": {"k": "Mg=="}})).await;
@@ -119,8 +119,8 @@ pub(crate) async fn shared_streams(world: &impl World) {
             life.settle().await;
             life.delete::<Pod>("two").await;
             life.settle().await;
-            // A handle delivers no deletion. On a real server a modification precedes the deletion, so the number of pods that the next
-            // reconcile counts depends on timing.
+            // A handle delivers no deletion. On a real server the pod is modified before it is deleted, and the modification causes a reconcile;
+            // whether this reconcile still counts the pod depends on timing.
             life.merge::<ConfigMap>("owner", json!({"data": {"touched": "yes"}})).await;
         },
     )
@@ -140,7 +140,7 @@ pub(crate) async fn accounts(world: &impl World) {
         async |life: &Life| {
             let mut account = of_kind("account");
             account["data"] = json!({"server": "main"});
-            // The server of this account does not exist yet.
+            // The server that these accounts name does not exist yet.
             life.create::<ConfigMap>("a", account.clone()).await;
             life.create::<ConfigMap>("b", account).await;
             life.settle().await;
@@ -178,7 +178,7 @@ pub(crate) async fn environments(world: &impl World) {
             life.merge::<Secret>("a", json!({"metadata": {"labels": {"app": "other"}}})).await;
             life.delete::<Service>("a").await;
             life.settle().await;
-            // This deletion changes no field that a predicate hashes.
+            // The predicate on the Secrets compares labels and annotations. A deletion changes neither, so the deletion is lost on both engines.
             life.delete::<Secret>("b").await;
         },
     )

@@ -1,4 +1,5 @@
-//! Checks the README: the number of changed lines must equal the number in the source of each program, and the tests that the table names must exist.
+//! Checks the tables of the README: the number of changed lines of each program must be the number in its source, and the tests that the tables name
+//! must exist.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(folder.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns the cells of each row of the first table.
+/// Returns the rows of the first table of the README, as cells.
 fn rows(readme: &str) -> Vec<Vec<String>> {
     let table = readme.lines().skip_while(|line| !line.starts_with("| program")).skip(2);
     table
@@ -17,7 +18,7 @@ fn rows(readme: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Returns the text between the parentheses of a link.
+/// Returns the target of the first Markdown link in `cell`.
 fn target(cell: &str) -> &str {
     cell.split_once("](").and_then(|(_, rest)| rest.split_once(')')).expect("a link").0
 }
@@ -27,7 +28,7 @@ fn lines(text: &str) -> Vec<&str> {
     code.filter(|line| !line.is_empty() && !line.starts_with("//")).collect()
 }
 
-/// Returns the number of lines of flyball's module that kube-runtime's module does not have in the same order.
+/// Returns the number of lines that a diff from `kube` to `ours` adds.
 fn added(kube: &[&str], ours: &[&str]) -> usize {
     let mut longest = vec![vec![0; ours.len() + 1]; kube.len() + 1];
     for (row, kube) in kube.iter().enumerate() {
@@ -41,7 +42,7 @@ fn added(kube: &[&str], ours: &[&str]) -> usize {
     ours.len() - longest[kube.len()][ours.len()]
 }
 
-/// Returns the number of lines that only flyball's module of a program has.
+/// Returns the number of lines of a program that only its module for flyball has.
 fn changed(path: &str) -> usize {
     if Path::new(env!("CARGO_MANIFEST_DIR")).join(path).is_dir() {
         let [kube, ours] = ["kube_runtime", "flyball"].map(|engine| read(&format!("{path}/{engine}.rs")));
@@ -90,7 +91,7 @@ fn the_tests_that_the_table_names_are_there() {
     }
 }
 
-/// Each link to a test leads to the file with that test.
+/// The target of each link to a test is the file that contains this test.
 #[test]
 fn the_tests_that_are_linked_are_there() {
     let readme = read("README.md");
