@@ -1,19 +1,19 @@
-//! SHELL. A store whose objects expire. It has no lock of its own: its objects are in a [`SharedWriter`], and its deadlines are in an `ExpiryQueue`.
+//! SHELL. A store whose objects expire. The objects are in a [`SharedWriter`] and the deadlines in an `ExpiryQueue`, which have the locks.
 //!
 //! | | where | |
 //! |---|---|---|
 //! | an object, its deadline and its ticket | the store, as one [`TtlEntry`] | so every reader sees them together |
-//! | the deadlines, in order | `expiry` | for sweeping; no read needs it |
+//! | the deadlines, in order | `expiry` | so sweeps find expired objects; reads do not use it |
 //!
 //! # Invariants
-//! 1. Reads compare deadlines with the clock, so their result at a given instant does not depend on sweeps.
-//! 2. Each write takes a ticket, greater than all earlier ones, and the ticket is the version of the object. So the later of two writes of a key
-//!    wins. A sweep deletes only the expired object that it found, never an object written since then, because the store ignores the deletion of a
-//!    newer object as stale.
-//! 3. Every stored object with a deadline is in the expiry queue. It enters the queue before it is published, and leaves when it is dropped, or when
-//!    a sweep has handled it; a sweep skips objects whose write is not complete.
+//! 1. Reads compare deadlines with the clock. So the result of a read at a given instant does not depend on evictions.
+//! 2. Each write takes a ticket that is greater than all earlier ones, and the ticket is the version of the object. So of two writes of a key, the
+//!    later one wins. A sweep deletes only the expired object that it has found, and not an object that was written under the same key since then,
+//!    because the store ignores the deletion of a newer object as stale.
+//! 3. Every stored object with a deadline is in the expiry queue. It is added to the queue before it is published, and removed when it is dropped or
+//!    when a sweep has handled it. A sweep skips objects whose write is not complete.
 //!
-//! The functions of the policy, the clock, the schema and the indexes run before anything changes, without a lock held.
+//! The functions of the policy, the clock, the schema and the indexes run before a write changes anything, and while no lock is held.
 
 mod builder;
 mod deadlines;
@@ -39,21 +39,20 @@ use crate::{
     Version, WriteOutcome,
 };
 
-/// An indexed store whose objects expire, each after its time to live. This type is a handle: clones share the store.
+/// An indexed store in which each object expires after its time to live. This type is a handle: clones share the store.
 ///
-/// An object is visible **until its age exceeds its time to live**: at exactly that age it is still visible, and at any later instant no read returns
-/// it, whether or not it has been evicted. Writing a key again, with the same object or a different one, restarts the time to live.
+/// An object is visible **until its age exceeds its time to live**; at exactly that age, it is still visible. After that, no read returns it, even if
+/// it is not evicted yet. When a key is written again, with the same object or a different one, its time to live starts again.
 ///
-/// There is no background task, and reads write nothing. Each write removes up to two expired objects, and [`evict_expired`](Self::evict_expired) removes
-/// all of them; observers and subscribers then receive a deletion. Expired objects do not accumulate as long as there are writes; without
-/// writes, call `evict_expired` at [`next_expiry`](Self::next_expiry).
+/// There is no background task, and reads do not evict objects. Each write evicts up to two expired objects, and
+/// [`evict_expired`](Self::evict_expired) evicts all of them. When an object is evicted, observers and subscribers receive its deletion. As long as
+/// there are writes, expired objects do not accumulate. If writes are rare, call `evict_expired` at [`next_expiry`](Self::next_expiry).
 ///
-/// Use this store for objects that your process owns: each write counts as newer than all earlier writes, and the objects have no versions from a
-/// source. For objects with such versions, use [`Store`](crate::Store).
+/// Use this store for objects that your process owns and that have no version from a source: each write counts as newer than all earlier writes. For
+/// objects that have versions from a source, use [`Store`](crate::Store).
 ///
-/// If the clock is set back, objects live longer by the same amount, and expired objects that were not evicted become visible again; if the clock
-/// jumps ahead, objects expire sooner. Times to live and deadlines saturate: an object whose deadline is more than 584 years after the start of the
-/// clock never expires.
+/// If the clock is set back, objects live longer by the same amount, and expired objects that were not evicted can become visible again. If the clock
+/// jumps ahead, objects expire sooner. An object whose deadline would be more than 584 years after the start of the clock never expires.
 ///
 /// # Examples
 /// ```
@@ -140,38 +139,39 @@ where
     {
         let found = self.store.get(key)?;
         let object = self.is_alive(&found).then(|| found.object().clone());
-        // Dropped here, because this may be the last reference to an old entry, and a panic of its drop during the return would leak the result.
+        // `found` may be the last reference to an old entry, whose drop may panic. If it were dropped during the return, the result would leak.
         drop(found);
         object
     }
 
-    /// Returns the number of objects. O(stored), because each deadline is checked.
+    /// Returns the number of visible objects. This takes O(n) time for n stored objects, because each deadline is checked.
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot().len()
     }
 
-    /// Returns whether there is no object. O(expired objects that are not evicted yet).
+    /// Returns whether there is no visible object. This takes O(n) time for n expired objects that have not been evicted yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.snapshot().is_empty()
     }
 
-    /// Returns the number of objects in memory, including expired ones that are not evicted yet.
+    /// Returns the number of stored objects, including expired ones that have not been evicted yet.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.store.len()
     }
 
-    /// Takes a consistent snapshot, in O(1). Objects do not expire in the snapshot, because its time stands still.
+    /// Takes a consistent snapshot in O(1) time. The objects that are visible when it is taken do not expire in it.
     #[must_use]
     pub fn snapshot(&self) -> TtlSnapshot<K, V> {
-        // The clock is read after the snapshot is taken, so that the view has no state from after the time of the snapshot.
+        // The clock is read after the snapshot is taken, so the snapshot contains no object that was written after the time that it reports.
         let view = self.store.snapshot();
         TtlSnapshot::new(view, self.shared.clock.now())
     }
 
-    /// Returns the objects that have `value` in an index; an unknown value has no objects. O(hits), in unspecified order.
+    /// Returns the objects that have `value` in an index, in unspecified order; an unknown value has no objects. This takes O(n) time for n stored
+    /// objects with this value.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -186,13 +186,13 @@ where
     {
         let snapshot = self.snapshot();
         let objects = cloned(snapshot.by_index(index, value)?);
-        // Dropped here for the same reason as in `get`.
+        // The snapshot is dropped here, and not while the function returns, for the same reason as in `get`.
         drop(snapshot);
         Ok(objects)
     }
 
-    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. An expired object is delivered as
-    /// deleted when it is evicted; to react earlier, use the deadline in its [`TtlEntry`]. Objects that have expired before the call are not
+    /// Delivers the stored objects, then every change, as [`Store::subscribe`](crate::Store::subscribe) does. The deletion of an expired object is
+    /// delivered when the object is evicted; to react earlier, use the deadline in its [`TtlEntry`]. Objects that expired before the call are not
     /// delivered.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, TtlEntry<V>> {
@@ -202,7 +202,7 @@ where
 
     /// Calls `f` with the stored objects, then with every change, as [`Store::observe`](crate::Store::observe) does. For an expired object, `f` is
     /// called when the object is evicted, on the thread that evicts it: a writer, or the caller of [`evict_expired`](Self::evict_expired). Objects
-    /// that have expired before the call are not reported.
+    /// that expired before the call are not reported.
     pub fn observe(
         &self,
         f: impl Fn(&Change<K, TtlEntry<V>>) + Send + Sync + 'static,
@@ -211,7 +211,7 @@ where
         self.store.observe(f)
     }
 
-    /// Checks every invariant, for tests. O(everything). No thread may write meanwhile.
+    /// Checks every invariant, for tests. Reads all objects and indexes. No thread may write to the store during the check.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.store.check()?;
@@ -224,7 +224,7 @@ where
     }
 
     fn is_alive(&self, timed: &TtlEntry<V>) -> bool {
-        // For an object that never expires, the clock is not read.
+        // The clock is read only if the object can expire.
         timed.expires_at().is_none() || timed.is_alive_at(self.shared.clock.now())
     }
 }
@@ -237,20 +237,20 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    /// Stores an object with the time to live of the policy. The outcome is [added](WriteOutcome::Added) if there is no object under the key or it
-    /// has expired, and [updated](WriteOutcome::Updated) otherwise. In both cases the time to live starts now.
+    /// Stores an object with the time to live that the policy returns for it. The outcome is [added](WriteOutcome::Added) if there is no object under
+    /// the key or the object there has expired, and [updated](WriteOutcome::Updated) otherwise. In both cases, the time to live starts now.
     ///
     /// The outcome is [stale](WriteOutcome::Stale) only if another thread started a later write of the key and completed it first.
     ///
     /// # Panics
-    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics; nothing is changed in that case.
-    /// Panics during the eviction of other objects are ignored.
+    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics. In that case, the store is not
+    /// changed. Panics during the eviction of other objects are ignored.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let ttl = (self.shared.policy)(&object);
         self.upsert_with_ttl(object, ttl)
     }
 
-    /// Stores an object with this time to live, or forever if `None`, whatever the policy returns. Otherwise like [`upsert`](Self::upsert).
+    /// Stores an object with the time to live `ttl`, or forever if it is `None`, without calling the policy. Otherwise like [`upsert`](Self::upsert).
     ///
     /// An object with a time to live of zero is visible until the clock advances.
     ///
@@ -267,10 +267,10 @@ where
         outcome
     }
 
-    /// Deletes the object under a key, and returns it. Returns `None` if there is no object or it has expired.
+    /// Deletes the object under a key, and returns it. Returns `None` if there is no object or if it has expired.
     ///
     /// # Panics
-    /// Panics only if the clock or a trait method of a key panics; nothing is changed in that case.
+    /// Panics only if the clock or a trait method of a key panics. In that case, the store is not changed.
     pub fn delete<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -280,7 +280,7 @@ where
         let mut deleted = None;
         while !self.take_expired(key, now) {
             let Some(found) = self.store.get(key) else { break };
-            // The deletion is stale if another thread has written the key again; the loop then deletes the new object.
+            // If another thread has written the key meanwhile, the deletion is stale, and the loop deletes the new object.
             if self.store.delete(key, Some(found.tombstone())) == WriteOutcome::Deleted {
                 deleted = Some(found.object().clone());
                 break;
@@ -290,17 +290,18 @@ where
         deleted
     }
 
-    /// Replaces the store's content by a complete list, atomically, and returns the changes. All objects are written at the same instant, each with
-    /// the time to live that the policy returns for it. If a key is listed twice, the last object counts.
+    /// Atomically replaces the content of the store by a complete list, and returns the changes. All objects are written at the same instant, each
+    /// with the time to live that the policy returns for it. If a key is listed several times, its last object is stored.
     ///
-    /// Expired objects are evicted first, so they are reported as deleted, not as updated, and are not among the returned changes.
+    /// Expired objects are evicted before that. So observers and subscribers receive their deletions, even if the list contains their keys, and these
+    /// deletions are not among the returned changes.
     ///
     /// # Panics
-    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics; nothing of the list is stored in
-    /// that case.
+    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics. In that case, no object of the
+    /// list is stored.
     pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, TtlEntry<V>>> {
         let now = self.shared.clock.now();
-        // The iterator and the policy run before anything changes.
+        // The iterator and the policy run before the store is changed.
         let listed: Vec<_> =
             items.into_iter().map(|object| ((self.shared.policy)(&object), object)).collect();
         self.sweep_first(now);
@@ -312,19 +313,19 @@ where
         changes
     }
 
-    /// Adds an index to the running store, as [`SharedWriter::add_index`] does.
+    /// Adds an index to the store while it is in use, like [`SharedWriter::add_index`].
     ///
     /// # Errors
-    /// Returns an error if the store has an index of this name, or an index of this name is being added.
+    /// Returns an error if the store already has an index with this name, or if one is being added.
     ///
     /// # Panics
-    /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
+    /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case, the index is not added, and the store is not
     /// changed.
     pub fn add_index(&self, index: &impl AnyIndex<TtlEntry<V>>) -> Result<(), DuplicateIndex> {
         self.store.add_index(index)
     }
 
-    /// Removes an index from the running store, as [`SharedWriter::remove_index`] does.
+    /// Removes an index from the store while it is in use, like [`SharedWriter::remove_index`].
     ///
     /// # Errors
     /// Returns an error if the store has no index with this name and value type.
@@ -349,13 +350,12 @@ where
         self.store.remove_index(index)
     }
 
-    /// Ends every subscription once its pending changes are delivered. The store itself stays readable and writable, but later changes are not
-    /// reported.
+    /// Ends every subscription after its pending changes are delivered. The store can still be read and written, but later changes are not reported.
     pub fn close(&self) {
         self.store.close();
     }
 
-    /// Creates the entry of an object, adds it to the expiry queue, and returns it with its key.
+    /// Creates the entry of an object and adds its deadline to the expiry queue. Returns the entry and its key.
     fn timed(&self, object: V, now: Nanos, ttl: Option<Duration>) -> (TtlEntry<V>, Arc<K>) {
         let mut timed = TtlEntry::new(object, now, ttl);
         let key = Arc::new((self.shared.key)(&timed));
@@ -376,7 +376,7 @@ impl<K, V, C> fmt::Debug for TtlStore<K, V, C> {
     }
 }
 
-/// Creates the schema of the entries. All objects under a key count as the same object, and the ticket is the version.
+/// Creates the schema of the entries. All objects with the same key count as states of one object, and the ticket of an entry is its version.
 fn schema<K, V>(key: fn(&TtlEntry<V>) -> K) -> Schema<K, TtlEntry<V>> {
     Schema::new(key, |timed| Version::new(timed.place().ticket))
 }

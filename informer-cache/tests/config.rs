@@ -1,7 +1,7 @@
-//! The configuration of a reflector in JSON. It survives a round trip, and unknown fields and malformed values are refused. For each rule of
-//! `validate` there is one file that breaks the rule.
+//! Tests of the configuration of a reflector in JSON. What is written can be read again; unknown fields and malformed values are refused; and for
+//! each rule of `validate`, a configuration that breaks the rule is refused.
 //!
-//! This is a separate binary, because in the other tests the type of an empty list would be ambiguous with `serde_json` in scope.
+//! These tests are a separate binary: if the other tests were compiled with `serde_json`, the type of an empty list would be ambiguous in them.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! EDGE. A source that returns scripted responses.
 //!
-//! Cancel safety: a call that is dropped while it waits consumes no answer.
+//! Cancel safety: a request that is dropped while it waits does not consume an answer.
 //!
 //! | guarded by `script` | |
 //! |---|---|
@@ -27,7 +27,8 @@ pub enum SourceRequest {
 
 /// A source that returns scripted responses. This type is a handle: clones share the script.
 ///
-/// Answers are returned in the order in which they were added, each once. If no answer is left, a request waits until one is added.
+/// A test adds answers to the script. Each answer is used for one request, in the order in which the answers were added. If no answer is left, a
+/// request waits until one is added.
 ///
 /// # Examples
 /// ```
@@ -61,7 +62,7 @@ pub struct ScriptedSource<V> {
 struct Script<V> {
     lists: VecDeque<Result<Page<V>, SourceError>>,
     watches: VecDeque<Result<u64, SourceError>>,
-    /// The messages of each watch that is not dropped, by number.
+    /// The messages of each watch that was not dropped, with the number of the watch.
     messages: Vec<(u64, VecDeque<Message<V>>)>,
     newest: u64,
     open: usize,
@@ -88,12 +89,12 @@ impl<V> ScriptedSource<V> {
         Self { script: Arc::new(Mutex::new(script)) }
     }
 
-    /// Answers the next list request that has no answer yet.
+    /// Adds the answer to a list request. The first list request that has no answer yet receives it.
     pub fn answer_list(&self, answer: Result<Page<V>, SourceError>) {
         self.change(|script| script.lists.push_back(answer));
     }
 
-    /// Answers the next watch request that has no answer yet.
+    /// Adds the answer to a watch request. The first watch request that has no answer yet receives it.
     pub fn answer_watch(&self, answer: Result<(), SourceError>) {
         self.change(|script| {
             let answer = answer.map(|()| {
@@ -105,7 +106,7 @@ impl<V> ScriptedSource<V> {
         });
     }
 
-    /// Sends an event on the last [added](Self::answer_watch) watch.
+    /// Sends an event on the watch that was [added](Self::answer_watch) last.
     ///
     /// # Panics
     /// Panics if no watch was added, or the watch has ended.
@@ -114,7 +115,7 @@ impl<V> ScriptedSource<V> {
         self.push_message(Some(Ok(event)));
     }
 
-    /// Fails the last added watch.
+    /// Sends an error on the watch that was [added](Self::answer_watch) last.
     ///
     /// # Panics
     /// Panics if no watch was added, or the watch has ended.
@@ -151,7 +152,7 @@ impl<V> ScriptedSource<V> {
         self.push_message(Some(Err(error)));
     }
 
-    /// Ends the last added watch normally.
+    /// Ends the watch that was [added](Self::answer_watch) last, without an error.
     ///
     /// # Panics
     /// Panics if no watch was added, or the watch has ended.
@@ -160,7 +161,7 @@ impl<V> ScriptedSource<V> {
         self.push_message(None);
     }
 
-    /// Returns the requests since the last call of this method.
+    /// Returns the requests that the source has received since the last call of this method.
     #[must_use]
     pub fn requests(&self) -> Vec<SourceRequest> {
         std::mem::take(&mut self.script.lock().requests)
@@ -193,9 +194,9 @@ impl<V> ScriptedSource<V> {
         result
     }
 
-    /// Completes as soon as `take` finds a value in the script.
+    /// Returns the value that `take` finds in the script. If there is none, registers the waker for the next change.
     fn poll<R>(&self, cx: &Context<'_>, mut take: impl FnMut(&mut Script<V>) -> Option<R>) -> Poll<R> {
-        // The waker is cloned before locking, so that an unneeded clone is dropped after unlocking.
+        // The waker is cloned before the lock is taken. So if the clone is not needed, it is dropped after the lock is released.
         let waker = cx.waker().clone();
         let mut script = self.script.lock();
         match take(&mut script) {

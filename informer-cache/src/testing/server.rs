@@ -1,12 +1,13 @@
 //! EDGE. An in-memory server that can be listed and watched, with the faults of real servers.
 //!
-//! Cancel safety: a request that is dropped has no effect; a watch that is dropped is removed.
+//! Cancel safety: a request that is dropped has no effect. A watch that is dropped is removed from the server.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | objects, history, faults, watches | a call that changes them wakes all waiters, outside the lock |
 //!
-//! The functions of the schema, `stamp`, and `Clone`, `Drop` and `Ord` of objects and keys run under the lock, so they must not call the server.
+//! The following functions run under the lock and must not call the server: those of the schema, `stamp`, and `Clone`, `Drop` and `Ord` of objects
+//! and keys.
 
 mod faults;
 mod state;
@@ -28,15 +29,15 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 
 /// An in-memory server that can be listed and watched. This type is a handle: clones share the server.
 ///
-/// The server stores its objects and the history of their changes, pages its lists, delivers changes to its watches, drops its history when it is
-/// [compacted](Self::compact), and fails on demand. So a test changes the objects of the server and checks the result: an informer converges to
-/// [`objects`](Self::objects) once the [faults are cleared](Self::clear_faults), whatever failed before.
+/// The server stores objects and the history of their changes, returns lists in pages, and delivers changes to watches. It drops its history when it
+/// is [compacted](Self::compact), and fails on demand. A test changes the objects of the server, causes faults, and checks the result: once the
+/// [faults are cleared](Self::clear_faults), an informer must converge to [`objects`](Self::objects), whatever failed before.
 ///
-/// The server assigns a version to every object that is [put](Self::put), and a new id if the key is new. The function `stamp` writes both into the
-/// object. Versions begin at 1, the version of the empty server.
+/// The server assigns a version to every object that is [put](Self::put). If there is no object under the key, it also assigns a new id. The function
+/// `stamp` writes both into the object. Versions begin at 1, the version of the empty server.
 ///
 /// # Examples
-/// Breaks a watch, and makes a change that the informer receives only by a new list:
+/// A watch fails, and the object changes in such a way that the informer receives the change only with a new list:
 /// ```
 /// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
@@ -92,13 +93,13 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         Self { schema, stamp, state: Arc::new(Mutex::new(State::new())) }
     }
 
-    /// Creates the object, or replaces the object under its key. Returns the version of the change.
+    /// Stores the object under its key, as a new object or as an update. Returns the version of the change.
     pub fn put(&self, object: V) -> Version {
         let key = self.schema.key(&object);
         self.change(|state| state.put(key, object, self.stamp))
     }
 
-    /// Changes the object under `key`, if there is one. Returns the version of the change. `change` must keep the key.
+    /// Changes the object under `key`, if there is one. Returns the version of the change. `change` must not change the key.
     pub fn update(&self, key: &K, change: impl FnOnce(&mut V)) -> Option<Version> {
         self.change(|state| {
             let mut object = state.objects.get(key)?.object.clone();
@@ -112,8 +113,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| state.delete(key, self.stamp))
     }
 
-    /// Deletes the object under the key of `object`, and creates `object` with a new id. These are two changes, but no list returns the state in
-    /// between. Returns the version of the second change.
+    /// Deletes the object under the key of `object`, and creates `object` with a new id. These are two changes with two events, but no list returns
+    /// the state between them. Returns the version of the second change.
     ///
     /// # Examples
     /// ```
@@ -168,25 +169,25 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.state.lock().watches.len()
     }
 
-    /// Makes every open watch send a bookmark once it has delivered all events so far.
+    /// Makes every open watch deliver a bookmark after all events so far.
     pub fn send_bookmarks(&self) {
         self.change(State::bookmark);
     }
 
-    /// Drops the history. Then open watches expire unless they have delivered the whole history. Lists whose last page was not requested yet expire,
-    /// too, and so do later watches from an earlier version.
+    /// Drops the history. All open watches that have not delivered the whole history expire. So do lists whose last page was not requested yet, and
+    /// later watch requests from versions before this call.
     pub fn compact(&self) {
         self.change(State::compact);
     }
 
-    /// Caches the current state, like the cache in front of a real server. Until the next call, every list that may be as old as this state returns
-    /// it.
+    /// Caches the current state, like the watch cache of a real API server. Until the next call of this method, list requests that accept a state of
+    /// this age receive the cached state.
     pub fn cache_state(&self) {
         self.change(|state| state.cached = Some((state.version, state.objects.clone())));
     }
 
-    /// Restores the [cached](Self::cache_state) state, like a server restored from a backup: versions continue from the
-    /// highest one ever assigned, all watches end, and no watch can resume from the lost history. Does nothing without a cached state.
+    /// Restores the [cached](Self::cache_state) state, as if the server were restored from a backup. All watches end, and no watch can resume from a
+    /// version in the lost history. The next versions are above the highest version that was ever assigned. Does nothing if no state is cached.
     ///
     /// # Examples
     /// ```
@@ -205,12 +206,12 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::restore);
     }
 
-    /// Makes the next request for a list or a page fail. After several calls, as many requests fail.
+    /// Makes the next list request fail, which may request a further page. If this method is called several times, that many requests fail.
     pub fn fail_list(&self, kind: SourceErrorKind) {
         self.change(|state| state.failing_lists.push_back(kind));
     }
 
-    /// Makes the next watch request fail. After several calls, as many requests fail.
+    /// Makes the next watch request fail. If this method is called several times, that many requests fail.
     pub fn fail_watch(&self, kind: SourceErrorKind) {
         self.change(|state| state.failing_watches.push_back(kind));
     }
@@ -220,7 +221,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| state.disturb(Disturbance::Fail(kind)));
     }
 
-    /// Ends every open watch normally, once it has delivered all events so far.
+    /// Ends every open watch, without an error, after it has delivered all events so far.
     pub fn close_watches(&self) {
         self.change(State::close);
     }
@@ -242,7 +243,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| change(&mut state.faults));
     }
 
-    /// Delays every response and every event by `latency` on `clock`; the delay of an event counts from its change. Zero by default.
+    /// Delays every response by `latency`, and delivers every event `latency` after its change. The time is measured with `clock`. By default, there
+    /// is no delay.
     ///
     /// # Examples
     /// ```
@@ -268,7 +270,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| state.latency = Some(Latency { clock: clock.clone(), latency }));
     }
 
-    /// Removes all faults. A compacted history stays dropped, and the [latency](Self::set_latency) stays.
+    /// Removes all faults. This does not restore a history that was dropped, and does not change the [latency](Self::set_latency).
     pub fn clear_faults(&self) {
         self.change(State::clear_faults);
     }
@@ -282,7 +284,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         result
     }
 
-    /// Answers a request, after the latency, and not while the server is unresponsive.
+    /// Waits for the latency, and then until the server is responsive, and answers a request.
     async fn answer<R>(
         &self,
         mut ask: impl FnMut(&mut State<K, V>) -> Result<R, SourceErrorKind>,
@@ -309,9 +311,9 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         .await
     }
 
-    /// Completes as soon as `take` finds a value.
+    /// Returns the value that `take` finds in the state. If there is none, registers the waker for the next change.
     fn poll<R>(&self, cx: &Context<'_>, take: impl FnOnce(&mut State<K, V>) -> Option<R>) -> Poll<R> {
-        // The waker is cloned before locking, so that an unneeded clone is dropped after unlocking.
+        // The waker is cloned before the lock is taken. So if the clone is not needed, it is dropped after the lock is released.
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
         match take(&mut state) {

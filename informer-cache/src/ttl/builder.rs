@@ -9,7 +9,7 @@ use flyball_sync::{Clock, Monotonic};
 use super::{Policy, schema};
 use crate::{AnyIndex, DuplicateIndex, Store, StoreBuilder, TtlEntry, TtlStore};
 
-/// Builds a [`TtlStore`]; made by [`TtlStore::builder`].
+/// Builds a [`TtlStore`]. [`TtlStore::builder`] creates the builder.
 ///
 /// # Examples
 /// ```
@@ -56,20 +56,20 @@ where
         self.ttl_with(move |_| Some(ttl))
     }
 
-    /// Sets the function that returns the time to live of an object, or `None` for an object that never expires. It runs once for each write, before
-    /// anything changes.
+    /// Sets the function that returns the time to live of an object, or `None` for an object that never expires. Each write calls the function once
+    /// per object, before it changes the store.
     pub fn ttl_with(mut self, policy: impl Fn(&V) -> Option<Duration> + Send + Sync + 'static) -> Self {
         self.policy = Box::new(policy);
         self
     }
 
-    /// Adds an index of any kind. An index value is dropped with the last object that has the value.
+    /// Adds an index of any kind. An index value is dropped when no object has it any more.
     pub fn index(mut self, index: &impl AnyIndex<TtlEntry<V>>) -> Self {
         self.store = self.store.index(index);
         self
     }
 
-    /// Reads the time from this clock instead of the machine's. The clock is never read under a lock.
+    /// Sets the clock, which is by default that of the machine. The store never reads the clock while it holds a lock.
     pub fn clock<D: Clock>(self, clock: D) -> TtlStoreBuilder<K, V, D> {
         TtlStoreBuilder { store: self.store, key: self.key, policy: self.policy, clock }
     }

@@ -1,11 +1,11 @@
-//! SHELL. The deadlines of a store, in order.
+//! SHELL. The queue of the deadlines of a store.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `places` | the key of every deadline, and whether its write is complete |
 //! | `last` | the last ticket |
 //!
-//! No user code runs under the lock: positions are ordered by numbers, and keys are shared, so they are neither cloned nor dropped under it.
+//! No user code runs under the lock: positions are compared as numbers, and keys are in an `Arc`, so no key is cloned or dropped under the lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use flyball_sync::Nanos;
 
 use flyball_sync::locks::Mutex;
 
-/// A position in the expiry queue. The earliest deadline comes first; among equal deadlines, the earlier write.
+/// A position in the expiry queue. Positions are ordered by deadline and, if the deadlines are equal, by the order of the writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) deadline: Nanos,
@@ -22,11 +22,11 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The deadline of an object that never expires. Such an object is not in the expiry queue.
+    /// Used as the deadline of an object that never expires. Such an object is not in the expiry queue.
     pub(super) const NEVER: Nanos = Nanos::MAX;
 }
 
-/// The deadlines of one store.
+/// The queue of the deadlines of one store.
 pub(super) struct ExpiryQueue<K> {
     state: Mutex<State<K>>,
 }
@@ -38,13 +38,13 @@ struct State<K> {
 
 struct Entry<K> {
     key: Arc<K>,
-    /// Whether the write is complete. Sweeps skip other entries, because before the object is published, a sweep would not find it and would remove
-    /// the entry too early.
+    /// Whether the write of the object is complete. Sweeps skip an entry whose write is not complete: its object may not be published yet, so a sweep
+    /// would not find the object and would remove the entry too early.
     complete: bool,
 }
 
 impl<K> ExpiryQueue<K> {
-    /// Returns a ticket, greater than all earlier ones.
+    /// Returns a ticket, which is greater than all earlier ones.
     pub(super) fn ticket(&self) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
@@ -66,7 +66,7 @@ impl<K> ExpiryQueue<K> {
         place
     }
 
-    /// Returns a guard that marks the write as complete when dropped, even during a panic.
+    /// Returns a guard that marks the write as complete when it is dropped, even if a panic drops it.
     pub(super) fn complete_after(&self, place: Position) -> CompleteOnDrop<'_, K> {
         CompleteOnDrop { expiry: self, place }
     }
@@ -76,7 +76,7 @@ impl<K> ExpiryQueue<K> {
             return;
         }
         let left = self.state.lock().places.remove(&place);
-        // Dropped after unlocking, because this may be the last reference to the key.
+        // The entry is dropped after the lock is released, because it may have the last reference to the key.
         drop(left);
     }
 
@@ -85,7 +85,8 @@ impl<K> ExpiryQueue<K> {
         self.state.lock().places.first_key_value().map(|(place, _)| place.deadline)
     }
 
-    /// Returns the positions and keys of the first deadlines that have passed and whose writes are complete, at most `most`.
+    /// Returns the positions and keys of the earliest deadlines that have passed, at most `most` of them. Skips deadlines whose writes are not
+    /// complete.
     pub(super) fn due(&self, now: Nanos, most: usize) -> Vec<(Position, Arc<K>)> {
         let now = Position { deadline: now, ticket: 0 };
         let state = self.state.lock();
@@ -98,7 +99,7 @@ impl<K> ExpiryQueue<K> {
     }
 }
 
-/// The expiry queue as stored objects refer to it, without the type of the keys.
+/// The expiry queue without the type of its keys, so that a stored object can refer to it.
 pub(super) trait Leave: Send + Sync {
     fn leave(&self, place: Position);
 }
@@ -109,7 +110,7 @@ impl<K: Send + Sync> Leave for ExpiryQueue<K> {
     }
 }
 
-/// Marks a write as complete when dropped.
+/// A guard that marks a write as complete when it is dropped.
 pub(super) struct CompleteOnDrop<'a, K> {
     expiry: &'a ExpiryQueue<K>,
     place: Position,
@@ -117,14 +118,14 @@ pub(super) struct CompleteOnDrop<'a, K> {
 
 impl<K> Drop for CompleteOnDrop<'_, K> {
     fn drop(&mut self) {
-        // The entry is absent if the write was stale, or if its object was replaced meanwhile.
+        // There is no entry if the write was stale or if its object has already been replaced.
         if let Some(entry) = self.expiry.state.lock().places.get_mut(&self.place) {
             entry.complete = true;
         }
     }
 }
 
-// Not derived, because a derive would require `Default` of the keys.
+// This impl is not derived, because a derived one would require that `K` implements `Default`.
 impl<K> Default for ExpiryQueue<K> {
     fn default() -> Self {
         Self { state: Mutex::new(State { places: BTreeMap::new(), last: 0 }) }

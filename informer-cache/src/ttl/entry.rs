@@ -1,4 +1,4 @@
-//! SHELL. An object with its deadline. This type guards no data; its drop takes the lock of the expiry queue.
+//! SHELL. An object with its deadline. This type has no lock; its `drop` takes the lock of the expiry queue.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,8 +9,8 @@ use flyball_sync::Nanos;
 
 use super::deadlines::{ExpiryQueue, Leave, Position};
 
-/// An object in a [`TtlStore`](crate::TtlStore), with its times. Derefs to the object, so key functions and index functions can be written as if they
-/// received the object itself.
+/// An object in a [`TtlStore`](crate::TtlStore), with the times at which it was written and expires. The entry derefs to the object, so key functions
+/// and index functions can use it like the object itself.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,7 @@ impl<V> TtlEntry<V> {
         self.expiry = Some(expiry.clone());
     }
 
-    /// Returns a copy that identifies the object to delete. The copy is not in the expiry queue.
+    /// Returns a copy of the entry, which is used to delete exactly this object. When the copy is dropped, the deadline stays in the expiry queue.
     pub(super) fn tombstone(&self) -> Self {
         Self { object: self.object.clone(), written: self.written, place: self.place, expiry: None }
     }
@@ -66,13 +66,13 @@ impl<V> TtlEntry<V> {
         &self.object
     }
 
-    /// Returns when the object was written.
+    /// Returns the instant at which the object was written.
     #[must_use]
     pub fn written_at(&self) -> Nanos {
         self.written
     }
 
-    /// Returns the last instant at which the object is visible; `None` if it never expires.
+    /// Returns the last instant at which the object is visible, or `None` if it never expires.
     #[must_use]
     pub fn expires_at(&self) -> Option<Nanos> {
         Some(self.place.deadline).filter(|deadline| *deadline != Position::NEVER)
@@ -92,7 +92,7 @@ impl<V> Deref for TtlEntry<V> {
     }
 }
 
-/// Removes the deadline from the expiry queue, because no sweep needs it any longer.
+/// Removes the deadline from the expiry queue: the object is no longer stored, so no sweep has to find it.
 impl<V> Drop for TtlEntry<V> {
     fn drop(&mut self) {
         if let Some(expiry) = &self.expiry {

@@ -10,10 +10,11 @@ use flyball_sync::Nanos;
 
 use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlEntry};
 
-/// A consistent view of a [`TtlStore`](crate::TtlStore): the objects that are visible at one instant. They do not expire in the snapshot.
+/// A consistent view of a [`TtlStore`](crate::TtlStore): the objects that were visible when the snapshot was taken. Objects do not expire in a
+/// snapshot.
 ///
-/// Taking or cloning a `TtlSnapshot` is O(1), as for a [`Snapshot`]. Objects that had expired when the snapshot was taken are skipped, so counting is
-/// O(stored) and the iterators have no exact length.
+/// As with a [`Snapshot`], it takes O(1) time to take or clone a `TtlSnapshot`. Objects that had expired when the snapshot was taken are skipped. So
+/// it takes O(n) time to count the objects, for n stored objects, and the iterators have no exact length.
 ///
 /// # Examples
 /// ```
@@ -53,25 +54,25 @@ impl<K, V> TtlSnapshot<K, V> {
         Self { view, at }
     }
 
-    /// Returns the instant of the snapshot.
+    /// Returns the instant at which the snapshot was taken.
     #[must_use]
     pub fn taken_at(&self) -> Nanos {
         self.at
     }
 
-    /// Returns the number of objects. O(stored).
+    /// Returns the number of visible objects, in O(n) time for n stored objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects().count()
     }
 
-    /// Returns whether there is no object. O(expired objects that are not evicted yet).
+    /// Returns whether there is no visible object, in O(n) time for n expired objects that had not been evicted yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects().next().is_none()
     }
 
-    /// Returns an iterator over all objects with their keys and times.
+    /// Returns an iterator over all objects, with their keys and times.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &TtlEntry<V>)> {
         let all = self.view.iter().map(|(key, timed)| (key, &**timed));
         all.filter(|(_, timed)| timed.is_alive_at(self.at))
@@ -98,7 +99,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         self.entry(key).map(TtlEntry::object)
     }
 
-    /// Returns the object under a key, with its times.
+    /// Returns the object under a key, with the times at which it was written and expires.
     pub fn entry<Q>(&self, key: &Q) -> Option<&TtlEntry<V>>
     where
         K: Borrow<Q>,
@@ -149,7 +150,8 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(self.view.keys_by_index(index, value)?.filter(|key| self.contains_key(*key)))
     }
 
-    /// Returns the values that at least one object has in an index, each with the number of its objects. O(entries of the index).
+    /// Returns the values that at least one object has in an index, each with the number of its objects. It takes O(n) time to read all of them, for
+    /// n entries of the index.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -165,7 +167,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(counted.filter(|(_, alive)| *alive > 0))
     }
 
-    /// Returns the objects whose values are in a range, like [`Snapshot::range`], in the order of the values.
+    /// Returns the objects whose values are in a range, in the order of the values, like [`Snapshot::range`].
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -187,7 +189,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(alive.map(|(value, timed)| (value, timed.object())))
     }
 
-    /// Returns the objects that meet all conditions that `ask` adds to a [`Query`], for example a label selector and an index value.
+    /// Returns the objects that match a [`Query`]. `ask` adds the conditions to the query, for example a label selector and an index value.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -199,13 +201,14 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         Ok(hits.filter(|timed| timed.is_alive_at(self.at)).map(|timed| timed.object()))
     }
 
-    /// Returns the objects for which an index function failed, each with its key and the name of the index. O(failures).
+    /// Returns the errors of index functions, each with the key of the object and the name of the index. It takes O(n) time to read all of them, for
+    /// n errors.
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
         self.view.index_errors().filter(|(key, ..)| self.contains_key(*key))
     }
 }
 
-/// O(1): the clone shares the view.
+/// Takes O(1) time, because the clone shares the data of the snapshot.
 impl<K, V> Clone for TtlSnapshot<K, V> {
     fn clone(&self) -> Self {
         Self { view: self.view.clone(), at: self.at }

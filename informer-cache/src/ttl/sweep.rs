@@ -1,4 +1,4 @@
-//! SHELL. Eviction of expired objects. This module guards no data, and no read depends on it.
+//! SHELL. Eviction of expired objects. This module has no lock, and the results of reads do not depend on it.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -11,7 +11,8 @@ use flyball_sync::{Clock, Nanos};
 use crate::table::record::Name;
 use crate::{Change, ChangeKind, TtlEntry, TtlStore, WriteOutcome};
 
-/// The maximum number of expired objects that a write evicts. Each write adds at most one object that expires, so expired objects do not accumulate.
+/// The maximum number of expired objects that a write evicts. Each write adds at most one object that can expire, and evicts up to two. So expired
+/// objects do not accumulate.
 const SWEPT_BY_WRITE: usize = 2;
 
 /// The maximum number of deadlines in one step of a complete sweep.
@@ -23,18 +24,18 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    /// Evicts all expired objects, and returns their deletions, the earliest deadline first. O(expired).
+    /// Evicts all expired objects, and returns their deletions, ordered by deadline. The time is proportional to their number.
     pub fn evict_expired(&self) -> Vec<Change<K, TtlEntry<V>>> {
         self.sweep_at(self.shared.clock.now())
     }
 
-    /// Returns the earliest instant at which [`evict_expired`](Self::evict_expired) is expected to find an expired object; `None` if no stored object
-    /// expires.
+    /// Returns the earliest instant at which a stored object may have expired, which is when to call [`evict_expired`](Self::evict_expired). Returns
+    /// `None` if no stored object expires.
     ///
-    /// The instant may be too early, because it may belong to an object that was written again, or that only a snapshot holds.
+    /// The instant may be too early: it may be the expiry of an object that has been replaced by a later write and that only a snapshot still holds.
     ///
     /// # Examples
-    /// A task that sweeps a store with few writes:
+    /// A task that evicts the expired objects of a store with few writes:
     /// ```
     /// use flyball_informer_cache::{Clock, ManualClock, TtlEntry, TtlStore};
     /// use std::time::Duration;
@@ -58,7 +59,7 @@ where
         self.shared.expiry.first().map(|deadline| deadline + Duration::from_nanos(1))
     }
 
-    /// Deletes the object under a key if it has expired. Returns whether there was an expired object, even if another thread deletes it first.
+    /// Deletes the object under a key if it has expired. Returns `true` if it had expired, even if another thread has deleted it first.
     pub(super) fn take_expired<Q>(&self, key: &Q, now: Nanos) -> bool
     where
         K: Borrow<Q>,
@@ -67,7 +68,7 @@ where
         match self.store.get(key) {
             Some(found) if !found.is_alive_at(now) => {
                 self.store.delete(key, Some(found.tombstone()));
-                // Another thread wrote this object, so a panic of its drop is not propagated to this caller.
+                // This call has not written the object, so a panic of the object's drop is not propagated to the caller.
                 caught(|| drop(found));
                 true
             }
@@ -75,12 +76,12 @@ where
         }
     }
 
-    /// Sweeps after a write. A panic is caught, so that the write returns its outcome.
+    /// Sweeps after a write. A panic is caught, so that the write still returns its outcome.
     pub(super) fn sweep_along(&self, now: Nanos) {
         caught(|| drop(self.sweep_some(now, SWEPT_BY_WRITE)));
     }
 
-    /// Sweeps before another operation, which continues even if the drop of an object panics.
+    /// Evicts all expired objects before a different operation. If the drop of an object panics, the panic is ignored and the operation continues.
     pub(super) fn sweep_first(&self, now: Nanos) {
         let swept = self.sweep_at(now);
         caught(|| drop(swept));
@@ -94,7 +95,7 @@ where
         changes
     }
 
-    /// Performs one step of a sweep, with at most `most` deadlines. Returns the deletions, or `None` if no deadline has passed.
+    /// Performs one step of a sweep, which handles at most `most` deadlines. Returns the deletions, or `None` if no deadline has passed.
     fn sweep_some(&self, now: Nanos, most: usize) -> Option<Vec<Change<K, TtlEntry<V>>>> {
         let due = self.shared.expiry.due(now, most);
         if due.is_empty() {
@@ -104,15 +105,15 @@ where
         for (place, key) in due {
             let found = self.store.get(&*key).filter(|found| found.place() == place);
             if let Some(found) = found {
-                // Cloned before the deletion, because the clone may panic.
+                // The key is cloned before the object is deleted, because the clone may panic.
                 let told = K::clone(&key);
                 if self.store.delete(&*key, Some(found.tombstone())) == WriteOutcome::Deleted {
                     let name = Arc::new(Name { hash: 0, key: told });
                     changes.push(Change::of(name, ChangeKind::Deleted, Some(found.clone()), found));
                 }
             }
-            // The deadline is removed only after the object was handled, so that a panic leaves the deadline for the next sweep. The deadline may
-            // also belong to an object that was replaced and that a snapshot still holds.
+            // The deadline is removed only after the object was handled. So if there is a panic, the next sweep finds the deadline again. It is also
+            // removed if its object was replaced and only a snapshot still holds the object.
             self.shared.expiry.leave(place);
         }
         Some(changes)

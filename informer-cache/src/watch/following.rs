@@ -1,4 +1,4 @@
-//! SHELL. Following a store: subscriptions, observers, and waits.
+//! SHELL. How to follow the changes of a store: methods that subscribe, observe and wait.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -16,38 +16,40 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Subscribes to the stored objects and every later change. Costs O(subscriptions), and increments one reference count for every 2048 objects.
-    /// The call waits for at most one commit, and holds the lock no longer than a commit does.
+    /// Subscribes to the stored objects and every later change. This takes O(n) time for n subscriptions, and increments one reference count for
+    /// every 2048 objects. The call waits for at most one commit, and holds the lock no longer than a commit does.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, buffer) = self.inner.subscribe(None, usize::MAX);
         Subscription::new(buffer, Arc::downgrade(&self.inner), &snapshot)
     }
 
-    /// Returns a builder for a [subscription](Self::subscribe) to some objects only, with a periodic resync, or with a bound on the number of pending
-    /// keys.
+    /// Returns a builder for a [subscription](Self::subscribe) with options: to some of the objects only, with a periodic resync, or with a bound on
+    /// the number of pending keys.
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         SubscriptionBuilder::new(self.inner.clone())
     }
 
-    /// Calls `f` with every stored object, then, on the writing thread, with every later change, without coalescing.
+    /// Calls `f` with every stored object, and then with every later change, on the thread that writes it. Changes are not coalesced.
     ///
-    /// This call reports the objects of one snapshot to `f`, as initial additions. (If the store's first list is published later, its objects are
-    /// initial, too.) From that snapshot on, every write calls `f` with each of its changes, after readers can see them and after every lock is
-    /// released, so `f` may use the store. A relist reports deletions first. A different object under the same key is reported as one change,
-    /// [`Replaced`](crate::ChangeKind::Replaced), whose `old()` is the former object. `f` must be quick, because the writer waits for it.
+    /// This call reports the objects of one snapshot to `f`, as initial additions. (If the first list of the store is published later, its objects
+    /// are initial, too.) Every write after that snapshot calls `f` with each of its changes. At that time, readers can already see the change, and
+    /// no lock is held, so `f` may use the store. A relist reports deletions first. If an object is replaced by a different object under the same
+    /// key, `f` receives a single change, [`Replaced`](crate::ChangeKind::Replaced), whose `old()` is the former object. `f` must be fast, because
+    /// the writer waits for it.
     ///
-    /// The changes of one writing thread are reported in the order of its writes. Calls from several threads may overlap each other and the calls for
-    /// the initial objects. So use an observer for a receiver that accepts repeated changes in any order, has bounded memory, and needs every state,
-    /// for example a queue of keys. If `f` writes, through a [`SharedWriter`](crate::SharedWriter), that write is reported to every observer within
-    /// the call, so observers that were registered later receive the inner write before the outer one. Registering costs O(observers), besides the
-    /// calls for the initial objects. To receive changes at the subscriber's own pace, use [`subscribe`](Self::subscribe).
+    /// The changes that one thread writes are reported in the order of its writes. If several threads write, their calls of `f` may overlap each
+    /// other and the calls for the initial objects. So use an observer if the receiver accepts changes in any order and more than once, has bounded
+    /// memory, and needs every state, like a queue of keys. If `f` itself writes to the store, through a [`SharedWriter`](crate::SharedWriter), this
+    /// inner write is reported to every observer before `f` returns. So observers that were registered after `f` receive the inner write before the
+    /// outer one. To register takes O(n) time for n observers, in addition to the calls for the initial objects. To receive changes at your own pace,
+    /// use [`subscribe`](Self::subscribe).
     ///
-    /// The run future of an informer reports a long list in pieces, on the thread that polls it. If the future is dropped meanwhile, its destructor
-    /// reports the rest.
+    /// The run future of an informer reports a long list in several pieces, on the thread that polls it. If the future is dropped before it has
+    /// reported all pieces, its destructor reports the rest.
     ///
-    /// The observation ends when the observer is dropped, or when the store is closed. While `f` holds a writer, dropping the other writers does not
-    /// close the store.
+    /// The observation ends when the observer is dropped, or when the store is closed. If `f` holds a writer, the store is not closed when the other
+    /// writers are dropped.
     ///
     /// # Panics
     /// A panic of `f` is caught and [counted](Observer::panic_count), and `f` is called again for the next change.
@@ -75,14 +77,15 @@ where
         Observer::begin(&self.inner, f)
     }
 
-    /// Waits until the store's [version](Self::version) is this one or later. Returns the store's version at that moment.
+    /// Waits until the [version](Self::version) of the store is `version` or a later one. Returns the version that the store has at that time.
     ///
-    /// If the source delivers changes in the order of versions, as one watch of a Kubernetes API server does, the store then shows every change up to this
-    /// version. Otherwise the version may be that of a newer change to another object, and the awaited change may not have arrived; only a list or a
-    /// bookmark guarantees that every change up to its version is stored.
+    /// If the source delivers changes in the order of their versions, as one watch of a Kubernetes API server does, the store then contains every
+    /// change up to this version. Otherwise, a newer change of a different object may have raised the version before the change for which you wait
+    /// has arrived: only a list or a bookmark guarantees that every change up to its version is stored.
     ///
     /// # Errors
-    /// Returns an error if a relist sets the store back to a version before this one, or if the store is closed, for example by dropping its writer.
+    /// Returns an error if a relist sets the store back to an earlier version than `version`, or if the store is closed, for example because its
+    /// writer is dropped.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -98,8 +101,8 @@ where
         block_on(self.wait_for_version(version))
     }
 
-    /// Like [`wait_for_version`](Self::wait_for_version), but blocks this thread, for at most `limit`. In a task, use your runtime's timeout with
-    /// `wait_for_version`.
+    /// Like [`wait_for_version`](Self::wait_for_version), but blocks this thread, for at most `limit`. In an async task, use `wait_for_version` with
+    /// the timeout of your runtime.
     ///
     /// # Errors
     /// The same as for [`wait_for_version`](Self::wait_for_version), and [`WaitForError::TimedOut`] if the limit has passed.
@@ -111,11 +114,11 @@ where
         block_on_timeout(self.wait_for_version(version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
-    /// Waits until the store shows the state that was written to a key at this version, or a newer one (read-your-writes). Returns the object stored
-    /// at that moment, or `None` if it was deleted: a deletion ends the wait, too.
+    /// Waits until the store contains the state that a write of `key` with this version has created, or a newer state (read-your-writes). Returns the
+    /// object that is stored at that time, or `None` if it was deleted, because a deletion also ends the wait.
     ///
-    /// The call waits for the store's version, so it depends on the order of versions, as [`wait_for_version`](Self::wait_for_version) does. If the
-    /// versions of a source are not ordered, compare the version of the returned object with `version` yourself.
+    /// Like [`wait_for_version`](Self::wait_for_version), this method requires that the source delivers changes in the order of their versions. If it does
+    /// not, compare the version of the returned object with `version` yourself.
     ///
     /// # Errors
     /// The same as for [`wait_for_version`](Self::wait_for_version).
@@ -141,8 +144,8 @@ where
         WaitForKey::new(Arc::downgrade(&self.inner), key, version)
     }
 
-    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer function
-    /// must not wait for this future, because the future itself waits for the observers.
+    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait, and all of them are woken. An
+    /// observer function must not wait for this future, because the future itself waits for the observers.
     ///
     /// # Errors
     /// Returns an error if the store is closed before its first list.
@@ -227,8 +230,8 @@ where
         block_on_timeout(self.wait_for_key(key, version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
-    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, even after
-    /// [`close`](crate::Writer::close).
+    /// Returns whether the first list is published and all observers have received it. After it has returned `true` once, it always returns `true`,
+    /// even after [`close`](crate::Writer::close).
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.inner.synced.is_set()

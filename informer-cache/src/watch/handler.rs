@@ -1,8 +1,8 @@
-//! EDGE. An event handler: a function, and a future that calls it with a subscription's changes. Any executor can run the future.
+//! EDGE. An event handler: a function, and a future that calls the function with the changes of a subscription. Any executor can run the future.
 //!
-//! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in one poll, so no change is half delivered. The
-//! handler ends if the store is closed, the handler is unsubscribed, or the future is dropped, even before its first poll. Each of these drops the
-//! subscription and the function, and wakes all waiters.
+//! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in the same poll, so a change is never taken without
+//! being delivered. The handler ends if the store is closed, if the handler is unsubscribed, or if the future is dropped, even before its first poll.
+//! In each case, the subscription and the function are dropped, and all waiters are woken.
 
 use std::fmt;
 use std::future::Future;
@@ -18,16 +18,16 @@ use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
 use crate::{Change, InitialProcessed, Subscription};
 
-/// A registered event handler: a function called with the changes of a subscription; made by [`Subscription::for_each`]. Clones are handles to the same
-/// registration.
+/// A handle to a registered event handler, which is a function that is called with the changes of a subscription. [`Subscription::for_each`] creates
+/// it. Clones refer to the same event handler.
 ///
-/// The function is called as long as its run future is polled, whether handles exist or not.
+/// The function is called as long as its run future is polled, even if all handles were dropped.
 #[derive(Clone)]
 pub struct HandlerRegistration {
     shared: Arc<Shared>,
 }
 
-/// State shared by the run future and the handles.
+/// The state that the run future and the handles share.
 struct Shared {
     stop: StopSignal,
     /// Set when the run future has ended.
@@ -45,7 +45,7 @@ pub enum HandlerExit {
     Unsubscribed,
 }
 
-/// Calls a function with the changes of a subscription; made by [`Subscription::for_each`], to be run by any executor.
+/// A future that calls a function with the changes of a subscription. [`Subscription::for_each`] creates it, and any executor can run it.
 ///
 /// # Cancel safety
 /// Dropping the future unsubscribes.
@@ -61,13 +61,14 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Calls `f` with the changes, one after the other. A slow `f` delays no other subscriber, and receives coalesced changes.
+    /// Returns a future that calls `f` with the changes, one after the other, and a handle to it. If `f` is slow, it receives coalesced changes;
+    /// other subscribers are not delayed.
     ///
     /// The future calls `f` on the thread that polls it, and completes when the store is closed or the handler is
-    /// [unsubscribed](HandlerRegistration::unsubscribe). A panic of `f` is [counted](HandlerRegistration::panic_count), and the change that caused it
-    /// counts as processed: `f` is called with the next change, and tasks that wait for [`initial_processed`](HandlerRegistration::initial_processed)
-    /// do not wait forever. If the function of [`with_identity`](crate::Schema::with_identity) or a filter panics while a change is assembled, the
-    /// panic propagates to the caller of `poll`, as with [`next`](Self::next). If the future is polled again, it continues with that change.
+    /// [unsubscribed](HandlerRegistration::unsubscribe). If `f` panics, the panic is [counted](HandlerRegistration::panic_count), and the change
+    /// counts as processed: `f` is then called with the next change, and the wait for [`initial_processed`](HandlerRegistration::initial_processed)
+    /// can still complete. If a filter or the function of [`with_identity`](crate::Schema::with_identity) panics, which are called before `f`, the
+    /// panic propagates to the caller of `poll`, as with [`next`](Self::next). If the future is polled again, it continues with the same change.
     ///
     /// # Examples
     /// ```
@@ -103,30 +104,31 @@ where
 }
 
 impl HandlerRegistration {
-    /// Stops the calls. Does not wait for a call in progress; a call that another thread is about to make may still begin. Pending changes are not
-    /// delivered. Idempotent.
+    /// Stops the calls of the function. Pending changes are not delivered. This method does not wait for a call that is in progress, and a call that
+    /// another thread is about to make may still begin. Idempotent.
     ///
-    /// The function and the subscription are dropped when the run future is next polled, or dropped.
+    /// The function and the subscription are dropped when the run future is polled the next time, or when it is dropped.
     pub fn unsubscribe(&self) {
         self.shared.stop.request();
     }
 
-    /// Waits until the run future has ended, for any reason. By then the call in progress has returned, no other call will begin, and the function is
-    /// dropped. Any number of tasks may wait; all are woken. If the function itself blocks on this wait, it deadlocks.
+    /// Waits until the run future has ended, for any reason. At that time, no call is in progress, no call will begin any more, and the function has
+    /// been dropped. Any number of tasks may wait, and all of them are woken. If the function itself blocks its thread on this wait, there is a
+    /// deadlock.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
     pub async fn unsubscribed(&self) {
-        // `wait` returns no error here, because this signal is always set in the end.
+        // `wait` does not return an error here, because this signal is always set in the end and never fails.
         let _ = self.shared.over.wait().await;
     }
 
-    /// Waits until the function has processed the initial state: see [`Subscription::initial_processed`].
+    /// Returns a future that completes when the function has processed the initial state, see [`Subscription::initial_processed`].
     pub fn initial_processed(&self) -> InitialProcessed {
         self.shared.initial_processed.clone()
     }
 
-    /// Returns the number of calls that panicked. A panic while the function is dropped counts, too.
+    /// Returns the number of calls that panicked. A panic while the function is dropped is also counted.
     ///
     /// # Examples
     /// ```
@@ -160,11 +162,11 @@ impl Shared {
 }
 
 impl<K, V, F> HandlerFuture<K, V, F> {
-    /// Drops the subscription and the function, then signals the end. Never panics; a second call does nothing.
+    /// Drops the subscription and the function, and then signals the end. Never panics. A second call has no effect.
     fn finish(&mut self, end: HandlerExit) -> HandlerExit {
         if let Some((changes, function)) = self.work.take() {
             self.end = end;
-            // This drops objects and wakes wakers. Their panics are ignored.
+            // This calls user code: the drops of objects, and wakers. Panics of these are ignored.
             let _ = caught(|| drop(changes));
             self.shared.isolate(|| drop(function));
             let _ = caught(|| self.shared.stop.exited());
@@ -174,7 +176,7 @@ impl<K, V, F> HandlerFuture<K, V, F> {
     }
 }
 
-// No field is pinned, because the function is called by reference.
+// The future does not need to be pinned: it calls the function through a reference and contains no other future.
 impl<K, V, F> Unpin for HandlerFuture<K, V, F> {}
 
 impl<K, V, F> Future for HandlerFuture<K, V, F>
@@ -186,7 +188,7 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // The waker is registered before the checks below, so that a later request to stop wakes this task.
+        // The waker is registered before the stop signal is checked below. So if a request to stop comes after the check, it wakes this task.
         this.shared.stop.poll(cx);
         for _ in 0..BATCH {
             let Some((changes, function)) = &mut this.work else { return Poll::Ready(this.end) };
@@ -200,7 +202,7 @@ where
                 Poll::Pending => return Poll::Pending,
             }
         }
-        // Yields to other tasks on this thread.
+        // Returns to the executor, so that other tasks on this thread can run.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -227,5 +229,5 @@ impl<K, V, F> fmt::Debug for HandlerFuture<K, V, F> {
     }
 }
 
-/// The maximum number of calls in one poll.
+/// The maximum number of calls of the function in one poll.
 const BATCH: usize = 64;

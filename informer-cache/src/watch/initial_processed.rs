@@ -1,4 +1,4 @@
-//! SHELL. The signal that a subscriber has processed the initial state. Other tasks can wait for it. The only lock is in [`Synced`].
+//! SHELL. A signal, for which tasks can wait, that a subscriber has processed the initial state. The only lock of this module is in [`Synced`].
 
 use std::fmt;
 use std::future::Future;
@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 use crate::Stopped;
 use crate::signal::synced::{Synced, Wait};
 
-/// A future that completes once a subscriber has processed the initial state: the store's first list is published, and the subscriber has received
-/// every object of that list and requested the next change. Made by [`Subscription::initial_processed`](crate::Subscription::initial_processed).
+/// A future that completes when a subscriber has processed the initial state: the first list of the store has been published, and the subscriber has
+/// received every object of that list and has requested the next change. [`Subscription::initial_processed`](crate::Subscription::initial_processed)
+/// creates it.
 ///
-/// Clones wait for the same signal, and each of them is woken. The wait ends with an error if the subscription is dropped before the signal is set,
-/// or the store is closed before its first list.
+/// Clones wait for the same signal, and each of them is woken. The future returns an error if the subscription is dropped before the initial state is
+/// processed, or if the store is closed before its first list.
 ///
 /// # Cancel safety
 /// Dropping the future only stops waiting.
@@ -27,10 +28,10 @@ impl InitialProcessed {
         Self { wait: Wait::new(signal) }
     }
 
-    /// Returns whether the initial state has been processed. Once `true`, stays `true`.
+    /// Returns whether the initial state has been processed. After it has returned `true` once, it always returns `true`.
     ///
     /// # Examples
-    /// A health check that must not wait:
+    /// A check that must not wait, for example in a health endpoint:
     /// ```
     /// use flyball_informer_cache::{InitialProcessed, Schema, Store, Version};
     ///

@@ -1,8 +1,9 @@
 //! SHELL. A function that is called with every change, from its registration until it is unsubscribed. The code that calls it is in
 //! [`changes::observer_fn`](crate::changes::observer_fn).
 //!
-//! Registering takes the snapshot of the initial objects under the lock `published`. So a change that was published before is in the snapshot, and a
-//! writer that publishes a change later finds the observer in the list: each change is reported exactly once.
+//! An observer is registered, and the snapshot of the initial objects is taken, in one critical section of the lock `published`. So a change that was
+//! published before is in the snapshot, and a writer that publishes a change later finds the observer in the list. Each change is therefore reported
+//! exactly once.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -14,13 +15,13 @@ use crate::store::inner::StoreInner;
 use crate::table::Table;
 use crate::{Change, ChangeKind};
 
-/// A registered observer function, called with every change; made by [`Store::observe`](crate::Store::observe).
+/// A handle to an observer function, which is called with every change. [`Store::observe`](crate::Store::observe) creates it.
 ///
-/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped when it is unsubscribed or the store is closed, or after the last call that
-/// is in progress then; [`unsubscribed`](Self::unsubscribed) waits until it is dropped.
+/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped when it is unsubscribed or the store is closed or, if calls are in progress
+/// then, after the last of them; [`unsubscribed`](Self::unsubscribed) waits until it is dropped.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
-    /// Weak, so that an observer keeps no objects alive.
+    /// The reference is weak, so that an observer does not keep the objects of a store alive.
     store: Weak<StoreInner<K, V>>,
     state: Arc<ObserverState>,
 }
@@ -45,10 +46,11 @@ impl<K, V> Observer<K, V> {
         self.state.panics.load(Ordering::Relaxed)
     }
 
-    /// Stops the calls. Does not wait for calls in progress; a call that another thread is about to make may still begin. Idempotent.
+    /// Stops the calls of the function. This method does not wait for calls that are in progress, and a call that another thread is about to make may
+    /// still begin. Idempotent.
     pub fn unsubscribe(&self) {
-        // Ordering: Relaxed, because the flag publishes no other memory. A thread reads the value that it stored itself. So after a function has
-        // unsubscribed its own observer, the same thread does not call the function again.
+        // Ordering: Relaxed, because the flag publishes no other memory. A thread always reads at least the value that it has stored itself. So when
+        // a function has unsubscribed its own observer, the same thread does not call the function again.
         self.state.unsubscribed.store(true, Ordering::Relaxed);
         let Some(store) = self.store.upgrade() else { return };
         let mut published = store.published.write();
@@ -57,16 +59,16 @@ impl<K, V> Observer<K, V> {
         let staying = staying.cloned().collect();
         let left = std::mem::replace(&mut published.observer_fns, staying);
         drop(published);
-        // Dropped after unlocking, because this may be the last reference to the function.
+        // The old list is dropped after the lock is released, because it may have the last reference to the function.
         drop(left);
     }
 
-    /// Waits until the observer has ended, by [`unsubscribe`](Self::unsubscribe) or because the store was closed: every writer that was calling observers has
-    /// finished, no call will begin, and the function is dropped. Any number of tasks may wait; all are woken.
+    /// Waits until the observer has ended, because of [`unsubscribe`](Self::unsubscribe) or because the store was closed. At that time, no call is in
+    /// progress, no call will begin any more, and the function has been dropped. Any number of tasks may wait, and all of them are woken.
     ///
-    /// Within a call of an observer function, this returns immediately, because otherwise it might wait for that very call. An informer that reports
-    /// a long list holds the function until the list is reported, even between two pieces, so the task that polls the informer's run future must not
-    /// wait for `unsubscribed` at the same time.
+    /// If an observer function calls this method, it returns immediately, because otherwise it might wait for the end of the same call. While an
+    /// informer reports a long list in several pieces, it keeps a reference to the function, even between two pieces. So the task that polls the run
+    /// future of the informer must not wait for `unsubscribed` at the same time.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -88,7 +90,7 @@ impl<K, V> Observer<K, V> {
     /// ```
     pub async fn unsubscribed(&self) {
         if !NotifyGuard::is_active() {
-            // `wait` returns no error here, because this signal is always set in the end.
+            // `wait` does not return an error here, because this signal is always set in the end and never fails.
             let _ = self.state.ended.wait().await;
         }
     }
@@ -100,7 +102,8 @@ impl<K, V> Observer<K, V> {
     ) -> Self {
         let state = Arc::new(ObserverState::default());
         let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), state: state.clone() });
-        // Created before the function is registered, so that a panic in the drop of an old object below ends the observation.
+        // The `Observer` is created before the function is registered. So if the drop of an old object panics below, the `Observer` is dropped, which
+        // ends the observation.
         let observer = Self { store: Arc::downgrade(store), state };
         let table = store.register(&observer_fn);
         let _guard = NotifyGuard::begin();
@@ -125,11 +128,11 @@ impl<K, V> fmt::Debug for Observer<K, V> {
 }
 
 impl<K, V> StoreInner<K, V> {
-    /// Registers an observer function. Returns the table with the objects to report first.
+    /// Registers an observer function. Returns the table whose objects have to be reported first.
     fn register(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
         let mut published = self.published.write();
         if !published.closed {
-            // The new list holds all functions of the old one, so no function is dropped here.
+            // The new list contains all functions of the old one, so no function is dropped here, under the lock.
             published.observer_fns = published.observer_fns.iter().chain([observer_fn]).cloned().collect();
         }
         published.table.clone()

@@ -1,17 +1,18 @@
-//! SHELL. The delivery of a snapshot and of the later changes to one subscriber.
+//! SHELL. Delivers a snapshot, and then the later changes, to one subscriber.
 //!
 //! | owned by the subscriber alone | |
 //! |---|---|
 //! | `walk` | the remaining objects of the initial snapshot, or of the snapshot of a resync |
-//! | `due`, `ready` | taken out of the buffer, not delivered yet: `due` is kept until its change is `ready`, so a panic in between loses nothing |
-//! | `taken` | the ticket of the taken entry, unless it was taken for the walk |
-//! | `filter`, `resyncing` | the filter of objects, and the period of the resync |
+//! | `due`, `ready` | taken out of the buffer, but not delivered yet; `due` is cleared only after `ready` is set, so a panic loses no change |
+//! | `taken` | the ticket of the entry that was taken out of the buffer; `None` if the walk took it |
+//! | `filter`, `resyncing` | the filter for objects, and the timer for periodic resyncs |
 //!
-//! All shared state is in the buffer, under its lock. The snapshot is taken and the buffer registered in one critical section of the store, so the
-//! buffer begins at the version of the snapshot. During the walk, a pending change is taken out only when the walk reaches its key. At that time, the
-//! key's pending entry holds every change since the snapshot, and the object and the entry are delivered as one change.
+//! All shared state is in the buffer, under its lock. The snapshot is taken and the buffer is registered in one critical section of the store, so the
+//! buffer begins at the version of the snapshot. During the walk over the objects of the snapshot, the pending change of a key is taken out of the
+//! buffer only when the walk reaches the key. At that time, the pending entry contains every change of the key since the snapshot, so the object and
+//! the entry are delivered as one change.
 //!
-//! Cancel safety: `next` takes a change in the poll that returns it; a future that is dropped has taken nothing.
+//! Cancel safety: `next` takes a change in the same poll that returns it. So a future that is dropped before it completes has not taken a change.
 
 use std::fmt;
 use std::hash::Hash;
@@ -40,19 +41,20 @@ use self::resync::ResyncTimer;
 
 /// The objects of a store, then every later change, coalesced per key.
 ///
-/// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the store's first list comes later, its
-/// objects are initial, too. Then it delivers changes, in the order in which their keys became pending, so changes of different objects may be
-/// delivered in a different order than they were written. Undelivered changes of one key are merged, so the memory for a slow subscriber is bounded
-/// by the number of keys, not of events. A slow subscriber delays no writer and no other subscriber. If the subscriber applies the changes in order
-/// to an empty map, the map ends in the store's state. The key of an addition is never in the map, and the key of an update or a deletion always is.
-/// When a change is received, the store shows that state or a newer one.
+/// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the first list of the store is published
+/// later, its objects are initial, too. After that, the subscription delivers changes, in the order in which their keys became pending. So changes of
+/// different objects may be delivered in a different order than they were written. Changes of one key that were not delivered yet are merged. So the
+/// memory that a slow subscriber needs is bounded by the number of keys, not of events. A slow subscriber does not delay the writer or other
+/// subscribers. If a subscriber applies the changes in order to a map that is empty at first, the map finally has the same content as the store. The
+/// key of an addition is never in the map, and the key of an update or a deletion always is. When a change is received, the store already contains
+/// the new state, or a newer one.
 ///
 /// Subscriptions are independent of each other. Dropping a subscription ends it. [`Store::subscription`](crate::Store::subscription) builds a
-/// subscription to some objects only, or one that delivers all objects again periodically.
+/// subscription with options, for example to some of the objects only, or with a periodic resync.
 ///
-/// Do not use a subscription to find which *other* objects a change concerns, for example by an owner or a selector. States between two deliveries
-/// are not reported, though readers may have seen them in the store. For example, if an object pointed to A, then B, then A again, there may be no
-/// change that points to B. [Observe](crate::Store::observe) the store instead.
+/// Do not use a subscription to find which *other* objects a change concerns, for example the owner of the object or the objects that it selects. A
+/// subscription does not report the states between two deliveries, although readers may have seen them in the store. For example, if an object
+/// referred to A, then to B, and then to A again, there may be no change in which it refers to B. [Observe](crate::Store::observe) the store instead.
 ///
 /// # Examples
 /// ```
@@ -73,13 +75,13 @@ use self::resync::ResyncTimer;
 /// ```
 pub struct Subscription<K, V> {
     buffer: Arc<SubscriptionBuffer<K, V>>,
-    /// Weak, so that a subscription that is not polled keeps no objects alive.
+    /// The reference is weak, so that a subscription that is not polled does not keep the objects of a store alive.
     store: Weak<StoreInner<K, V>>,
     schema: Schema<K, V>,
     walk: Option<InitialObjects<K, V>>,
-    /// Whether the walk delivers the initial state.
+    /// Whether the walk delivers the initial state, and not a resync.
     initial: bool,
-    /// Whether to start another walk once every change has been delivered.
+    /// Whether a resync was requested. Its walk starts when every change has been delivered.
     resync: bool,
     due: Option<Due<K, V>>,
     ready: Option<Change<K, V>>,
@@ -128,18 +130,18 @@ where
             resyncing: None,
             seen: Version::ZERO,
         };
-        // Called last, because it may panic; dropping the subscription then detaches the buffer.
+        // `begin` is called last, because it may panic. In that case, the subscription is dropped, which detaches the buffer.
         subscription.begin(&snapshot.table);
         subscription
     }
 
-    /// Starts delivering the objects of a table, before any change.
+    /// Starts the walk over the objects of a table, which are delivered before any change.
     fn begin(&mut self, table: &Table<K, V>) {
         self.walk = InitialObjects::new(table, self.buffer.selection());
         self.initial = self.walk.is_some();
     }
 
-    /// Returns the number of keys still to be delivered, with an object of the snapshot or with a change.
+    /// Returns the number of keys for which an object of the snapshot or a change still has to be delivered.
     #[must_use]
     pub fn pending(&self) -> usize {
         let lag = self.lag();
@@ -157,10 +159,11 @@ where
         Lag { initial_remaining: snapshot, pending, delivered_version: seen, merged_version: version }
     }
 
-    /// Returns whether the store has had its first list, and every object of that list has been delivered. Once `true`, stays `true`.
+    /// Returns whether the first list of the store was published and every object of that list has been delivered. After it has returned `true` once,
+    /// it always returns `true`.
     ///
-    /// Always `false` if the store never gets a list, even if objects are written to it in other ways; [`Store::synced`](crate::Store::synced) waits
-    /// forever in such a store.
+    /// If the store never gets a list, this method always returns `false`, even if objects are written to the store in other ways.
+    /// [`Store::synced`](crate::Store::synced) waits forever in such a store.
     ///
     /// # Examples
     /// ```
@@ -184,9 +187,9 @@ where
         self.buffer.is_initial_delivered(in_hands)
     }
 
-    /// Returns a future that completes once this subscriber has processed the initial state: it has received [every
-    /// object](Self::is_initial_delivered) and requested the next change, so the last object is processed, too. Await the future in a different task,
-    /// because the subscriber's own task must keep requesting changes meanwhile.
+    /// Returns a future that completes when this subscriber has processed the initial state. This means that it has received [every
+    /// object](Self::is_initial_delivered) and has then requested the next change, so that it has processed the last object, too. Await the future in
+    /// a different task, because the task of the subscriber must continue to request changes.
     ///
     /// # Examples
     /// ```
@@ -214,7 +217,7 @@ where
         self.buffer.check()
     }
 
-    /// Returns the next item. Advances one step at a time, so that a panic of user code in a step loses no change.
+    /// Returns the next item. Advances one step at a time, so that no change is lost if user code panics in a step.
     fn take(&mut self, waker: Option<&Waker>) -> Poll<Taken<K, V>> {
         let mut resynced = false;
         let mut steps = 0;
@@ -224,7 +227,7 @@ where
             }
             steps += 1;
             if let Some(waker) = waker.filter(|_| steps > MAX_STEPS_PER_POLL) {
-                // Yields to other tasks: a filter may reject a million objects in a row.
+                // Returns to the executor, so that other tasks can run: a filter may reject a million objects in a row.
                 waker.wake_by_ref();
                 return Poll::Pending;
             }
@@ -243,7 +246,8 @@ where
                             return Poll::Pending;
                         }
                     }
-                    // At most one resync per call. Otherwise, with a short period and a filter that rejects every object, the loop might never end.
+                    // A call begins at most one periodic resync. Otherwise, the loop might never end if the period is short and the filter rejects
+                    // every object.
                     Popped::Empty(_) if !resynced && self.period_is_over() => {
                         (resynced, self.resync) = (true, true);
                     }
@@ -257,7 +261,7 @@ where
                     Popped::Overflowed => return Poll::Ready(Taken::Overflowed),
                     Popped::Ended(version) => {
                         self.seen = version;
-                        // Also drops the timer, because it holds a waker.
+                        // Drops the timer for resyncs, because it holds a waker.
                         drop(self.resyncing.take());
                         return Poll::Ready(Taken::Ended);
                     }
@@ -270,11 +274,11 @@ where
         self.resyncing.as_mut().is_some_and(ResyncTimer::is_due)
     }
 
-    /// Begins a resync, if every published change has been delivered. The subscriber then has the store's state, so the pending entry of a key that
-    /// the walk reaches holds every change since then.
+    /// Begins a resync, if every published change has been delivered. In that case, the subscriber has the same state as the store. So when the walk
+    /// reaches a key, the pending entry of the key contains every change since then.
     fn begin_resync(&mut self) -> Poll<()> {
         let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
-        // `resync` stays true until the walk is created, because creating the walk may panic.
+        // `resync` stays true until the walk was created. So if its creation panics, the resync is tried again.
         self.resync = true;
         match store.settled(&self.buffer) {
             Settled::Yes(table) => {
@@ -282,15 +286,15 @@ where
                 self.resync = false;
                 Poll::Ready(())
             }
-            // A change has become pending and is delivered first.
+            // A change has become pending meanwhile. It is delivered before the resync.
             Settled::Pending => Poll::Ready(()),
-            // The end of the merge wakes this task.
+            // A writer is still merging its changes into the buffer. When it has finished, it wakes this task.
             Settled::Behind => Poll::Pending,
         }
     }
 
     fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
-        // The first attempt is made without the waker, because the waker need not be cloned if a change is pending.
+        // The first attempt does not use the waker, so that the waker is not cloned if a change is pending.
         match (self.buffer.pop(), waker) {
             (Popped::Empty(_), Some(waker)) => {
                 let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
@@ -301,7 +305,7 @@ where
         }
     }
 
-    /// Sets `due` to the next object of the walk, unless the object needs no delivery.
+    /// Sets `due` to the next object of the walk, unless this object does not have to be delivered.
     fn advance_walk(&mut self) {
         let Some(walk) = &mut self.walk else { return };
         self.taken = None;
@@ -328,13 +332,13 @@ where
             self.walk = None;
             self.initial = false;
         }
-        // Dropped last, because dropping objects may panic; by now, `due` and the position of the walk are set.
+        // These values are dropped last, because the drop of an object may panic. At this point, `due` and the position of the walk are already set.
         drop((behind, since, record));
     }
 }
 
 impl<K, V> Taken<K, V> {
-    /// Returns the change for an unbounded subscriber, whose buffer never overflows.
+    /// Returns the change, or `None` at the end, for an unbounded subscription, whose buffer never overflows.
     fn change(self) -> Option<Change<K, V>> {
         match self {
             Self::Change(change) => Some(change),
@@ -358,5 +362,5 @@ impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
     }
 }
 
-/// The maximum number of steps in one poll without a change to deliver.
+/// The maximum number of steps in one poll if no step finds a change to deliver.
 const MAX_STEPS_PER_POLL: u32 = 512;

@@ -1,4 +1,4 @@
-//! Subscriptions that bound the number of pending keys: restart, and disconnect.
+//! Tests of subscriptions with a bound on the number of pending keys, which restart or end when the bound is exceeded.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -187,11 +187,11 @@ fn exceeding_the_bound_wakes_a_consumer_once() {
         while let Ok(Some(_)) = changes.try_next() {}
         let (counting, waker) = Counting::waker();
         let waker = if wakers { waker } else { Waker::from(Arc::new(Panicking)) };
-        // The future is dropped before its first poll, and while it waits.
+        // One future is dropped before its first poll, and one while it waits.
         drop(changes.next());
         assert!(poll_with(pin!(changes.next()), &waker).is_pending());
         let version = store.version().get() + 1;
-        // All keys are replaced in one step, so that no change is pending before the bound is exceeded.
+        // All keys are replaced in one step, so the subscriber cannot take a change before the bound is exceeded.
         store.replace((0..9).map(|key| (key, version)), Version::new(version));
         store.upsert((1, version + 1));
         assert_eq!(counting.wakes(), usize::from(wakers));
@@ -233,7 +233,7 @@ fn of_some_objects_only_those_count() {
     }
     assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if *change.key() == 1));
     assert!(matches!(changes.try_next(), Ok(None)));
-    // A filter is applied when a change is received, so until then every change counts.
+    // A filter is applied only when the subscriber takes a change. Until then, every change counts for the bound.
     let mut changes = store.subscription().filter(|pod| pod.0 == 1).bounded(most(1), OverflowPolicy::Restart);
     while let Ok(Some(_)) = changes.try_next() {}
     for key in 2..4 {
@@ -244,7 +244,7 @@ fn of_some_objects_only_those_count() {
     assert!(matches!(changes.try_next(), Ok(None)));
 }
 
-/// If a panic interrupts a restart, the subscription still restarts.
+/// If a panic interrupts a restart, the next call restarts the subscription.
 #[test]
 fn a_panic_during_a_restart_loses_no_change() {
     struct Object {
@@ -287,7 +287,7 @@ fn a_panic_during_a_restart_loses_no_change() {
             }
             let builder = store.subscription().by_index(&BY_HALF, switch.key(1)).unwrap();
             let mut changes = builder.bounded(most(1), OverflowPolicy::Restart);
-            // One object was delivered, others are pending, and then the bound is exceeded.
+            // The bound is exceeded after one object was delivered, and while others are still pending.
             drop(changes.try_next());
             for id in 0..6 {
                 store.upsert(object(&switch, id, 2));

@@ -1,10 +1,11 @@
-//! The initial objects, as each subscriber receives them: which changes are initial, and when all initial objects were delivered.
+//! Tests of the initial objects of a subscriber: which changes are initial, and when all initial objects were delivered or processed.
 //!
-//! Counterparts of client-go's tests, each named at its case: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue, the two
-//! levels of `TestAddWhileActive` (the store has its list, the subscriber has received it), and the flags of `TestResetWatch`. Of the tests of
-//! `synctrack`: `TestSingleFile` (6) and `TestBasicLogic` (6); a subscriber processes one change at a time, so there is one kind of tracker.
-//! `…SingleFileCounting` has no counterpart, because nothing is counted; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`. kubernetes#113763 asks
-//! for a way to find out whether one particular handler has processed the initial list.
+//! These tests correspond to tests of client-go, whose names are given at each case. From client-go's queue: `TestFIFO_HasSynced` (7) and
+//! `…_HasSyncedCorrectOnDeletion`; the two levels of `TestAddWhileActive` (the store has its list, and the subscriber has received it); and the flags
+//! of `TestResetWatch`. From client-go's `synctrack`: `TestSingleFile` (6) and `TestBasicLogic` (6). A subscriber processes one change at a time, so
+//! flyball has only one kind of tracker. `…SingleFileCounting` has no counterpart, because nothing is counted; the counterpart of `…AsyncLocking` is
+//! the loom model `caught_up_vs_two_waiters`. kubernetes#113763 requests a way to find out whether one particular handler has processed the initial
+//! list.
 
 use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
 use drivers::cache::server::server;
@@ -30,13 +31,13 @@ fn store() -> Objects {
         .into_shared()
 }
 
-/// Replaces the contents with these keys. Each object and the list have this version.
+/// Replaces the content of the store by objects with these keys. Each object and the list have the version `version`.
 fn list(store: &Objects, keys: impl IntoIterator<Item = u32>, version: u64) {
     store.replace(keys.into_iter().map(|key| (key, version)), Version::new(version));
 }
 
-/// Formats a change as a sign and its key: `=` for an initial change, `+` for an addition, `~` for an update, `!` for a replacement, `-` for a
-/// deletion.
+/// Formats a change as a sign, followed by its key: `=` for an initial change, `+` for an addition, `~` for an update, `!` for a replacement, `-` for
+/// a deletion.
 fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
     let sign = match change.kind() {
         ChangeKind::Initial => '=',
@@ -48,7 +49,7 @@ fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
     format!("{sign}{}", change.key())
 }
 
-/// Returns the next change, and whether all initial objects have been delivered by then.
+/// Takes the next change. Returns its text, and whether all initial objects have now been delivered.
 fn next<K: Clone + Eq + std::hash::Hash + std::fmt::Display, V>(
     changes: &mut Subscription<K, V>,
 ) -> (String, bool) {
@@ -65,7 +66,7 @@ fn nothing_has_come_yet() {
     let store = store();
     let mut changes = store.subscribe();
     assert_eq!(next(&mut changes), received("", false));
-    // Closing the store does not complete the initial state.
+    // If the store is closed without a list, the initial state is not complete.
     store.close();
     assert_eq!(next(&mut changes), received("", false));
     assert!(!store.subscribe().is_initial_delivered());
@@ -81,7 +82,7 @@ fn events_before_the_list_are_not_initial() {
     assert_eq!(next(&mut changes), received("+2", false));
     store.upsert((3, 3));
     list(&store, [1, 2, 3, 4], 9);
-    // Object 3 was added by an event before the list, so it is not initial. Object 4 came with the list, so it is initial.
+    // Object 3 was added by an event before the list, so it is not initial. Object 4 was added by the list, so it is initial.
     assert_eq!(next(&mut changes), received("+3", false));
     assert_eq!(next(&mut changes), received("~1", false));
     assert_eq!(next(&mut changes), received("~2", false));
@@ -130,8 +131,8 @@ fn a_later_list_is_news() {
     assert_eq!(next(&mut early).0, next(&mut late).0);
 }
 
-/// `TestFIFO_HasSyncedCorrectOnDeletion`: a deletion by the list belongs to the initial state; the wait ignores an object that is deleted before it
-/// is delivered.
+/// `TestFIFO_HasSyncedCorrectOnDeletion`: if the list deletes an object, the deletion belongs to the initial state. If an object is deleted before it
+/// is delivered, the wait ignores it.
 #[test]
 fn counts_deletions_and_no_vanished_objects() {
     let store = store();
@@ -146,7 +147,7 @@ fn counts_deletions_and_no_vanished_objects() {
     assert_eq!(next(&mut changes), received("", true));
 }
 
-/// An object of the list is deleted and added again. The new change replaces its initial change, and is not initial.
+/// An object of the list is deleted and added again before it is delivered. Then a single change is delivered, which is not initial.
 #[test]
 fn a_recreated_object_is_not_initial() {
     let store = store();
@@ -161,7 +162,8 @@ fn a_recreated_object_is_not_initial() {
     assert_eq!(next(&mut changes), received("+2", true));
 }
 
-/// The first list of an informer is initial for earlier subscribers, with every kind of list request. A relist after a lost watch is not initial.
+/// The objects of an informer's first list are initial for subscribers that exist before it, with every kind of list request. Those of a relist after
+/// a lost watch are not initial.
 #[test]
 fn the_first_list_is_initial_for_earlier_subscribers() {
     for (pages, streaming) in [(0, false), (2, false), (0, true)] {
@@ -192,7 +194,7 @@ fn the_first_list_is_initial_for_earlier_subscribers() {
             [false, false, false, false, true]
         );
         assert_eq!(std::mem::take(&mut *observed.lock()), flags);
-        // The watch misses a change, and the next list delivers it.
+        // The watch misses changes, and the next list delivers them.
         server.break_watches(EXPIRED);
         server.put(object(0, 0));
         server.put(object(5, 0));
@@ -202,7 +204,8 @@ fn the_first_list_is_initial_for_earlier_subscribers() {
     }
 }
 
-/// Returns `Some(true)` if a wait has completed, `Some(false)` if it has failed, and `None` if it is pending. Asserts that `is_done` agrees.
+/// Returns `Some(true)` if a wait has completed, `Some(false)` if it has failed, and `None` if it is pending. Asserts that `is_done` returns the
+/// corresponding result.
 fn wait_state(initial_processed: &InitialProcessed) -> Option<bool> {
     let now = match poll_once(pin!(initial_processed.clone())) {
         Poll::Ready(Ok(())) => Some(true),
@@ -213,10 +216,10 @@ fn wait_state(initial_processed: &InitialProcessed) -> Option<bool> {
     now
 }
 
-/// `TestSingleFile`, `TestBasicLogic`: the wait needs a list in the store, and that the subscriber has received and processed its changes.
+/// `TestSingleFile`, `TestBasicLogic`: the wait completes only after the store has a list, and the subscriber has received and processed its changes.
 #[test]
 fn a_change_counts_as_processed_at_the_next_poll() {
-    // Without a list in the store, processing changes does not complete the wait.
+    // As long as the store has no list, the wait is not complete, even if changes were processed.
     let store = store();
     let mut changes = store.subscribe();
     let initial_processed = changes.initial_processed();
@@ -225,7 +228,7 @@ fn a_change_counts_as_processed_at_the_next_poll() {
     assert_eq!(next(&mut changes), received("+1", false));
     assert_eq!(next(&mut changes), received("", false));
     assert_eq!(wait_state(&initial_processed), None);
-    // With a list, each change must be received and processed.
+    // With a list, the wait is complete only after each change was received and processed.
     list(&store, [1, 2, 3], 2);
     assert_eq!(wait_state(&initial_processed), None);
     for _ in 0..3 {
@@ -237,7 +240,7 @@ fn a_change_counts_as_processed_at_the_next_poll() {
         );
     }
     assert!(changes.is_initial_delivered(), "the initial objects are not delivered");
-    // A request for the next change shows that the previous change was processed, even if the next change is not initial.
+    // When the subscriber requests the next change, the previous change counts as processed, even if the next change is not initial.
     store.upsert((9, 9));
     assert_eq!(wait_state(&initial_processed), None, "a later change completed the wait");
     assert_eq!(next(&mut changes), received("+9", true));
@@ -254,7 +257,7 @@ fn a_change_counts_as_processed_at_the_next_poll() {
     assert_eq!(wait_state(&initial_processed), Some(true));
 }
 
-/// An empty first list: no change is delivered, but waiters must be woken.
+/// If the first list is empty, no change is delivered, but waiters must be woken.
 #[test]
 fn an_empty_first_list_wakes_waiters() {
     let store = store();
@@ -282,7 +285,7 @@ fn an_empty_first_list_wakes_waiters() {
     assert_eq!(has_ended(&mut waits[2].0), Poll::Ready(Ok(())));
 }
 
-/// All objects of the first list are deleted before the subscriber requests a change. The wait then completes as with an empty list.
+/// If all objects of the first list are deleted before the subscriber requests a change, the wait completes as with an empty list.
 #[test]
 fn a_list_whose_objects_vanish_completes_the_wait() {
     let store = store();
@@ -324,7 +327,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     drop(changes);
     assert_eq!(woken.wakes(), 1);
     assert!(matches!(poll_once(wait.as_mut()), Poll::Ready(Err(_))));
-    // The store is closed after its first list: the subscriber can still process the initial objects.
+    // If the store is closed after its first list, the subscriber can still process the initial objects.
     let mut changes = store.subscribe();
     let initial_processed = changes.initial_processed();
     store.close();
@@ -332,7 +335,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     assert!(changes.try_next().is_some() && wait_state(&initial_processed).is_none());
     assert!(changes.try_next().is_none());
     assert_eq!(wait_state(&initial_processed), Some(true));
-    // The store is closed before its first list: every wait fails, whether its subscription began before or after the end.
+    // If the store is closed before its first list, every wait fails, even if its subscription began after the store was closed.
     let store = self::store();
     store.upsert((1, 1));
     let mut changes = store.subscribe();
@@ -347,7 +350,7 @@ fn it_fails_when_it_can_no_longer_happen() {
     assert_eq!(wait_state(&store.subscribe().initial_processed()), Some(false));
 }
 
-/// Dropping a wait, or a waker that panics, does not affect other waits. A resync is not an initial list.
+/// A wait that is dropped or whose waker panics does not affect other waits. A resync does not count as the initial list.
 #[test]
 fn waits_are_independent() {
     let store = store();
@@ -404,7 +407,7 @@ fn a_subscription_is_a_stream() {
         Pin::new(stream).poll_next(&mut std::task::Context::from_waker(waker))
     }
 
-    /// A key type that is not `Unpin`. The store does not require `Unpin` of keys.
+    /// A key type that is not `Unpin`: the store does not require that keys are.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Pinned(u32, std::marker::PhantomPinned);
 

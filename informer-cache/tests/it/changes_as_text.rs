@@ -1,11 +1,11 @@
-//! Received changes as short texts, for tests of subscriptions.
+//! Formats received changes as short texts, for tests of subscriptions.
 
 use std::hash::Hash;
 
 use flyball_informer_cache::{Change, ChangeKind, Subscription};
 
-/// Receives the pending changes and returns them as texts: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement,
-/// `-1@2` a deletion, with `?` if it was missed. `of` returns the key and the version of an object.
+/// Takes the pending changes and returns them as texts. `=1@2` is an initial object with key 1 and version 2, `+1@2` an addition, `1@2>3` an update,
+/// `1@2!3` a replacement, `-1@2` a deletion, and `-1@2?` a deletion that was missed. `of` returns the key and the version of an object.
 pub(crate) fn changes_as_text<K, V>(
     changes: &mut Subscription<K, V>,
     of: impl Fn(&V) -> (u64, u64),

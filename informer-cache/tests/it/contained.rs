@@ -1,4 +1,4 @@
-//! A user function that panics on one object affects that object, not the informer.
+//! Tests that a user function that panics on one object affects only that object, and not the informer.
 
 use std::error::Error;
 use std::hash::{Hash, Hasher};
@@ -26,10 +26,10 @@ fn good(object: &Object) {
 type Source = ScriptedSource<Object>;
 type Builder = InformerBuilder<u8, Object, Source>;
 
-/// The name of a user function that panics, and a function that builds an informer that calls it.
+/// The name of a user function that panics, and a function that returns the builder of an informer with this user function.
 type Fragile = (&'static str, fn(Source) -> Builder);
 
-/// Returns a builder for each user function that an informer calls.
+/// Returns an entry for each user function that an informer calls.
 fn builders() -> Vec<Fragile> {
     const KEY: Schema<u8, Object> = Schema::new(
         |object: &Object| {
@@ -121,14 +121,14 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
             assert_eq!(status.state, InformerState::Watching, "{name} {delivery:?}");
             world.informer.store().check().unwrap();
             assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 14)], "{name} {delivery:?}");
-            // The panic is reported as a panic and counted; it is not an error of the source.
+            // The panic is counted and reported as a panic, and not as an error of the source.
             assert_eq!((status.panics, status.last_error), (1, None), "{name} {delivery:?}");
             assert!(status.last_panic.unwrap().message.contains("a bad object"));
             let received = std::mem::take(&mut *received.lock());
             assert_eq!(received.len(), 1, "{name} {delivery:?}: {received:?}");
             assert_eq!(received[0].0, BackoffCause::Panicked);
             assert!(received[0].1.contains("a bad object"), "{received:?}");
-            // The next state, on which the function does not panic, is stored.
+            // The function does not panic on the next state of the object, so this state is stored.
             source.send(WatchEvent::Modified(object(2, 16)));
             world.settle();
             assert!(world.stored().contains(&object(2, 16)), "{name} {delivery:?}");
@@ -136,7 +136,8 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
     }
 }
 
-/// An object whose key function panics may be any of the stored objects that are not listed, so none of them is deleted.
+/// If the key function panics on a listed object, this may be any of the stored objects that seem to be missing in the list. So none of these is
+/// deleted.
 #[test]
 fn a_list_with_an_object_without_a_key_deletes_nothing() {
     let source = Source::new();
@@ -151,7 +152,7 @@ fn a_list_with_an_object_without_a_key_deletes_nothing() {
     world.settle();
     world.advance_to_alarm();
     assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 3)]);
-    // A deletion that the watch delivers is applied.
+    // A deletion that the watch delivers is still applied.
     source.send(WatchEvent::Deleted(object(3, 16)));
     source.fail_watch(error(fixture::OTHER));
     world.settle();
@@ -205,7 +206,7 @@ fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
     }
 }
 
-/// The equality of an index value panics, so the store rejects the list as a whole.
+/// `eq` of an index value panics, so the store rejects the whole list.
 #[test]
 fn a_list_that_cannot_be_published_is_asked_for_again() {
     #[derive(Clone, Debug)]
@@ -316,7 +317,7 @@ fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
         WatchEvent::Added(object(2, BAD)),
         WatchEvent::Added(object(3, 3)),
         WatchEvent::Deleted(object(3, 14)),
-        // A stored object that this list has not contained yet.
+        // This object is stored, but the new list has not contained it yet.
         WatchEvent::Deleted(object(4, 14)),
         WatchEvent::InitialListEnd(Version::new(15)),
     ] {

@@ -1,13 +1,14 @@
-//! Defects of other stores, each with a test that shows that this store does not have it. The tests count calls, allocations and
-//! references; they measure no time.
+//! Defects of other stores, each with a test that shows that this store does not have it. The tests count calls, allocations and references, and do
+//! not measure time.
 //!
-//! A number in parentheses is an issue of kubernetes/kubernetes about client-go. D13 to D16 are defects of kube-runtime 5.0.0; `docs/comparison.md`
-//! describes them.
+//! A number in parentheses is the number of an issue about client-go in the repository kubernetes/kubernetes. D13 to D16 are defects of kube-runtime
+//! 5.0.0, which `docs/comparison.md` describes.
 //!
-//! Defects of other parts are tested with those parts: errors of the process loop in the `controller` crate; updates to the same version after a
-//! relist, stalls by a late handler, and pending changes at the end in `subscription`, `observer` and `informer`; errors within a watch, the timer of
-//! resyncs, waits that ignore cancellation, one informer per kind, and tombstones without an object in `informer` and `reflector`. `benches` has the
-//! figures for contention and lists.
+//! The tests for other defects are beside the parts that they concern. The `controller` crate has tests for errors of the process loop. The modules
+//! `subscription`, `observer` and `informer` have tests for updates to the same version after a relist, for handlers that are added late and stall
+//! others, and for changes that are pending at the end. The modules `informer` and `reflector` have tests for errors within a watch, the timer of
+//! resyncs, waits that ignore cancellation, several informers of one kind, and tombstones without an object. The measurements of contention and of
+//! lists are in `benches`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use flyball_informer_cache::{
     WatchEvent, WriteOutcome, Writer,
 };
 
-/// Not `Clone`, so no code can copy it.
+/// This type is not `Clone`, so no code can copy an object.
 #[derive(Debug, PartialEq, Eq)]
 struct Pod {
     id: u32,
@@ -63,14 +64,14 @@ fn filled_writer() -> Writer<u32, Pod> {
     store
 }
 
-/// In client-go, readers that list continuously starve the writer (130767). Here a reader in the middle of a list holds no lock.
+/// In client-go, readers that list continuously starve the writer (130767). Here, a reader that iterates over a list holds no lock.
 #[test]
 fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
     let store = filled();
     let view = store.snapshot();
     let (mut all, mut of_node) = (view.iter(), view.by_index(&BY_NODE, &3).unwrap());
     assert!(all.next().is_some() && of_node.next().is_some());
-    // The writes run on the same thread: if the iterators held a lock, this would deadlock.
+    // The writes run on the thread that holds the iterators. If the iterators held a lock, this would deadlock.
     for id in 0..1_000 {
         assert_eq!(store.upsert(pod(id, 2)), WriteOutcome::Updated);
     }
@@ -79,8 +80,8 @@ fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
     assert!(store.snapshot().objects().all(|pod| pod.version == 2));
 }
 
-/// In client-go, a list copies all objects under the lock (130961). Here a read allocates nothing for an object, and stops when the caller has
-/// enough.
+/// In client-go, a list copies all objects under the lock (130961). Here, a read does not allocate memory for objects, and stops when the caller does
+/// not need further objects.
 #[test]
 fn a_lookup_shares_the_stored_object() {
     let store = filled();
@@ -89,12 +90,13 @@ fn a_lookup_shares_the_stored_object() {
         assert!(view.objects().zip(store.snapshot().objects()).all(|(a, b)| Arc::ptr_eq(a, b)));
     }
     let one = view.by_index(&BY_NODE, &3).unwrap().next().unwrap();
-    // The store holds the only reference: the lookup has cloned no `Arc`.
+    // The store has the only reference, which shows that the lookup did not clone the `Arc`.
     assert_eq!(Arc::strong_count(one), 1);
     assert_eq!(ASKED.get(), 0);
 }
 
-/// In client-go, selectors scan all objects, and labels have no index (4817, 132396). Here a selector is evaluated without reading an object.
+/// In client-go, selectors scan all objects, and labels have no index (4817, 132396). Here, a selector is evaluated without calling a function for
+/// any object.
 #[test]
 fn a_selector_asks_no_object() {
     thread_local! { static TOLD: Cell<usize> = const { Cell::new(0) }; }
@@ -114,8 +116,8 @@ fn a_selector_asks_no_object() {
     );
 }
 
-/// In client-go, a compound query needs an index for each combination (109329). Here an intersection starts with the condition that has the fewest
-/// objects.
+/// In client-go, a query with several conditions needs a separate index for each combination (109329). Here, a query combines several indexes, and
+/// starts with the condition that the fewest objects meet.
 #[test]
 fn several_indexes_answer_one_question() {
     let store = filled();
@@ -136,8 +138,8 @@ fn several_indexes_answer_one_question() {
     assert_eq!(ASKED.get(), 0);
 }
 
-/// In client-go, an error that an index function returns becomes a panic (50555), and leaves the store and the index inconsistent. Here both an error
-/// and a panic of an index function are stored as values.
+/// In client-go, an error that an index function returns becomes a panic (50555), and leaves the store and the index inconsistent. Here, an error or
+/// a panic of an index function is stored as a value.
 #[test]
 fn an_index_error_is_a_value_and_so_is_a_panic() {
     static MOODY: Index<Pod, u32> = Index::fallible("moody", |pod| match pod.node {
@@ -158,8 +160,8 @@ fn an_index_error_is_a_value_and_so_is_a_panic() {
     store.check().unwrap();
 }
 
-/// In client-go, the index functions run twice for an update: for the old and for the new object. Here they run once for each version, and not at all
-/// for an unchanged object.
+/// In client-go, the index functions run twice for an update: for the old and for the new object. Here, they run once for each version of an object,
+/// and do not run for an unchanged object.
 #[test]
 fn an_index_function_runs_once_for_each_version() {
     let store = filled();
@@ -172,7 +174,7 @@ fn an_index_function_runs_once_for_each_version() {
     assert_eq!(ASKED.take(), 1, "the index function was not called exactly once, for the new object");
 }
 
-/// In client-go, the empty sets of an index were never removed (84959). Here a value is removed with its last object.
+/// In client-go, the set of an index value was never removed, even when it was empty (84959). Here, a value is removed together with its last object.
 #[test]
 fn values_that_nothing_has_are_gone() {
     let store = builder().index(&BY_VERSION).build().unwrap().into_shared();
@@ -193,7 +195,7 @@ fn values_that_nothing_has_are_gone() {
 fn indexes_come_and_go_while_others_write() {
     let store = filled();
     thread_local! { static WRITES: Cell<Option<SharedWriter<u32, Pod>>> = const { Cell::new(None) }; }
-    // Writers and readers continue while the index function runs: here the function itself writes and reads.
+    // Writers and readers can continue while the index function runs. To show this, the function itself writes and reads.
     static LATE: Index<Pod, u32> = Index::new("late", |pod| {
         if let Some(store) = WRITES.take() {
             store.upsert(Pod { node: 77, version: store.version().get() + 1, ..first_pod(pod.id) });
@@ -214,8 +216,8 @@ fn indexes_come_and_go_while_others_write() {
     store.check().unwrap();
 }
 
-/// In client-go, an event can lower the store's version, and a batch sets the version to that of its last object. Here only a list lowers the
-/// version.
+/// In client-go, an event can lower the version of the store, and a batch sets the version to that of its last object. Here, only a list can lower
+/// it.
 #[test]
 fn the_version_does_not_go_back_with_events() {
     let mut store = filled_writer();
@@ -232,8 +234,8 @@ fn the_version_does_not_go_back_with_events() {
     assert_eq!(store.version(), Version::new(12));
 }
 
-/// In client-go, a getter returns the map of index functions itself, without a lock. Here a handle exposes no internal state, and a snapshot keeps
-/// the indexes that it was taken with.
+/// In client-go, a getter returns the map of the index functions itself, without a lock. Here, no method exposes internal state, and a snapshot keeps
+/// the indexes that the store had when it was taken.
 #[test]
 fn a_view_keeps_its_indexes() {
     let store = filled();
@@ -246,8 +248,8 @@ fn a_view_keeps_its_indexes() {
     view.check().unwrap();
 }
 
-/// In client-go, a query for the values of a missing index returns an empty list, and a query for its objects returns an error. Here both return an
-/// error.
+/// In client-go, a query for the values of a missing index returns an empty list, and a query for its objects returns an error. Here, both queries
+/// return an error.
 #[test]
 fn an_index_that_is_not_there_is_an_error_everywhere() {
     let store = builder().build().unwrap().into_shared();
@@ -262,9 +264,9 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
     assert!(store.remove_index(&BY_NODE).is_err());
 }
 
-/// In client-go, a relist rebuilds everything under the lock. In kube-runtime, it blocks all readers while the old objects are dropped, and two full
-/// copies are in memory (D13). Here unchanged objects stay, the page is dropped immediately, and the relisting thread drops old objects while others
-/// read and write.
+/// In client-go, a relist rebuilds the whole store under the lock. In kube-runtime, it blocks all readers while the old objects are dropped, and two
+/// full copies of the objects are in memory (D13). Here, unchanged objects are kept, the objects of a page are dropped immediately, and the thread
+/// that relists drops old objects while other threads read and write.
 #[test]
 fn a_relist_blocks_no_reader_and_keeps_unchanged_objects() {
     static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -275,7 +277,7 @@ fn a_relist_blocks_no_reader_and_keeps_unchanged_objects() {
     impl Drop for Big {
         fn drop(&mut self) {
             LIVE.fetch_sub(1, Ordering::SeqCst);
-            // The first old object reports that it is being dropped, and blocks until the test has read and written.
+            // The drop of the first old object sends a message to the test, and blocks until the test has read and written.
             if GATE.load(Ordering::SeqCst) {
                 if let Some((dropping, go_on)) = DROPPED.take() {
                     dropping.send(()).unwrap();
@@ -322,7 +324,7 @@ fn a_relist_blocks_no_reader_and_keeps_unchanged_objects() {
     assert_eq!(LIVE.load(Ordering::SeqCst), 3_002);
 }
 
-/// A reader on another thread never sees a part of a relist.
+/// A reader on a different thread never reads a partial relist.
 #[test]
 fn a_reader_beside_relists_sees_whole_lists() {
     let store = filled();
@@ -353,7 +355,8 @@ fn a_reader_beside_relists_sees_whole_lists() {
     store.check().unwrap();
 }
 
-/// In kube-runtime, every event copies its object (D14). Here an object need not be `Clone`, is moved in, and is shared by all receivers.
+/// In kube-runtime, every event copies its object (D14). Here, an object does not have to be `Clone`: it is moved into the store, and all receivers
+/// share it.
 #[test]
 fn nothing_is_copied_on_the_way_in_or_out() {
     let store = filled();
@@ -368,8 +371,8 @@ fn nothing_is_copied_on_the_way_in_or_out() {
     assert!(store.by_index(&BY_NODE, &7).unwrap().iter().any(|found| Arc::ptr_eq(found, &stored)));
 }
 
-/// In kube-runtime, a query scans all objects under the lock, because there is no secondary index (D15). Here a query compares only the value it
-/// searches for, and an index holds row numbers.
+/// In kube-runtime, a query scans all objects under the lock, because there is no secondary index (D15). Here, a query compares only the value for
+/// which it searches, and an index stores row numbers instead of objects.
 #[test]
 fn a_question_to_an_index_looks_at_its_hits_only() {
     thread_local! { static COMPARED: Cell<usize> = const { Cell::new(0) }; }
@@ -393,13 +396,13 @@ fn a_question_to_an_index_looks_at_its_hits_only() {
     COMPARED.set(0);
     assert_eq!(store.by_index(&BY_COUNTED, &Node(7)).unwrap().len(), 100);
     assert_eq!(COMPARED.take(), 1);
-    // An update compares only with the old and the new value.
+    // An update of the index compares only the old and the new value of the object.
     store.upsert(pod(7, 2));
     assert!(COMPARED.get() <= 8, "{}", COMPARED.get());
 }
 
-/// A key of kube-runtime owns copies of the object's name and namespace, and of the version at which the object was first stored (D16). Here the
-/// schema defines the key, and version and object are replaced together.
+/// In kube-runtime, a key contains copies of the name and the namespace of the object, and of the version with which the object was first stored
+/// (D16). Here, the schema defines the key, and the version and the object are replaced together.
 #[test]
 fn key_version_and_object_go_together() {
     let store = filled();

@@ -1,8 +1,9 @@
-//! Subscriptions with a filter, like client-go's `FilteringResourceEventHandler`: objects begin to pass the filter and cease to pass it.
+//! Tests of subscriptions with a filter, like client-go's `FilteringResourceEventHandler`. Objects start to pass the filter, and stop passing it.
 //!
-//! client-go's `TestTypedFilteringResourceEventHandler` (additions and deletions that pass the filter or do not, and the four kinds of update)
-//! corresponds to `the_four_transitions`. client-go applies the filter to the last state of a deleted object, so a handler may keep an object forever
-//! if its last state does not pass. Here the last delivered state decides: `a_deletion_is_delivered_if_the_object_was`.
+//! The counterpart of client-go's `TestTypedFilteringResourceEventHandler` is `the_four_transitions`: additions and deletions that pass the filter or
+//! do not, and the four kinds of updates. client-go applies the filter to the last state of a deleted object. So if this state does not pass, a
+//! handler does not receive the deletion and keeps the object forever. Here, the state that was delivered last decides:
+//! `a_deletion_is_delivered_if_the_object_was`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -153,7 +154,7 @@ fn a_filter_may_use_the_store_and_runs_without_a_lock() {
         .subscribe();
     store.upsert(Pod(1, 1, 1, true));
     assert!(changes.try_next().is_some_and(|change| *change.key() == 1));
-    // The filter owns a handle to the store, so the store stays open.
+    // The filter contains a handle to the store, so the store stays open.
     assert!(poll_once(std::pin::pin!(changes.next())).is_pending());
     store.check().unwrap();
 }
@@ -163,7 +164,7 @@ fn a_change_survives_a_panic_of_the_filter() {
     let store = store();
     let calls = Arc::new(AtomicUsize::new(0));
     let panics = calls.clone();
-    // Two of four calls panic, and an update calls the filter twice.
+    // Two of every four calls panic. An update calls the filter twice.
     let hostile = move |pod: &Pod| match panics.fetch_add(1, Ordering::Relaxed) % 4 {
         1 | 2 => panic!("not now"),
         _ => pod.3,
@@ -212,7 +213,7 @@ fn waiters_lose_no_change() {
     }
 }
 
-/// A subscription that skips many objects yields to other tasks.
+/// A subscription that skips many objects returns to the executor in between, so that other tasks can run.
 #[test]
 fn filtering_yields_to_other_tasks() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -252,6 +253,6 @@ fn filtering_yields_to_other_tasks() {
     store.replace(20..20, Version::new(2));
     store.replace(0..=10_000, Version::new(3));
     walk("changes", Some(10_000));
-    // `try_next` does not yield: it returns the next change that passes.
+    // `try_next` does not stop in between: it returns the next change that passes the filter.
     assert_eq!(changes.try_next().map(|change| *change.key()), Some(10_000));
 }

@@ -1,9 +1,10 @@
-//! Functions that a future calls with coalesced changes: their pace, their end, and their panics.
+//! Tests of event handlers, whose functions a future calls with coalesced changes: slow handlers, the end of a handler, and panics.
 //!
-//! Counterparts of client-go's tests, each named at its case: `TestEventPanics` (2) and kubernetes#129024, `TestRemoveEventHandler_AsynchronousPanic`
-//! and `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755), `TestShutDownEventHandler_Lifecycles` (3),
-//! `TestSharedInformerHandlerAbuse`, `TestSharedInformerRemoveHandler`. `…RemoveForeignHandler`: a handle can only remove the handler that it belongs
-//! to. `…MultipleRegistration`: two handlers have two handles.
+//! These tests correspond to tests of client-go, whose names are given at each case: `TestEventPanics` (2) and kubernetes#129024,
+//! `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755),
+//! `TestShutDownEventHandler_Lifecycles` (3), `TestSharedInformerHandlerAbuse`, `TestSharedInformerRemoveHandler`. Two tests have no counterpart:
+//! `…RemoveForeignHandler`, because a handle can only remove the handler to which it belongs, and `…MultipleRegistration`, because two handlers
+//! always have two handles.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -85,7 +86,7 @@ fn handlers_receive_merged_changes_at_their_own_pace() {
     assert_eq!((woken.wakes(), observed.take().len()), (1, 0), "the writer called the function");
     assert!(poll_with(run.as_mut(), &waker).is_pending());
     assert_eq!(observed.take(), [(2, 0)]);
-    // Closing the store completes the future, after all pending changes were delivered.
+    // When the store is closed, the future completes after all pending changes were delivered.
     store.upsert((3, 10));
     store.close();
     assert!(!has_ended(&handler));
@@ -117,8 +118,8 @@ fn a_long_backlog_yields_to_other_tasks() {
     }
 }
 
-/// `TestEventPanics`, kubernetes#129024: a change that panicked counts as processed, other handlers receive it, and the initial list counts
-/// as processed.
+/// `TestEventPanics`, kubernetes#129024: if a handler panics on a change, the change and the initial list count as processed, and other handlers
+/// receive the change.
 #[test]
 fn a_panic_is_counted_and_its_change_counts_as_processed() {
     let (store, observed) = (store(), Observed::default());
@@ -147,7 +148,7 @@ fn a_panic_is_counted_and_its_change_counts_as_processed() {
     assert_eq!(poll_once(loud), Poll::Ready(HandlerExit::Closed));
 }
 
-/// A handler function that runs on its own thread and blocks in each call until the test allows it to continue.
+/// A handler that runs on its own thread. Its function blocks in each call until the test allows it to continue.
 struct Held {
     entered: mpsc::Receiver<u32>,
     go_on: mpsc::Sender<()>,
@@ -156,7 +157,7 @@ struct Held {
     dropped: Arc<AtomicBool>,
 }
 
-/// A capture of the function. Its drop sets the flag, which shows that the function was dropped.
+/// A value that the function captures. When the function is dropped, so is this value, which sets the flag.
 struct Gone(Arc<AtomicBool>);
 
 impl Drop for Gone {
@@ -180,7 +181,7 @@ fn held(store: &Objects, then: impl Fn() + Send + 'static) -> Held {
     Held { entered, go_on, handler, running, dropped }
 }
 
-/// `TestRemoveEventHandler_AsynchronousPanic`: `unsubscribe` returns while a call is in progress, which may still panic.
+/// `TestRemoveEventHandler_AsynchronousPanic`: `unsubscribe` returns while a call is still in progress. This call may still panic.
 #[test]
 fn unsubscribe_does_not_wait() {
     let store = store();
@@ -203,7 +204,7 @@ fn unsubscribe_does_not_wait() {
     store.check().unwrap();
 }
 
-/// `TestRemoveEventHandler_SynchronousShutdown`: the wait completes when the call in progress has returned.
+/// `TestRemoveEventHandler_SynchronousShutdown`: the wait for the end completes only after the call that is in progress has returned.
 #[test]
 fn waiting_for_the_end_waits_for_the_call() {
     let store = store();
@@ -235,7 +236,7 @@ fn waiting_for_the_end_waits_for_the_call() {
     assert_eq!(held.running.join().unwrap(), HandlerExit::Unsubscribed);
 }
 
-/// `TestShutDownEventHandler_Lifecycles`: a handler that is never polled, one created before the first list, and one created after it.
+/// `TestShutDownEventHandler_Lifecycles`: three handlers, of which one is never polled, one is created before the first list, and one after it.
 #[test]
 fn lifecycles() {
     let (store, observed) = (store(), Observed::default());
@@ -337,7 +338,7 @@ fn the_run_future_may_be_dropped_at_every_poll() {
     }
 }
 
-/// A waker, the drop of the function, and the drop of a change panic: nothing else is affected.
+/// If a waker, the drop of the function or the drop of a change panics, nothing else is affected.
 #[test]
 fn any_panic_ends_the_handler_in_order() {
     struct Bomb;
@@ -360,7 +361,7 @@ fn any_panic_ends_the_handler_in_order() {
     let mut initial_processed = Box::pin(handler.initial_processed());
     assert!(poll_with(initial_processed.as_mut(), &hostile).is_pending());
     assert!(poll_with(run.as_mut(), &hostile).is_pending());
-    // `unsubscribe` stops the future although the future's waker panics. The panic propagates to the caller, as with `Informer::shut_down`.
+    // `unsubscribe` stops the future, although the waker of the future panics. The panic propagates to the caller, as with `Informer::shut_down`.
     let _ = catch_unwind(AssertUnwindSafe(|| handler.unsubscribe()));
     assert_eq!(poll_once(run.as_mut()), Poll::Ready(HandlerExit::Unsubscribed));
     assert_eq!((woken.wakes(), handler.panic_count()), (1, 1));
@@ -368,7 +369,7 @@ fn any_panic_ends_the_handler_in_order() {
     store.check().unwrap();
 }
 
-/// A panic while a change is built propagates from the future; no change is lost.
+/// If user code panics while a change is built, the panic propagates from the future, and no change is lost.
 #[test]
 fn a_change_whose_merge_panics_is_delivered_later() {
     static ILL: AtomicBool = AtomicBool::new(false);
@@ -394,8 +395,8 @@ fn a_change_whose_merge_panics_is_delivered_later() {
     assert_eq!((observed.take(), handler.panic_count()), (vec![(1, 1), (1, 2), (2, 3)], 0));
 }
 
-/// `TestSharedInformerHandlerAbuse`: a hundred handlers are added and removed while a writer writes ten thousand events. Those that stay
-/// receive all events, those that have ended receive no more.
+/// `TestSharedInformerHandlerAbuse`: a hundred handlers are added and removed while a writer writes ten thousand events. The handlers that stay
+/// receive all events, and those that have ended do not receive further events.
 #[test]
 fn a_hundred_handlers_come_and_go() {
     let store = store();

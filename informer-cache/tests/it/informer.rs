@@ -1,4 +1,5 @@
-//! Source, reflector and store together: convergence, every way to end an informer, waits that are dropped at every poll, and user code that panics.
+//! Tests of a source, a reflector and a store together: convergence, every way to end an informer, waits that are dropped after every possible poll,
+//! and user code that panics.
 
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
@@ -44,7 +45,7 @@ fn converges_after_the_faults_have_ended() {
     if std::env::var_os("FLYBALL_CASES").is_some() {
         return; // the floor is for the default number of cases
     }
-    // Every pair of settings and events occurs together in at least five operation sequences.
+    // Each pair of two settings or events must occur together in at least five operation sequences.
     let rare = pairs.into_inner().below(5, |_, _| false);
     assert!(rare.is_empty(), "rare in one operation sequence: {rare:?}");
 }
@@ -54,7 +55,8 @@ fn the_corpus_of_the_fuzz_target_converges() {
     drivers::corpus::replay("relist", |bytes| relist::run(bytes, &mut relist::tally()));
 }
 
-/// Decision 0037: a list is compared with the indexes that exist when it begins, and published with those that exist when it ends.
+/// Decision 0037: indexes may be added and removed while a list is being received. The list is compared with the stored objects under the indexes
+/// that exist when it begins, and published with those that exist when it ends.
 #[test]
 fn indexes_come_and_go_under_a_half_list() {
     thread_local! { static ASKED: RefCell<Vec<(u8, u64)>> = const { RefCell::new(Vec::new()) }; }
@@ -149,7 +151,7 @@ fn synced_comes_with_the_list_and_not_before() {
     assert_eq!(world.stored().len(), 2);
 }
 
-/// Runs a scenario with each kind of wait, for at most `turns` polls. Returns whether the scenario is complete.
+/// Runs a scenario in which the informer waits in every possible way, for at most `turns` polls. Returns whether the scenario is complete.
 fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) -> bool {
     let half = Page { items: vec![object(1, 1)], version: Version::new(5), continuation: Some("c".into()) };
     let script: [&dyn Fn(); 10] = [
@@ -176,7 +178,7 @@ fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) ->
                 break;
             }
         }
-        // A wait after a failure ends when the clock advances; a wait for the source does not.
+        // A wait after a failure ends when the clock advances. A wait for the source does not, so the clock is not advanced for it.
         if matches!(world.informer.status().state, InformerState::Waiting { .. }) {
             let alarm = world.clock.next_alarm().unwrap();
             world.clock.set(alarm);
@@ -307,7 +309,7 @@ fn the_informer_runs_without_handles_and_its_store_outlives_it() {
     assert_eq!(store.get(&1).as_deref(), Some(&object(1, 1)));
 }
 
-/// A source that panics in call number `at`.
+/// A source that panics in the call with the number `at`.
 struct Fragile {
     calls: Arc<AtomicU64>,
     at: u64,
@@ -366,7 +368,7 @@ fn a_panic_of_the_source_fails_the_informer_and_leaves_the_store_intact() {
         assert!(poll_with(synced.as_mut(), &waker).is_pending());
         let broke = (0..10).any(|_| panics(run.as_mut()));
         assert!(broke, "call {at}");
-        // The failure is visible although the future that panicked still exists.
+        // The status shows the failure, although the future that panicked has not been dropped.
         let status = informer.status();
         assert_eq!(status.state, InformerState::Failed);
         let error = status.last_error.unwrap();
@@ -426,7 +428,7 @@ fn a_hostile_listener_does_not_break_shut_down() {
     assert_eq!(poll_once(run.as_mut()), Poll::Ready(()), "the shutdown was lost");
 }
 
-/// A source whose watch has endless events, all ready immediately.
+/// A source whose watch delivers events without end, all of which are ready immediately.
 struct Flood;
 
 struct FloodWatch(u64);
@@ -464,7 +466,7 @@ fn a_flood_of_events_leaves_turns_to_others_and_can_be_ended() {
         last = version;
     }
     assert!(last.get() > 5_000);
-    // The watch has lasted too long, although it never paused.
+    // The watch has reached its maximum age, although it has always had events ready.
     world.clock.advance(Duration::from_secs(3600));
     let restarts = world.informer.status().watch_restarts;
     world.poll();
@@ -497,7 +499,7 @@ fn an_alarm_that_comes_too_early_is_set_again() {
     let mut run = Box::pin(run);
     assert!(poll_once(run.as_mut()).is_pending());
     let InformerState::Waiting { until, .. } = informer.status().state else { panic!() };
-    // The clock jumps over the alarm and back.
+    // The clock is set past the time of the alarm, and then back.
     clock.set(until);
     clock.set(Nanos::ZERO);
     assert_eq!(clock.next_alarm(), None);
@@ -524,8 +526,8 @@ fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
     assert_eq!(world.informer.status().relists, 0);
 }
 
-/// A streaming list that times out is reported, and a plain list is requested immediately. The end of a wait is not reported as a failure, and
-/// neither is a watch that the informer ends because of its age.
+/// If a streaming list times out, this is reported as an error, and an ordinary list is requested immediately. When a wait ends, or when the informer
+/// ends a watch because of its age, no error is reported.
 #[test]
 fn a_timeout_with_an_immediate_retry_is_reported() {
     let source = ScriptedSource::new();

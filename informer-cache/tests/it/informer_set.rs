@@ -1,6 +1,6 @@
-//! Shared informers. Counterparts of client-go's tests, by name: `TestWaitFor` (empty, some late, cancelled, all late) and `TestSyncResult`. From the
-//! tests of its factory: `Start` starts each informer once, and `Shutdown` waits. Other tests cover what the factory cannot do: stop one informer,
-//! and start it again.
+//! Shared informers. Some of the tests correspond to tests of client-go: `TestWaitFor` (empty, some late, cancelled, all late), `TestSyncResult`, and
+//! the tests of its factory that `Start` starts each informer once and that `Shutdown` waits. Other tests cover what that factory cannot do: stop a
+//! single informer and start it again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
 const WORDS: Schema<&str, &str> = Schema::new(|word| *word, |_| Version::ZERO);
 
-/// A set, and the run futures that it has started.
+/// An informer set, and the run futures that it has started.
 struct World {
     set: InformerSet,
     runs: Arc<Mutex<Vec<Run>>>,
@@ -94,7 +94,7 @@ fn a_second_request_shares_the_informer() {
     let third = second.clone();
     assert_eq!(built.load(Ordering::Relaxed), 1);
     assert_eq!((second.snapshot().len(), third.snapshot().len()), (2, 2));
-    // Other informers: another selection, and other types.
+    // A different selection or different types result in a different informer.
     let even = get(InformerName::new("numbers").with_selection("even"));
     assert_eq!((built.load(Ordering::Relaxed), even.is_synced()), (2, false));
     let words = ScriptedSource::<&str>::new();
@@ -124,14 +124,14 @@ fn dropping_the_last_handle_stops_the_informer() {
     assert!(poll_once(stopped.as_mut()).is_ready());
     assert_eq!(store.len(), 1, "the contents of the store have changed");
     assert!(world.set.statuses().is_empty());
-    // A new informer, which starts with a list.
+    // This is a new informer, which begins with a list.
     list(&source, &[7, 8]);
     let again = world.get("numbers", &source);
     world.settle();
     assert_eq!((again.snapshot().len(), world.runs.lock().len()), (2, 1));
 }
 
-/// A set lives as long as the process, so it must not keep the objects of stopped informers.
+/// An informer set usually exists as long as the process, so it must not keep the objects of stopped informers.
 #[test]
 fn stopped_informers_keep_no_objects() {
     let world = World::new();
@@ -190,7 +190,7 @@ fn a_stopping_informer_is_not_shared() {
     let source = listing(&[1]);
     let old = world.get("numbers", &source);
     world.settle();
-    // Any handle may shut the informer down; its run future has not been polled since.
+    // Any handle can shut the informer down. Its run future has not been polled since then, so the informer has not stopped yet.
     old.shut_down();
     assert!(!old.is_stopped());
     list(&source, &[1, 2]);
@@ -228,7 +228,7 @@ fn the_end_of_one_that_was_replaced_is_awaited() {
 
 #[test]
 fn one_that_failed_is_replaced() {
-    /// A source that panics instead of listing 13.
+    /// A source that panics instead of returning a list that contains 13.
     struct PanickingSource(ScriptedSource<u64>);
     impl Source for PanickingSource {
         type Object = u64;
@@ -327,7 +327,7 @@ fn builders_and_runners_may_call_the_set() {
     let source = listing(&[1]);
     let (set, quicker) = (world.set.clone(), world.builder(&source));
     let outer = world.builder(&source).on_build(move |_| {
-        // Runs before the outer builder has finished.
+        // This runs before the outer builder has finished.
         let inner = set.get_or_start("numbers", quicker).unwrap();
         assert_eq!(set.statuses().len(), 1);
         std::mem::forget(inner);
@@ -368,7 +368,7 @@ fn a_panic_of_the_builder_or_runner_leaves_no_handle() {
     assert!(poll_once(Box::pin(set.stopped()).as_mut()).is_ready());
 }
 
-/// A panic in the waker of one task does not prevent a shutdown of the set from waking the other tasks.
+/// If the waker of one task panics during the shutdown of the set, the other tasks are still woken.
 #[test]
 fn a_panicking_waker_blocks_no_other_notification() {
     let world = World::new();
@@ -402,20 +402,21 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert_eq!(refused(builder().reflector_config(config)), ConfigDifference::Reflector("backoff"));
     assert_eq!(refused(builder().transform(|number| number)), ConfigDifference::Transform);
     assert_eq!(refused(builder().index(&BY_HALF_AS_TEXT)), ConfigDifference::Index("half"));
-    // A request may have fewer indexes than the informer; indexes that were added to the running informer count, too.
+    // A request may have fewer indexes than the informer. Indexes that were added while the informer was running count as indexes of the informer,
+    // too.
     let fewer = world.set.get_or_start("numbers", builder()).unwrap();
     first.remove_index(&BY_HALF).unwrap();
     assert_eq!(refused(builder().index(&BY_HALF)), ConfigDifference::Index("half"));
     first.add_index(&BY_HALF).unwrap();
     drop(world.set.get_or_start("numbers", builder().index(&BY_HALF)).unwrap());
-    // A refused request does not count as a user.
+    // A request that was refused does not count as a user of the informer.
     drop(first);
     assert!(!fewer.is_stopped());
     drop(fewer);
     assert!(world.set.statuses().is_empty());
 }
 
-/// Two first requests run concurrently: the second request requires an index that the informer of the first request does not have.
+/// Two requests for a new informer run concurrently. The second one requires an index that the informer of the first one does not have.
 #[test]
 fn of_two_first_requests_the_second_is_refused_an_informer_without_its_index() {
     let world = World::new();

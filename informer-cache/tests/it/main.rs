@@ -1,4 +1,4 @@
-//! All tests in one binary, one module for each subject.
+//! The integration tests of the crate, in one binary with one module per subject.
 
 mod bounded;
 mod caught_up;

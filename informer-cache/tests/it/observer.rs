@@ -1,5 +1,5 @@
-//! Observers: the writer calls each function with every change, once and not coalesced. A function that panics or uses the store affects nothing
-//! else.
+//! Tests of observers: the writer calls each function exactly once with every change, and does not coalesce changes. If a function panics or uses the
+//! store, nothing else is affected.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -98,8 +98,8 @@ fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<D
     deleted
 }
 
-/// Runs a random sequence of operations on a store with one writer. After each write, the observers have received the steps of the reference store,
-/// once and in order.
+/// Runs a random sequence of operations on a store with one writer. After each write, checks that the observers have received the same steps as the
+/// reference store makes, once and in the same order.
 fn run_sequence(bytes: &[u8], received: &AtomicU64) {
     let mut bytes = Unstructured::new(bytes);
     let (store, mut naive) = (store(), OracleStore::new(RULES));
@@ -313,7 +313,7 @@ fn an_observer_whose_drop_panics_affects_no_other() {
     assert_eq!(Arc::strong_count(&observed.0), 1, "the other observers did not end");
 }
 
-/// Whichever method of a key panics, the write takes effect and the next change is delivered.
+/// Whatever method of a key panics, the write takes effect, and the next change is delivered.
 #[test]
 fn keys_that_panic_cost_a_change_and_nothing_else() {
     const HOSTILE: Schema<PanickingKey, (Arc<PanicSwitch>, u32, u64)> =
@@ -357,7 +357,7 @@ fn an_observer_may_use_the_store() {
     let noting = log.clone();
     let observer = store.observe(move |change| {
         noting.0.lock().push(plain(change));
-        // The store shows the state of the change, or a newer one.
+        // The store already contains the new state of the change, or a newer one.
         let version = inside.get(change.key()).map(|thing| thing.version);
         assert!(version >= Some(change.object().version) || change.new().is_none());
         match change.key() {
@@ -373,7 +373,7 @@ fn an_observer_may_use_the_store() {
                 drop(inside.subscribe());
                 drop(inside.replace([thing(3, 1, 1), thing(4, 1, 1), thing(5, 1, 1)], Version::new(9)));
             }
-            // Drops the observer itself, in a call, in the middle of a relist.
+            // The function drops its own observer, in the middle of a relist.
             3 if change.new().is_some() => drop(mine.get().and_then(|observer| observer.lock().take())),
             _ => {}
         }
@@ -405,8 +405,8 @@ fn an_observer_outlives_its_store() {
     assert_eq!((observed.take().len(), observer.panic_count()), (1, 0));
 }
 
-/// Writers run while observers are added and removed: no observer receives a change twice, and an earlier observer receives every change. A loom
-/// model checks that an observer that is added concurrently misses no change.
+/// Writers run while observers are added and removed. No observer receives a change twice, and an observer that exists before the writers start
+/// receives every change. A loom model checks that an observer that is added concurrently does not miss a change.
 #[test]
 fn threads() {
     const WRITES: u64 = 2_000;
@@ -463,7 +463,7 @@ fn threads() {
         let received = observed.take();
         for key in 0..2 {
             let mut versions = versions(&received, key);
-            // An initial change may be delivered between other changes.
+            // The change of an initial object may be delivered between other changes, so the versions are sorted.
             versions.sort_unstable();
             assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "a change was delivered twice");
         }
@@ -472,7 +472,7 @@ fn threads() {
     store.check().unwrap();
 }
 
-/// An observer whose function blocks in its call until another thread lets it continue.
+/// An observer whose function blocks in each call until a different thread allows it to continue.
 struct Held {
     observed: Observed,
     observer: Arc<Observer<u8, TestObject>>,
@@ -493,8 +493,8 @@ fn held(store: &SharedWriter<u8, TestObject>) -> Held {
     Held { observed, observer: Arc::new(observer), entered, go_on }
 }
 
-/// `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` for a function that writers call: `unsubscribe` does not wait,
-/// and `unsubscribed` waits for the call in progress.
+/// `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` for a function that writers call: `unsubscribe` does not wait for a call
+/// that is in progress, and `unsubscribed` does.
 #[test]
 fn shutdown_does_not_wait_and_can_be_awaited() {
     let store = store();
@@ -557,7 +557,7 @@ fn waiting_for_an_end_within_a_call_returns_at_once() {
     block_on(own.get().unwrap().unsubscribed());
     block_on(other.get().unwrap().unsubscribed());
     assert_eq!(Arc::strong_count(&own), 1, "a function was not dropped");
-    // The same holds in a call with an initial object. When `observe` returns, this thread is no longer in a call.
+    // `unsubscribed` also returns immediately within a call for an initial object. When `observe` has returned, this thread is no longer in a call.
     let (_, another) = Observed::of(&store);
     let at_once = Arc::new(AtomicU64::new(0));
     let _observer = store.observe({
@@ -585,7 +585,7 @@ fn the_end_of_the_store_ends_observers_too() {
     store.close();
     assert_eq!((woken.wakes(), Arc::strong_count(&observed.0)), (1, 1));
     assert!(waits.iter_mut().all(|wait| poll_once(wait.as_mut()).is_ready()));
-    // An observer of a closed store has ended from the start.
+    // An observer that is registered in a closed store has ended from the start.
     let (_, late) = Observed::of(&store);
     assert!(poll_once(std::pin::pin!(late.unsubscribed())).is_ready());
     // An observer may also outlive its store.
@@ -597,7 +597,7 @@ fn the_end_of_the_store_ends_observers_too() {
     observer.unsubscribe();
 }
 
-/// `TestSharedInformerHandlerAbuse` for observers: an observer receives no change after its end, whatever writers do.
+/// `TestSharedInformerHandlerAbuse` for observers: after its end, an observer receives no further change, whatever writers do.
 #[test]
 fn a_hundred_observers_come_and_go() {
     let store = store();
@@ -638,7 +638,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// `synced` completes once observers have received the first list, even if an observer closes the store while it receives the list.
+/// `synced` completes when the observers have received the first list, even if an observer closes the store in a call for this list.
 #[test]
 fn a_store_that_an_observer_closes_under_its_first_list_has_synced() {
     let store = store();

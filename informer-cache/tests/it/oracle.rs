@@ -37,8 +37,8 @@ fn the_corpus_matches_the_oracle_store() {
     replay("store_ops", |bytes| run(bytes, &mut MergeCells::default(), &mut tally()));
 }
 
-/// The number of operation sequences; the least number of times that each event must occur; and the least number of sequences in which each pair must
-/// occur. A run that is not thorough has lower floors.
+/// Returns the number of operation sequences, the minimum number of times that each event must occur, and the minimum number of sequences in which
+/// each pair of events must occur. These numbers are lower if the run is not thorough.
 fn floors() -> (u64, u64, u64) {
     if thorough() { (100_000, 1_000, 20) } else { (1_000, 10, 1) }
 }

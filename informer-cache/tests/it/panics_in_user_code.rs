@@ -1,4 +1,4 @@
-//! User code that panics, fails, and calls the store.
+//! Tests of user code that panics, returns errors, or calls the store.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 struct Object {
     switch: Arc<PanicSwitch>,
-    /// Dropped with the object, so that the drop of an object may panic, too.
+    /// This field is dropped with the object, so the drop of an object may panic, too.
     _own: PanickingKey,
     id: u32,
     version: u64,
@@ -55,7 +55,7 @@ fn drain(changes: &mut Subscription<PanickingKey, Object>, held: &mut Vec<(u32, 
     held.sort_unstable();
 }
 
-/// An operation on the store. Each operation gets a new store with two objects.
+/// An operation on the store. Each operation is called with a new store that contains two objects.
 type Operation = fn(&Hostile, &Arc<PanicSwitch>);
 
 const OPERATIONS: [(&str, Operation); 9] = [
@@ -113,7 +113,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 let (mut second, mut told_second) =
                     (store.subscription().for_key(switch.key(2)).subscribe(), Vec::new());
                 store.upsert(object(&switch, 2, 2, 2));
-                // One subscriber has not received an update, and another has received nothing.
+                // One subscriber has not received the last update, and a second one has not received anything.
                 drain(&mut early, &mut received);
                 store.upsert(object(&switch, 2, 3, 2));
                 let mut late = store.subscribe();
@@ -127,8 +127,8 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
                 let after = contents(&store);
                 if panicked && point != Point::Drop && point != Point::Clone {
-                    // A panic while the result (the keys of a diff) is built or dropped comes after the write; any other panic comes before
-                    // it.
+                    // A panic comes after the write only if the result of the operation (the keys of a diff) is being built or dropped. Any other
+                    // panic comes before the write.
                     assert_eq!(after, before, "{name}, {point:?} {nth}");
                 }
                 // The subscribers receive exactly the changes to the store, even if a first attempt to receive them panics.
@@ -178,7 +178,7 @@ fn a_change_survives_a_panic_of_its_delivery() {
         store.upsert(object(&switch, round % 3, u64::from(round) + 2, 0));
         for point in [Point::Clone, Point::Eq, Point::Drop] {
             switch.arm(point, 1);
-            // The call returns at most one change, and none if it panics.
+            // The call returns at most one change. If it panics, it returns none.
             if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
                 switch.disarm(point);
                 received.retain(|(id, _)| *id != change.key().id());
@@ -244,7 +244,7 @@ fn an_index_function_that_fails_is_a_value() {
     assert_eq!((*key, *index), (2, "half"));
     assert_eq!(std::error::Error::source(error).unwrap().to_string(), "odd");
     store.check().unwrap();
-    // The next version may have no error, or a different error.
+    // For the next version of an object, the index function may return no error, or a different one.
     store.upsert(22);
     assert!(store.index_errors().is_empty());
     assert_eq!(store.by_index(&BY_HALF, &11).unwrap().len(), 1);
@@ -264,7 +264,7 @@ thread_local! {
 struct Echo(u32, u64);
 
 fn call_back() {
-    // Taken out during the call, because the call runs callbacks, too.
+    // The store is taken out of the variable during the call, so that callbacks that the call itself causes do not call the store again.
     let store = CALLED_BACK.with(|store| store.borrow_mut().take());
     if let Some(store) = store {
         store.upsert(Echo(99, 0));
@@ -296,7 +296,7 @@ impl Drop for EchoWaker {
     }
 }
 
-/// If a lock were held around user code, this test would deadlock.
+/// If the store held a lock while it calls user code, this test would deadlock.
 #[test]
 fn foreign_code_may_call_back() {
     let schema = Schema::new(
@@ -390,7 +390,7 @@ fn futures_dropped_at_every_poll_lose_nothing() {
             assert!(poll_with(synced.as_mut(), &waker).is_pending());
         }
         if round % 2 == 0 {
-            // Dropping the futures, polled or not, also drops their wakers.
+            // When the futures are dropped, so are their wakers, whether the futures were polled or not.
             drop((wait, synced));
             assert_eq!(Arc::strong_count(&counting), 2, "a dropped future keeps its waker");
             assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
@@ -400,7 +400,7 @@ fn futures_dropped_at_every_poll_lose_nothing() {
             store.upsert((0, version)),
             if round == 0 { WriteOutcome::Added } else { WriteOutcome::Updated }
         );
-        // One future is dropped before its first poll, then others after one poll.
+        // One future is dropped before its first poll, and the others after one poll.
         drop(changes.next());
         while let std::task::Poll::Ready(change) = poll_once(std::pin::pin!(changes.next())) {
             assert_eq!(change.unwrap().object().1, version);

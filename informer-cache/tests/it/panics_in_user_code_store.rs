@@ -1,5 +1,5 @@
-//! Objects and index values whose functions panic, are inconsistent, or call the store, in operations with indexes, transactions and
-//! relists.
+//! Tests of operations with indexes, transactions and relists, in which the functions of objects and index values panic, give inconsistent results,
+//! or call the store.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -42,10 +42,10 @@ const POINTS: [Point; 10] = [
 ];
 
 thread_local! {
-    /// The place at which a call panics, and the number of the call.
+    /// The place of the call that panics, and how many calls at this place are left until then.
     static FUSE: Cell<Option<(Point, u32)>> = const { Cell::new(None) };
     static LIVE: Cell<i64> = const { Cell::new(0) };
-    /// The store that a callback calls, and how many callbacks may still do so.
+    /// The store that callbacks call (`BACK`), and how many callbacks may still call it (`BUDGET`).
     static BACK: RefCell<Option<SharedWriter<Word, Object>>> = const { RefCell::new(None) };
     static BUDGET: Cell<u32> = const { Cell::new(0) };
     /// The number of callbacks that wrote (`WRITTEN`), and of callbacks whose write was refused (`REFUSED`).
@@ -55,20 +55,20 @@ thread_local! {
 
 fn called(point: Point) {
     if let Some((armed, left)) = FUSE.get().filter(|(armed, _)| *armed == point) {
-        // A second panic while the first unwinds would abort the test.
+        // A second panic while the first one unwinds would abort the test.
         if left == 1 && !thread::panicking() {
             FUSE.set(None);
             panic!("{armed:?} panics");
         }
         FUSE.set(Some((armed, left - u32::from(left > 1))));
     }
-    // Only hash, equality and order of keys and values may run under a lock.
+    // The store may call the hash, the equality and the order of keys and values under a lock, so these do not call the store.
     if !matches!(point, Point::Hash | Point::Eq | Point::Ord) {
         call_back();
     }
 }
 
-/// A key, an index value, and a part of an object and of an error.
+/// A value that can panic. It is used as a key, as an index value, and as a part of objects and errors.
 #[derive(Debug)]
 struct Word(u32);
 
@@ -284,20 +284,20 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
                 let panicked = catch_unwind(AssertUnwindSafe(|| operation(&mut store))).is_err();
                 let unreached = FUSE.take().is_some();
                 panics += u32::from(!unreached);
-                // A panic while an index function runs is stored as an error of the index, and the write continues.
+                // If an index function panics, the panic is stored as an error of the index, and the write continues.
                 assert!(
                     panicked
                         || unreached
                         || matches!(point, Point::Index | Point::Hash | Point::Eq | Point::Drop)
                 );
                 store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
-                // A panic while the result is built, or while a replaced value is dropped, may come after the write; any other panic comes before the
-                // write.
+                // A panic may come after the write if the result is being built or a replaced value is being dropped. Any other panic comes before
+                // the write.
                 let after_it = matches!(point, Point::Drop | Point::Clone | Point::Same);
                 if panicked && !after_it {
                     assert_eq!(contents(&store), before, "{name}, {point:?} {nth}");
                 }
-                // The store still accepts writes, and no operation is left half done.
+                // The store still accepts writes, and no operation was left incomplete.
                 store.upsert(object(1, 100, 4));
                 assert_eq!(store.get(&word(1)).unwrap().version, 100, "{name}, {point:?} {nth}");
                 match store.add_index(&LATE) {
@@ -318,12 +318,13 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
 
 static MEANWHILE: Index<Object, Word> = Index::new("meanwhile", |object| word(object.tag));
 
-/// Calls the operations of the store from user code that the store runs. A function that runs under the writer's lock `turn` may read, but not write.
+/// Calls operations of the store from user code that the store calls. If the store holds the lock `turn` of the writer, this user code may read from
+/// the store, but not write to it.
 fn call_back() {
     if BUDGET.get() == 0 || thread::panicking() {
         return;
     }
-    // Taken out during the call, because the call runs callbacks, too.
+    // The store is taken out of the variable during the call, so that callbacks that the call itself causes do not call the store again.
     let Some(store) = BACK.with(RefCell::take) else { return };
     BUDGET.set(BUDGET.get() - 1);
     let written = catch_unwind(AssertUnwindSafe(|| {
@@ -347,7 +348,7 @@ fn call_back() {
     BACK.with(|slot| *slot.borrow_mut() = Some(store));
 }
 
-/// Fails the test if it deadlocks because a lock is held around user code.
+/// Fails the test if it deadlocks because the store holds a lock while it calls user code.
 fn watched(test: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel::<()>();
     let thread = thread::spawn(move || {
@@ -387,7 +388,7 @@ fn every_call_of_foreign_code_may_read_the_store_and_write_it_outside_a_turn() {
     watched(|| {
         let mut called_back = 0;
         for (name, operation) in SHARED_DEEDS {
-            // A callback runs at each of the first `budget` calls.
+            // Each of the first `budget` calls of user code calls the store.
             for budget in [1, 2, 5, 20] {
                 let store = filled().into_shared();
                 BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
@@ -406,7 +407,7 @@ fn every_call_of_foreign_code_may_read_the_store_and_write_it_outside_a_turn() {
     });
 }
 
-/// An object or a value calls the store when the store drops it.
+/// Objects and index values that call the store when the store drops them.
 #[test]
 fn dropped_objects_may_use_the_store() {
     watched(|| {
@@ -564,7 +565,7 @@ thread_local! {
     static CONTRADICTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A consistent order, until `CONTRADICTS` is set.
+/// An order that is consistent until `CONTRADICTS` is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SwitchableOrder(u32);
 
@@ -583,7 +584,7 @@ impl PartialOrd for SwitchableOrder {
     }
 }
 
-/// The sort of the standard library may panic if the order of many new values of one object is inconsistent.
+/// If an object has many new values and their order is inconsistent, the sort function of the standard library may panic.
 #[test]
 fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_then() {
     type Pair = (u32, u32);
@@ -629,7 +630,7 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
                 store.check().unwrap();
                 assert!(store.snapshot().objects().eq(&before));
             }
-            // No lock is held, and no write is half done. All values are removed with their objects, although the order was inconsistent.
+            // No lock is still held, and no write is incomplete. All values are removed with their objects, although the order was inconsistent.
             store.upsert((5, 5));
             assert_eq!(store.by_index(&MANY, &SwitchableOrder(589)).unwrap().len(), 1);
             assert_eq!(store.snapshot().index_values(&MANY).unwrap().len(), 90 * store.len());
@@ -680,14 +681,14 @@ fn memory_comes_back_after_many_came_and_went() {
     much.replace(0..20_000, Version::ZERO);
     let full = bytes(&much);
     for number in 100..20_000_u32 {
-        // The deleted keys come from all parts of the tree.
+        // The keys that are deleted are spread over all parts of the tree.
         much.delete(&((number - 100).wrapping_mul(7_919) % 19_900 + 100), None);
     }
     much.check().unwrap();
     assert_eq!(much.len(), 100);
-    // Each row number that was in use leaves four bytes in each list of free numbers.
+    // For each row number that is no longer used, each list of free numbers keeps four bytes.
     assert!(bytes(&much) < bytes(&few) + full / 5, "{} {} {full}", bytes(&much), bytes(&few));
-    // The number of objects goes back and forth across the limit at which pages are split and joined, and row numbers are reused.
+    // The number of objects repeatedly crosses the limits at which pages are split and joined, and row numbers are used again.
     let to_and_fro = |rounds: u32| {
         for round in 0..rounds {
             much.upsert(1_000 + round % 400);

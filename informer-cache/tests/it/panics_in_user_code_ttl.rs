@@ -1,4 +1,4 @@
-//! The store with expiry: keys, objects, clocks and policies that panic, and code that calls the store.
+//! Tests of the TTL store with keys, objects, clocks and policies that panic, and with user code that calls the store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 
 struct Object {
     switch: Arc<PanicSwitch>,
-    /// Dropped with the object, so that the drop of an object may panic, too.
+    /// This field is dropped with the object, so the drop of an object may panic, too.
     _own: PanickingKey,
     id: u32,
     serial: u32,
@@ -35,7 +35,8 @@ fn contents(store: &Hostile) -> Vec<(u32, u32)> {
     contents
 }
 
-/// An operation. Each operation gets a store in which objects 1 and 2 have expired but are not evicted, and objects 3 and 4 have not expired.
+/// An operation on the store. Each operation is called with a store in which objects 1 and 2 have expired but are not evicted, and objects 3 and 4
+/// have not expired.
 type Operation = fn(&Hostile, &Arc<PanicSwitch>);
 
 const OPERATIONS: [(&str, Operation); 9] = [
@@ -138,7 +139,7 @@ fn a_policy_that_panics_leaves_everything_as_it_was() {
     assert_eq!(store.next_expiry(), None);
 }
 
-/// A panic in the drop of an expired object does not affect a write to its key.
+/// If the drop of an expired object panics, a write of its key is not affected.
 #[test]
 fn the_drop_of_an_expired_object_may_panic() {
     struct Object(u32, bool);
@@ -206,7 +207,7 @@ fn code_that_calls_back_is_answered() {
         move |change: &Change<_, _>| {
             *received.lock() += 1;
             call();
-            // A nested write: an eviction by a write triggers another write.
+            // This write is nested: a write has evicted an object, and its observer writes again.
             if change.new().is_none() && *change.key() == 1 {
                 let store = STORE.lock().clone().unwrap();
                 store.upsert(CallsBack(7));

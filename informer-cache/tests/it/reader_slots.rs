@@ -1,4 +1,5 @@
-//! A thread gets a reader slot after some reads without a write. The results of reads must not depend on the slot.
+//! Tests of reader slots, which a thread gets after some reads without a write in between. The results of reads must
+//! not depend on whether the thread has a slot.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -8,7 +9,7 @@ use std::thread;
 
 use flyball_informer_cache::{Schema, SharedWriter, Store, Version, WatchEvent};
 
-/// More reads than a thread needs to get a slot.
+/// A number of reads after which a thread certainly has a slot.
 const MANY: usize = 100;
 
 fn store() -> SharedWriter<u8, (u8, u64)> {
@@ -18,7 +19,7 @@ fn store() -> SharedWriter<u8, (u8, u64)> {
         .into_shared()
 }
 
-/// Reads until this thread has a slot. Returns the version under key 1.
+/// Reads until this thread has a slot. Returns the version of the object under key 1.
 fn settled(store: &SharedWriter<u8, (u8, u64)>) -> Option<u64> {
     (1..MANY).for_each(|_| drop(store.get(&1)));
     store.get(&1).map(|object| object.1)

@@ -1,11 +1,11 @@
-//! The reflector alone: random inputs, checked against the rules, and the corpus of the fuzz target.
+//! Tests of the reflector alone, with random inputs and the corpus of the fuzz target. Checks that the reflector follows its rules.
 
 use std::cell::RefCell;
 
 use drivers::cache::reflector::{Cells, SETTINGS, run};
 use testkit::random;
 
-/// The rows and columns of the state table in the reflector's docs.
+/// The rows and columns of the state table in the docs of the reflector.
 const STATES: [&str; 7] =
     ["Listing", "Opening", "Watching", "Pausing", "Waiting", "Opening (streaming list)", "Streaming"];
 const INPUTS: [&str; 9] = [
@@ -20,7 +20,7 @@ const INPUTS: [&str; 9] = [
     "progress",
 ];
 
-/// Returns whether the table has an entry in this cell; an input in a blank cell changes nothing.
+/// Returns whether this cell of the table has an entry. If the cell is blank, the input does not change the state.
 fn entry(state: &str, input: &str) -> bool {
     match input {
         "deadline" => true,

@@ -1,4 +1,4 @@
-//! One short test for each fault that was found.
+//! One short test for each defect that was found and fixed.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
@@ -51,7 +51,7 @@ fn a_late_event_of_the_object_before_took_the_key_back() {
 
 #[test]
 fn a_stale_event_did_not_advance_the_store() {
-    // The version of the list is lower than that of an object in it.
+    // The version of the list is lower than the version of an object in the list.
     let stale: [Write; 4] = [
         |store| store.upsert((1, 7, 1)),
         |store| store.upsert((1, 7, 2)),
@@ -138,7 +138,7 @@ fn continuations_in_a_circle_never_ended() {
     reflector.deadline_reached(reflector.deadline(), 0);
     let ReflectorRequest::List(request) = reflector.step() else { panic!("the next request is not a list") };
     assert_eq!((request.min_version, request.continuation), (ListVersion::Any, None));
-    // Another list may use the same tokens.
+    // A later list may use the same continuation tokens.
     assert_eq!(reflector.page(version(1), Some("a".into()), Nanos::ZERO, 0), EventVerdict::Stage);
 }
 
@@ -205,7 +205,7 @@ fn a_range_from_after_its_end_panicked_only_where_values_lay_between() {
 fn a_state_that_a_new_index_left_behind_counted_twice() {
     type Kept = (SharedWriter<u8, Named>, Option<Snapshot<u8, Named>>);
     static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
-    // While the index function runs on the first state, another state is written and kept in a snapshot.
+    // While the index function runs on the first state of the object, a new state is written, and a snapshot keeps it.
     static LATE: Index<Named, u8> = Index::new("late", |object| {
         if object.1 == 1 {
             let store = KEPT.lock().as_ref().unwrap().0.clone();
@@ -245,7 +245,7 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
     // Returns a different result in each call, and sometimes an error.
     fn moody() -> Result<Vec<u8>, IndexError> {
         let first = FIRST.with(RefCell::take);
-        // The result is determined before `first` runs, so the nested calls count as later calls.
+        // The call number is taken before `first` runs, so the calls within `first` have higher numbers.
         let calls = CALLS.replace(CALLS.get() + 1);
         first.into_iter().for_each(|first| first());
         if calls % 3 == 2 { Err(IndexError::new("moody")) } else { Ok(vec![calls, 100 + calls / 2]) }
@@ -259,7 +259,7 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
             store.upsert((1, 5, 1));
             store.upsert((2, 5, 1));
             let inside = store.clone();
-            // While the index function runs on the first record, that record is removed and added again.
+            // While the index function runs on the first record, this record is removed and added again.
             before_next_call(move || {
                 assert!(inside.upsert((1, 6, 1)).is_change());
                 assert!(!inside.replace([(1, 5, 1), (2, 5, 1)], version(5)).is_empty());
@@ -281,8 +281,8 @@ fn the_present_state_was_counted_among_those_held() {
     store.upsert((1, 1, 1));
     let present = Rc::new(RefCell::new(None));
     let (inside, kept) = (store.clone(), present.clone());
-    // This function overwrites every object that the index is about to be filled with, so that the state in the snapshot is no longer the current
-    // state.
+    // While the index is being filled, this function overwrites every object with which it will be filled. So the states in the snapshot of the fill
+    // are no longer the current ones.
     before_next_call(move || {
         inside.upsert((1, 2, 1));
         let snapshot = inside.snapshot();
@@ -324,8 +324,8 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     store.upsert(WritesOnDrop { key: 1, version: 1, store: itself.clone() });
     assert!(itself.set(store.clone()).is_ok());
     let seen = itself.clone();
-    // Each time before the index catches up with the store, the object is overwritten. So while the index catches up under the writer's lock `turn`,
-    // only the index still holds the second to last state.
+    // Each time before the index catches up with the store, the object is overwritten. So when the index catches up under the lock `turn` of the
+    // writer, only the index still has a reference to the last state but one.
     static BY_VERSION: Index<WritesOnDrop, u64> = Index::new("version", |object| object.version);
     let by_version = BY_VERSION.with_function(move |object: &WritesOnDrop| {
         if object.key == 1 && object.version <= 3 {
@@ -339,7 +339,7 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     assert_eq!(store.get(&2).unwrap().version, 3, "the object that was dropped last has not written");
 }
 
-/// A value that equals its neighbours, so the equality is not transitive. All hashes are equal.
+/// A value that equals the values one below and one above it, so the equality is not transitive. All hashes are equal.
 #[derive(Clone, Copy, Debug)]
 struct NonTransitive(i32);
 
@@ -377,7 +377,7 @@ fn an_equality_that_contradicts_itself_took_another_object_out_of_the_index() {
 #[test]
 fn an_update_that_removed_one_of_seventeen_values_left_it_in_the_index() {
     static BY_LABEL: Index<(u64, Vec<u8>), u8> = Index::many("label", |object| object.1.clone());
-    // The index has an order of its own for the values, so each of them is removed once.
+    // The index stores the values of an object in its own order, so the test is repeated with each of the values removed.
     for removed in 0..17 {
         let schema = Schema::new(|_: &(u64, Vec<u8>)| "a", |object| Version::new(object.0));
         let mut store = Store::builder(schema).index(&BY_LABEL).build().unwrap();

@@ -1,4 +1,4 @@
-//! Events that are late, repeated, or not in the order of their versions.
+//! Tests with events that are late, repeated, or not in the order of their versions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use testkit::wakers::poll_once;
 
 type Source = ScriptedSource<Object>;
 
-/// Returns an informer that lists these objects and then watches.
+/// Returns an informer that has listed these objects and is now watching.
 fn watching(source: &Source, items: Vec<Object>, version: u64) -> World {
     source.answer_list(Ok(Page { items, version: Version::new(version), continuation: None }));
     source.answer_watch(Ok(()));
@@ -84,7 +84,7 @@ fn a_deletion_that_says_the_version_of_the_last_update_keeps_that_update_away() 
     let mut world = watching(&source, vec![], 1);
     assert_eq!(tell(&source, &mut world, [put(1, 5), gone(1, 5), put(1, 5)]), 1);
     assert_eq!(world.stored(), []);
-    // A deletion without a version counts as a deletion at the stored version.
+    // A deletion without a version counts as a deletion with the version of the stored object.
     assert_eq!(tell(&source, &mut world, [put(2, 8), gone(2, 0), put(2, 8)]), 1);
     assert_eq!(tell(&source, &mut world, [put(2, 9)]), 0);
     assert_eq!(world.stored(), [object(2, 9)]);
@@ -112,7 +112,7 @@ fn so_many_deletions_are_remembered_and_nothing_comes_back_after_them() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
     tell(&source, &mut world, [put(1, 2)]);
-    // Key 1 is deleted first; then another key is added and deleted many times.
+    // Key 1 is deleted first. Then a different key is added and deleted many times.
     let churn = (0..4_000).flat_map(|turn| [put(2, 10 + 2 * turn), gone(2, 11 + 2 * turn)]);
     assert_eq!(tell(&source, &mut world, std::iter::once(gone(1, 3)).chain(churn)), 0);
     assert_eq!(tell(&source, &mut world, [put(1, 2)]), 1);
@@ -166,7 +166,7 @@ fn a_streaming_list_is_complete_after_any_number_of_deletions() {
     assert_eq!((stored, informer.status().stale_events), (vec![(1, 5), (2, 7)], 2));
 }
 
-/// Each watch of the source ends immediately after one newer event or bookmark.
+/// Each watch of the source delivers one newer event or bookmark and then ends immediately.
 #[test]
 fn watches_that_end_with_news_are_reopened_after_a_wait() {
     for news in [true, false] {

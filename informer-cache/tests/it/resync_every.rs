@@ -1,8 +1,8 @@
-//! Subscriptions with a periodic resync, on virtual time.
+//! Tests of subscriptions with a periodic resync, on virtual time.
 //!
-//! Counterparts of client-go's tests: `TestListenerResyncPeriods` and `…Delayed`, `TestResyncCheckPeriod` and `TestSharedInformerWatchDisruption` are
-//! named below. client-go's listeners share one check, whose period is the shortest period that was requested before the start. Here each
-//! subscription has its own alarm.
+//! Some of the tests correspond to tests of client-go, which are named below: `TestListenerResyncPeriods` and `…Delayed`, `TestResyncCheckPeriod`,
+//! and `TestSharedInformerWatchDisruption`. In client-go, all listeners share one periodic check, whose period is the shortest period that was
+//! requested before the informer started. Here, each subscription has its own alarm.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -72,7 +72,8 @@ fn each_has_its_period() {
     assert_eq!(observed, std::iter::zip(1.., expected).collect::<Vec<_>>());
 }
 
-/// `TestListenerResyncPeriodsDelayed`: a subscriber that receives late gets one resync, and the next one after a period.
+/// `TestListenerResyncPeriodsDelayed`: if a subscriber takes changes late, it gets one resync for all missed periods, and the next one a period
+/// later.
 #[test]
 fn periods_that_passed_are_not_made_up_for() {
     let clock = ManualClock::new();
@@ -86,7 +87,7 @@ fn periods_that_passed_are_not_made_up_for() {
     assert_eq!(received(&mut changes), 1);
 }
 
-/// `TestResyncCheckPeriod`: no subscription changes the period of another subscription, in whichever order they begin.
+/// `TestResyncCheckPeriod`: no subscription changes the period of a different one, whatever the order in which they begin.
 #[test]
 fn subscriptions_do_not_affect_periods_of_others() {
     let clock = ManualClock::new();
@@ -103,8 +104,8 @@ fn subscriptions_do_not_affect_periods_of_others() {
     assert_eq!(known.iter_mut().map(received).collect::<Vec<_>>(), [1, 0, 1, 1]);
 }
 
-/// `TestSharedInformerWatchDisruption`: after a gap, a subscription without a resync receives only the changed objects, and one with a
-/// resync also receives all objects at its period.
+/// `TestSharedInformerWatchDisruption`: after a watch was interrupted, a subscription without a resync receives only the changed objects. A
+/// subscription with a resync also receives all objects at the end of its period.
 #[test]
 fn a_relist_delivers_changes_and_moves_no_period() {
     let server = server();
@@ -188,7 +189,7 @@ fn waits_may_be_dropped_at_every_poll_and_wakers_may_panic() {
         drop(changes.next());
         if round % 2 == 0 {
             assert!(poll_with(pin!(changes.next()), &hostile).is_pending());
-            // The panic of the waker propagates to the caller that moves the clock.
+            // The panic of the waker propagates to the caller that advances the clock.
             let moved = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| clock.advance(secs(1))));
             assert!(moved.is_err());
         } else {

@@ -1,4 +1,4 @@
-//! A user-defined backoff instead of the reflector's own.
+//! Tests of a user-defined backoff that replaces the backoff of the reflector.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Advances the clock to the time of the retry, which was reported with the failure. Returns the wait before the retry, and its request.
+    /// Advances the clock to the time of the retry that was reported with the failure. Returns how long the wait was, and the request of the retry.
     fn retry(&mut self) -> (Duration, SourceRequest) {
         self.settle();
         let failed_at = self.clock.now();
@@ -99,7 +99,7 @@ fn each_failure_waits_exactly_as_long_as_the_backoff_says() {
     let (wait, next) = world.retry();
     assert!(wait == SECOND && matches!(next, SourceRequest::Watch(_)), "{wait:?} {next:?}");
     assert_eq!(*world.calls.lock(), ["failed", "failed", "succeeded", "failed"]);
-    // Opening a watch does not count as a success, because the watch may end immediately. Its first event counts.
+    // A watch that was opened does not count as a success, because it may end immediately. Its first event counts.
     world.source.answer_watch(Ok(()));
     world.settle();
     assert_eq!(world.calls.lock().len(), 4);

@@ -1,4 +1,4 @@
-//! Subscriptions to one key, or to one value of an index: which changes are delivered, what they cost, and what ends them.
+//! Tests of subscriptions to one key, or to one value of an index: which changes they deliver, what they cost, and what ends them.
 
 use std::sync::{Arc, Weak};
 
@@ -136,14 +136,14 @@ fn the_filter_is_called_for_selected_objects_alone() {
     store.upsert(pod(3, 5, [7]));
     store.upsert(pod(2, 6, [7]));
     assert_eq!(received(&mut changes), ["-3@4", "+2@6"]);
-    // The object lost the value while the filter did not pass it.
+    // The object loses the value at a time when the filter rejects it.
     store.upsert(pod(2, 7, [7]));
     received(&mut changes);
     store.upsert(pod(2, 8, [8]));
     assert!(received(&mut changes).is_empty());
 }
 
-/// kubernetes#102718 and similar issues: objects that no subscription selects cost nothing.
+/// kubernetes#102718 and similar issues: objects that a subscription does not select cost it nothing.
 #[test]
 fn nothing_else_is_pending_held_or_a_reason_to_wake() {
     let store = store();
@@ -238,7 +238,7 @@ fn the_last_selection_applies() {
     store.upsert(pod(2, 1, [7]));
     let mut changes = store.subscription().for_key(1).by_index(&BY_TAG, 8).unwrap().for_key(2).subscribe();
     assert_eq!(received(&mut changes), ["=2@1"]);
-    // Many subscriptions to single keys, as in a fan-out: each receives the changes of its own key.
+    // There are many subscriptions, each to a single key. Each receives only the changes of its key.
     let mut many: Vec<_> = (0..50).map(|key| store.subscription().for_key(key).subscribe()).collect();
     drop(many.split_off(40));
     store.upsert(pod(7, 2, []));

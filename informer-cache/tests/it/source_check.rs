@@ -1,4 +1,4 @@
-//! `check_source` accepts sources that keep the contract, and returns the rule that a broken source violates.
+//! Tests that `check_source` accepts sources that follow the contract, and that it returns the violated rule for each source that does not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use flyball_informer_cache::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The flaws of a source, at least one for each rule. Sources with the variants `None` and `Polls` keep the contract.
+/// The flaws that a test source may have; for each rule of the contract, at least one flaw violates it. Sources with `None` or `Polls` follow the
+/// contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -45,7 +46,7 @@ struct Object {
     deleted: bool,
 }
 
-/// A log of all changes. The version of an object is the length of the log with its change, unless a flaw says otherwise.
+/// A log of all changes. The version of an object is the length of the log after its change was appended, except with some of the flaws.
 #[derive(Clone)]
 struct Log {
     flaw: Flaw,
@@ -85,7 +86,7 @@ impl Source for Log {
 
     async fn list(&self, request: ListRequest) -> Result<Page<Object>, SourceError> {
         let newest = self.entries.borrow().len();
-        // A continuation is the version and the number of objects listed so far.
+        // A continuation token consists of the version of the list and the number of objects listed so far.
         let (length, begin) = match request.continuation.as_deref().and_then(|token| token.split_once(' ')) {
             Some((length, begin)) => (length.parse().unwrap(), begin.parse().unwrap()),
             None if self.flaw == Flaw::ListIsOneChangeBehind && newest > 4 => (newest - 1, 0),
@@ -252,7 +253,7 @@ async fn each_flaw_breaks_its_rule() {
     }
 }
 
-/// The test server, with pages and a compacted history.
+/// A fixture with the test server, which returns pages and can compact its history.
 struct Server(TestServer<u32, Object>);
 
 impl SourceFixture for Server {

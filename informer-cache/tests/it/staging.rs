@@ -1,4 +1,4 @@
-//! Lists that are being staged: their cost until they are complete, and the polls of the run future in which they are staged.
+//! Tests of lists while they are being received: what they cost until they are complete, and how the run future divides the work into polls.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use flyball_sync::ManualClock;
 use parking_lot::Mutex;
 use testkit::wakers::poll_once;
 
-/// An object that counts its live instances.
+/// An object with which the test counts how many objects exist.
 struct Counted {
     key: u32,
     version: u64,
@@ -27,7 +27,7 @@ struct Counted {
 const COUNTED: Schema<u32, Counted> =
     Schema::new(|counted: &Counted| counted.key, |counted| Version::new(counted.version));
 
-/// client-go#1415 and decision 0025: the objects of a streaming list are compared as they arrive, too.
+/// client-go#1415 and decision 0025: the objects of a streaming list, too, are compared with the stored objects as they arrive.
 #[test]
 fn drops_a_known_streamed_object_immediately() {
     let alive = Arc::new(());
@@ -119,7 +119,7 @@ fn a_panic_in_keep_stored_has_no_effect() {
     }));
     assert!(panicked.is_err());
     list.keep_stored(|(key, _)| *key == 9);
-    // All remaining objects are kept already, so the function is not called.
+    // All objects that are not listed are already kept, so the function is not called.
     list.keep_stored(|_| true);
     list.keep_stored(|_| unreachable!("all objects are listed or kept"));
     (2..10).for_each(|key| list.remove(&key));
@@ -140,7 +140,7 @@ const READING: Schema<u8, Object> = Schema::new(
     },
 );
 
-/// Returns a source with a list so long that the run future must yield to other tasks, and an informer of this source.
+/// Returns a source and an informer that lists it. The list is so long that the run future must return to the executor in between.
 fn long() -> (ScriptedSource<Object>, World) {
     let source = ScriptedSource::new();
     let items = (0..10_000).map(|at| object((at % 256) as u8, at)).collect();
@@ -160,7 +160,7 @@ fn a_long_page_is_staged_in_turns() {
         assert!(READ.get() - before <= 256, "one poll handled too many objects");
         turns += 1;
     }
-    // 256 keys are built and published in one poll, and delivered in the next.
+    // The change of 256 keys is computed and published in one poll, and delivered in the next one.
     assert_eq!((turns, READ.get()), (10_000_usize.div_ceil(256) + 2, 10_000));
     assert_eq!(world.stored().len(), 256);
     drop(source);
@@ -197,7 +197,7 @@ static BY_DIGIT: Index<Wide, u32> = Index::new("digit", |object| {
 
 static BY_PARITY: Index<Wide, u32> = Index::new("parity", |object| object.0 % 2);
 
-/// An informer that publishes a long list, and the changes that an observer and a subscription receive.
+/// An informer that publishes a long list, with an observer and a subscription that receive its changes.
 struct Publishing {
     source: ScriptedSource<Wide>,
     informer: Informer<u32, Wide>,
@@ -209,7 +209,7 @@ struct Publishing {
 }
 
 impl Publishing {
-    /// Lists `listed` after a first list of `before` objects.
+    /// Creates an informer whose first list has `before` objects, and whose second list is `listed`.
     fn new(before: u32, listed: impl IntoIterator<Item = Wide>) -> Self {
         let source = ScriptedSource::new();
         let page = |items, version| Page { items, version: Version::new(version), continuation: None };
@@ -252,7 +252,7 @@ impl Publishing {
         let _ = poll_once(self.run.as_mut().unwrap().as_mut());
     }
 
-    /// Asserts that the store, the changes of the observer, and the changes of the subscription agree.
+    /// Asserts that the changes of the observer and those of the subscription lead to the state of the store.
     fn assert_matches(&mut self, known: &mut BTreeMap<u32, u64>) {
         while let Some(change) = self.changes.try_next() {
             match change.new() {
@@ -345,7 +345,7 @@ fn a_subscription_that_comes_at_any_turn_of_a_list_misses_and_repeats_nothing() 
         let selected = publishing.informer.subscription().by_index(&BY_DIGIT, 3).unwrap();
         let mut selected = selected.subscribe();
         let mut known = BTreeMap::new();
-        // Changes are received between the pieces.
+        // The subscriber takes changes between the pieces in which the list is delivered.
         while publishing.source.open_watches() == 0 {
             publishing.turn();
             while let Some(change) = publishing.changes.try_next() {
@@ -377,7 +377,7 @@ fn changing_subscribers_do_not_lengthen_a_write() {
     let mut turns = 0;
     while publishing.source.open_watches() == 0 {
         let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
-        // The set of subscriptions changes at every poll.
+        // Subscriptions are added and dropped at every poll.
         let passing = publishing.informer.subscribe();
         let selected = publishing.informer.subscription().for_key(turns).subscribe();
         publishing.turn();

@@ -1,4 +1,4 @@
-//! Several subscriptions of one store: how they end, and their use from real threads.
+//! Tests of several subscriptions of one store: how they end, and how they work with real threads.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -32,8 +32,8 @@ fn received(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
     std::iter::from_fn(|| changes.try_next()).map(text).collect()
 }
 
-/// Formats a change: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, with `?` if it was
-/// missed.
+/// Formats a change: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@2` a deletion, and `-1@2?` a
+/// deletion that was missed.
 fn text(change: Change<u32, Pod>) -> String {
     let object = change.object();
     let old = change.old().map_or(0, |old| old.version);
@@ -79,7 +79,7 @@ fn a_deletion_of_an_undelivered_object_is_not_that_of_the_delivered_one() {
     store.upsert(pod(1, 2, 3));
     store.delete(&1, Some(pod(1, 2, 4)));
     assert_eq!(received(&mut changes), ["-1@2"]);
-    // If the same object is added again, its newest deletion counts.
+    // If the same object was added again and deleted again, the deletion that is delivered has its newest last state.
     store.upsert(pod(1, 5, 5));
     received(&mut changes);
     store.replace([], Version::new(6));
@@ -139,7 +139,7 @@ fn a_dropped_subscription_holds_nothing() {
     assert!(held.upgrade().is_some(), "the deleted object was dropped before its deletion was received");
     drop(changes);
     assert!(held.upgrade().is_none());
-    // The same holds for an object of the snapshot.
+    // This also applies to an object of the initial snapshot.
     store.upsert(pod(3, 1, 3));
     let held = Arc::downgrade(&store.get(&3).unwrap());
     let changes = store.subscribe();
@@ -172,8 +172,8 @@ fn a_resync_overwrites_nothing() {
     assert!(rest.iter().all(|change| change.ends_with(">3")), "{rest:?}");
 }
 
-/// A subscriber on its own thread, and writers: each change is consistent with the changes before it, the store shows it, and at the end
-/// the subscriber has the state of the store.
+/// A subscriber runs on its own thread while other threads write. Each change must be consistent with the changes before it, and the store must
+/// already contain its state or a newer one. At the end, the subscriber must have the state of the store.
 #[test]
 fn threads() {
     let store = store();
@@ -255,7 +255,7 @@ fn threads_wait_for_changes_and_for_the_first_list() {
     store.close();
     let (written, first, second) = reader.join().unwrap();
     assert_eq!(written, Some(2));
-    // One change, or two: this depends on how fast the reader is.
+    // The subscriber receives one change or two, depending on how fast it is.
     assert!(first.is_some_and(
         |first| first == "=7@2" || first == "=7@1" && second.is_some_and(|second| second == "7@1>2")
     ));

@@ -1,4 +1,4 @@
-//! Marker traits of the public types, the texts of errors, and the parser of keys.
+//! Tests of the marker traits of the public types, of the texts of errors, and of the parser for keys.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -82,7 +82,7 @@ fn errors_describe_their_cause() {
     assert!(WaitForError::Rewound(Version::new(3)).to_string().ends_with("version 3"));
 }
 
-/// Upstream's TestObjectNames: random strings over a few letters and the slash.
+/// The counterpart of client-go's `TestObjectNames`: random strings of a few letters and slashes.
 #[test]
 fn keys_round_trip() {
     let mut random = Random::new(1);

@@ -1,7 +1,8 @@
-//! The test server, used as an informer uses it.
+//! Tests of the test server, which use it in the same way as an informer does.
 //!
-//! client-go's `cache/testing` has two tests. `TestRCNumber` is `a_watch_yields_exactly_the_events_after_its_version`. `TestResetWatch` is
-//! `history_that_was_compacted_expires`: a watch is not reset here, but the server compacts its history, or ends the watch.
+//! client-go's `cache/testing` has two tests. The counterpart of `TestRCNumber` is `a_watch_yields_exactly_the_events_after_its_version`. The
+//! counterpart of `TestResetWatch` is `history_that_was_compacted_expires`: this server cannot reset a watch, but it can compact its history or end
+//! the watch.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -316,7 +317,7 @@ fn injected_faults_last_until_they_are_removed() {
     assert_eq!(received(&mut open), []);
 }
 
-/// A shuffled list may repeat an object on each page, but it ends.
+/// With shuffled lists, each page may repeat an object, but the list still ends.
 #[test]
 fn a_shuffled_list_ends_whatever_the_size_of_its_pages() {
     for limit in 1..5 {

@@ -1,5 +1,5 @@
-//! The store with expiry: one test for each guarantee, then random operation sequences and the corpus of the fuzz target, compared with a reference
-//! list.
+//! Tests of the TTL store: one test for each guarantee, and a comparison with a reference implementation, which is a list, on random operation
+//! sequences and on the corpus of the fuzz target.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -102,7 +102,7 @@ fn a_write_restarts_the_ttl() {
     assert_eq!(store.upsert(object(1, 2)), WriteOutcome::Updated);
     clock.advance(nanos(10));
     assert!(store.get(&1).is_some());
-    // A longer, a shorter, and no time to live.
+    // The object is written again with a longer time to live, with a shorter one, and without one.
     assert_eq!(store.upsert_with_ttl(object(1, 2), Some(nanos(50))), WriteOutcome::Updated);
     assert_eq!(store.next_expiry(), Some(Nanos::new(71)));
     store.upsert_with_ttl(object(1, 2), Some(nanos(1)));
@@ -135,7 +135,7 @@ fn a_list_is_written_at_one_instant() {
     let mut changes = store.subscribe();
     while changes.try_next().is_some() {}
     let received = store.replace([object(1, 1), object(2, 1), object(2, 2), object(4, 0)]);
-    // Object 1 has expired. Listing it again is an addition, because subscribing evicted the expired object and reported the deletion.
+    // Object 1 has expired. When it is listed again, this is an addition: the expired object was evicted before, and its deletion was reported.
     let kinds: Vec<_> = received.iter().map(|change| (*change.key(), change.old().is_some())).collect();
     assert_eq!(kinds, [(3, true), (1, false), (2, true), (4, false)]);
     let view = store.snapshot();
@@ -159,7 +159,7 @@ fn unread_changes_do_not_accumulate() {
         store.upsert(object(id, 1));
     }
     clock.advance(nanos(6));
-    // Each write evicts two objects. This holds for a write of one key, and for a deletion of an absent key.
+    // Each write evicts two expired objects, even if it always writes the same key or deletes an absent key.
     for round in 1..=50 {
         store.upsert(object(200, 1));
         assert_eq!(store.stored_len(), 200 - 2 * round + 1);
@@ -168,7 +168,7 @@ fn unread_changes_do_not_accumulate() {
         assert_eq!(store.delete(&201), None);
         assert_eq!(store.stored_len(), 200 - 2 * round + 1);
     }
-    // However long this continues, the store holds at most the live objects and the objects of one write.
+    // However long this continues, the store contains at most the visible objects and the expired objects of one round.
     for _ in 0..1000 {
         clock.advance(nanos(6));
         store.upsert(object(7, 1));
@@ -246,7 +246,7 @@ fn an_object_without_ttl_reads_no_clock() {
     let before = *clock.lock();
     assert!(counted.get(&1).is_some() && counted.get(&2).is_none());
     assert_eq!(*clock.lock(), before);
-    // A clock that panics leaves the store unchanged.
+    // If the clock panics, the store is not changed.
     let broken = builder().clock(Broken).build().unwrap();
     let upsert = std::panic::AssertUnwindSafe(|| broken.upsert(object(1, 1)));
     assert!(std::panic::catch_unwind(upsert).is_err());

@@ -1,20 +1,21 @@
-//! Counterparts of client-go's tests of its reflector. Each case names its counterpart; a number in parentheses is the number of its cases.
-//! `upstream_shared.rs` has the counterparts for the queue, the controller and the shared informer.
+//! Tests that correspond to client-go's tests of its reflector. Each test names its counterpart. A number in parentheses is the number of cases of
+//! the counterpart. `upstream_shared.rs` has the counterparts for the queue, the controller and the shared informer.
 //!
-//! Tests without a counterpart:
+//! Tests of client-go without a separate counterpart in this file:
 //! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`, `…WatchResultChanClosedBefore/After`:
-//!   one case here, `a_watch_is_dropped_once_whatever_ends_it`.
+//!   all of these correspond to a single test here, `a_watch_is_dropped_once_whatever_ends_it`.
 //! - `TestReflectorWatchHandler`'s wrong types, `TestIsUnsupportedTableObject`, `TestGetTypeDescription…`, `TestGetExpectedGVK…`,
-//!   `TestReflectorListExtract`: objects are typed; a page is a `Vec` that is moved.
+//!   `TestReflectorListExtract`: not necessary, because objects have static types, and a page is a `Vec` that is moved.
 //! - `TestReflectorResyncChan`, `TestReflectorResync`: the reflector has no resync.
 //! - `TestNewReflectorWithDisablementWatchList`, `TestToListWatcherWithWatchListSemantics`, `util/watchlist`: streaming lists are a
 //!   setting.
-//! - `TestInitialEventsEndBookmarkTicker`: there is a deadline instead of a warning, tested below.
-//! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: a debugging aid that panics.
-//! - `TestNewInformerName`, `TestWithResource`, `TestRelease`: names for metrics.
-//! - `TestWaitFor` (8), `TestSyncResult` (3): `informer_set.rs`; a set waits for all informers, and names those that never synced.
-//!   `synctrack`: `caught_up.rs`.
-//! - `tools/watch`: `RetryWatcher`'s cases are `late_and_repeated_events_never_take_the_store_back`; the rest are Go channel helpers.
+//! - `TestInitialEventsEndBookmarkTicker`: here, there is a deadline instead of a warning; it is tested below.
+//! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: they test a debugging aid that panics.
+//! - `TestNewInformerName`, `TestWithResource`, `TestRelease`: they test names for metrics.
+//! - `TestWaitFor` (8), `TestSyncResult` (3): see `informer_set.rs`; a set waits for all of its informers, and returns the names of those that did
+//!   not sync. `synctrack`: `caught_up.rs`.
+//! - `tools/watch`: the cases of `RetryWatcher` correspond to `late_and_repeated_events_never_take_the_store_back`; the other tests are about helpers
+//!   for Go channels.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -42,7 +43,7 @@ fn start_with(source: &Source, config: ReflectorConfig) -> World {
     World::new(Informer::builder(SCHEMA, source.clone()).reflector_config(config))
 }
 
-/// Returns an informer that has listed `objects` at `version`, and watches.
+/// Returns an informer that has listed `objects` at `version` and is now watching.
 fn watching(source: &Source, objects: Vec<Object>, version: u64) -> World {
     lists(source, objects, version);
     source.answer_watch(Ok(()));
@@ -61,7 +62,7 @@ fn page(source: &Source, items: Vec<Object>, version: u64, next: &str) {
     source.answer_list(Ok(Page { items, version: Version::new(version), continuation: Some(next.into()) }));
 }
 
-/// Returns the requests as strings: `list any`, `list 10`, `list newest`, `watch 10`, `stream 10`; a request for a further page is `more`.
+/// Returns the requests as strings, such as `list any`, `list 10`, `list newest`, `watch 10` or `stream 10`. A request for a further page is `more`.
 fn asked(source: &Source) -> Vec<String> {
     let words = |asked: SourceRequest| match asked {
         SourceRequest::List(ListRequest { continuation: Some(_), .. }) => "more".into(),
@@ -154,7 +155,7 @@ fn a_clean_close_watches_again_from_the_last_version() {
     let mut world = watching(&source, vec![], 5);
     source.send(WatchEvent::Added(object(1, 6)));
     source.close_watch();
-    // At least a second passes between two watches.
+    // At least a second passes between the requests for two watches.
     assert_eq!(world.advance_to_alarm(), SECOND);
     assert_eq!(asked(&source), ["watch 6"]);
     source.answer_watch(Ok(()));
@@ -237,7 +238,7 @@ fn converges_through_list_and_watch_errors() {
             }
         }
         assert!(world.informer.status().last_error.is_some());
-        // After the wait, the next list is requested. It has no response yet.
+        // After the wait, the informer requests the next list. The request has no response yet.
         world.advance_to_alarm();
     }
 }
@@ -337,7 +338,7 @@ fn too_many_requests_and_refused_never_list_again() {
 // TestRetryInternalError, TestRetryWithDeadline
 #[test]
 fn internal_errors_watch_again_only_within_their_time() {
-    // Each retry waits 2 s here; client-go retries immediately.
+    // Here, the informer waits for 2 s before each retry; client-go retries immediately.
     let pace = ReflectorBackoff {
         initial: 2 * SECOND,
         factor: 1,
@@ -367,7 +368,7 @@ fn internal_errors_watch_again_only_within_their_time() {
         let retries = asked(&source).iter().filter(|words| *words == "watch 10").count() - 1;
         assert_eq!(retries, expected);
     }
-    // A minute without errors resets the period. Other errors are not tolerated.
+    // A minute without errors resets the time for which internal errors are retried. Errors of other kinds are not retried in this way.
     let source = Source::new();
     lists(&source, vec![], 10);
     source.answer_watch(Ok(()));
@@ -638,18 +639,18 @@ fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
     assert!(world.informer.is_synced());
     assert_eq!(world.informer.status().state, InformerState::Watching);
     assert_eq!(world.stored(), [object(1, 4), object(3, 3), object(4, 7)]);
-    // "stopped after sync": a plain watch follows, from the last version.
+    // "stopped after sync": an ordinary watch follows, which starts at the last version.
     source.close_watch();
     world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 0", "watch 7"]);
-    // "expired at re-watch": a streaming list follows, not older than the known version.
+    // "expired at re-watch": a streaming list follows, which must not be older than the known version.
     source.answer_watch(Err(error(EXPIRED)));
     world.settle();
     world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 7"]);
 }
 
-/// Returns the transformed object, which has no version. The number of transformations is counted in `uid`.
+/// Returns the transformed object, which has no version. Each transformation adds 100 to `uid`, so that the test can count the transformations.
 fn slim(object: Object) -> Object {
     Object { uid: object.uid + 100, version: 0, ..object }
 }
@@ -658,8 +659,8 @@ fn slimmed(key: u8) -> Object {
     slim(object(key, 0))
 }
 
-// TestTransformingInformer, TestTransformingInformerRace, TestSharedInformerTransformer, TestReflectorRespectStoreTransformer: added,
-// updated and deleted objects are each transformed once, and not again by a resync or a relist.
+// TestTransformingInformer, TestTransformingInformerRace, TestSharedInformerTransformer, TestReflectorRespectStoreTransformer: objects that are
+// added, updated or deleted are transformed once, and a resync or a relist does not transform them again.
 #[test]
 fn objects_are_transformed_once_whatever_brings_them() {
     for stream in [false, true] {
@@ -697,8 +698,8 @@ fn objects_are_transformed_once_whatever_brings_them() {
         changes.resync();
         assert_eq!(received(&mut changes).len(), 2);
         assert_eq!(world.stored(), [one, four]);
-        // TestStoreResourceVersionWithNonMetaTransform: in client-go the version does not advance before the next list. Here the version is read
-        // before the transformation.
+        // TestStoreResourceVersionWithNonMetaTransform: in client-go, the version does not advance until the next list. Here, it does, because the
+        // version is read before the transformation.
         assert_eq!(world.informer.status().version, Version::new(7));
         source.fail_watch(error(EXPIRED));
         source.answer_watch(Err(error(OTHER)));
@@ -712,7 +713,7 @@ fn objects_are_transformed_once_whatever_brings_them() {
     }
 }
 
-// Indexes of every kind; client-go has one kind.
+// An informer with indexes of every kind. client-go has only one kind.
 #[test]
 fn an_informer_keeps_indexes_of_every_kind() {
     static BY_UID: Index<Object, u64> = Index::new("uid", |object| object.uid);
@@ -840,7 +841,7 @@ fn late_and_repeated_events_never_take_the_store_back() {
     world.settle();
     assert_eq!(world.stored(), [object(2, 2), object(3, 13)]);
     assert_eq!(world.informer.status().version, Version::new(13));
-    // A deletion may carry the version of the last update (aggregated servers); it is not lost.
+    // With aggregated API servers, a deletion may have the same version as the last update. It must not be lost.
     source.send(WatchEvent::Deleted(object(2, 2)));
     source.close_watch();
     world.advance_to_alarm();
@@ -866,7 +867,7 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
     let requests = asked(&source);
     assert_eq!(requests[..4], ["list any", "watch 10", "list newest", "watch 10"]);
     assert!(!requests.contains(&"list 10".to_owned()));
-    // After newer events, the version is usable for a cached list again.
+    // After newer events, the informer can again request a list that is not older than its version, which may come from a cache.
     lists(&source, vec![], 10);
     source.answer_watch(Ok(()));
     source.send(bookmark(11));
@@ -902,8 +903,8 @@ fn the_last_error_and_the_last_success_are_visible() {
     assert_eq!(world.informer.status().last_success, Some(world.now()));
 }
 
-// TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: without a task there is no race; these
-// are the states of an informer.
+// TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: the race cannot occur here, because an informer
+// does not start a task. This test checks the states of an informer.
 #[test]
 fn states_of_an_informer() {
     let source = Source::new();

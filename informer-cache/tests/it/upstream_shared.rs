@@ -1,27 +1,27 @@
-//! Counterparts of client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and of its
-//! shared informer; each case names its counterpart, and a number in parentheses is the number of its cases. There is no such queue here: the store
-//! is written first, and then subscribers receive the changes. So each case checks the received changes: an observer receives each change, and a
-//! subscription receives coalesced changes.
+//! Tests that correspond to client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and
+//! of its shared informer. Each test names its counterpart. A number in parentheses is the number of cases of the counterpart. Here, there is no such
+//! queue: the store is written first, and then subscribers receive the changes. So each test checks the received changes: an observer receives each
+//! change, and a subscription receives coalesced changes.
 //!
-//! Tests that are elsewhere, or have no counterpart:
+//! Tests of client-go whose counterparts are in other files, or that have none:
 //! - `TestDeltaFIFO_transformer`, `TestTransformingInformer` and its race, `TestSharedInformerTransformer`, `…NonMetaTransform`:
 //!   `objects_are_transformed_once_whatever_brings_them` in `upstream_informer.rs`; the version is read before the object is transformed.
-//! - `TestDeltaFIFO_ReplaceMakesDeletionsReplaced`, `…ReplaceDeltaType`: there is one kind of replacement. `TestDeltaFIFO_KeyOf`, and all
-//!   tests about the type of tombstones: a deletion always has an object, the last known one.
+//! - `TestDeltaFIFO_ReplaceMakesDeletionsReplaced`, `…ReplaceDeltaType`: here, there is only one kind of replacement. `TestDeltaFIFO_KeyOf`, and all
+//!   tests about the type of tombstones: here, a deletion always has an object, which is the last known state.
 //! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, the second half of `TestAddWhileActive`: `caught_up.rs`.
-//! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): nothing is popped in
-//!   batches, and applying cannot fail; a transaction is applied as one write. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: a list is always
-//!   one step, for every reader.
+//! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): here, changes are not taken in
+//!   batches, and to apply a change cannot fail; a transaction is applied as one write. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: here, every reader
+//!   sees a list as a single step.
 //! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the
 //!   end of a handler: `handler.rs`, `observer.rs`.
 //! - `TestListenerResyncPeriods`, `TestResyncCheckPeriod`: `resync_every.rs`; `TestTypedFilteringResourceEventHandler`: `filter.rs`.
-//! - `TestSharedInformerStartRace`, `TestStateSharedInformer`'s panics, running twice: the builder has all settings, and running consumes
-//!   it.
-//! - `TestSharedInformerRemoveForeignHandler`, `TestRemovingRemovedSharedInformer`, `TestRemoveOnStoppedSharedInformer`: a registration is
-//!   a value; it belongs to one handler, is dropped once, and may be dropped at any time.
-//! - `TestShutdown` (3): `an_informer_that_ended_holds_no_waker` in `informer.rs`; no code runs unless a future is polled.
-//! - `TestTypedResourceEventHandlerFuncs`, `…Adapter`, `TestTypedSharedIndexInformer*`, `TestNameForHandler`: everything is typed; a
-//!   closure has no name.
+//! - `TestSharedInformerStartRace`, `TestStateSharedInformer`'s panics, running twice: here, the builder has all settings, and the run future exists
+//!   only once.
+//! - `TestSharedInformerRemoveForeignHandler`, `TestRemovingRemovedSharedInformer`, `TestRemoveOnStoppedSharedInformer`: here, a registration is a
+//!   value that belongs to one handler, is dropped once, and may be dropped at any time.
+//! - `TestShutdown` (3): `an_informer_that_ended_holds_no_waker` in `informer.rs`; here, no code runs unless a future is polled.
+//! - `TestTypedResourceEventHandlerFuncs`, `…Adapter`, `TestTypedSharedIndexInformer*`, `TestNameForHandler`: here, all types are static, and
+//!   closures have no names.
 
 use std::sync::Arc;
 use std::thread;
@@ -41,13 +41,13 @@ fn store() -> Objects {
     Store::builder(SCHEMA).seed(1).build().unwrap().into_shared()
 }
 
-/// Replaces the contents of the store with these objects, as a list of this version.
+/// Replaces the content of the store by a list with these objects and this version.
 fn replace(store: &Objects, objects: impl IntoIterator<Item = Object>, version: u64) {
     store.replace(objects, Version::new(version));
 }
 
-/// Formats a change: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@3` a deletion, with `?` if it was
-/// missed.
+/// Formats a change: `=1@2` is an initial object, `+1@2` an addition, `1@2>3` an update, `1@2!3` a replacement, `-1@3` a deletion, and `-1@3?` a
+/// deletion that was missed.
 fn brief(change: Change<u8, Object>) -> String {
     let object = change.object();
     let old = change.old().map_or(0, |old| old.version);
@@ -114,7 +114,7 @@ fn a_deletion_that_is_pending_survives_the_list_that_has_another_under_its_key()
     assert_eq!(received(&mut changes), ["1@2!3"]);
 }
 
-/// `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue` (6): an object that was added by an event, and is not in the next list.
+/// `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue` (6): an object was added by an event and is missing from the next list.
 #[test]
 fn a_list_deletes_an_object_known_only_by_an_event() {
     let store = store();
@@ -132,7 +132,7 @@ fn a_list_deletes_an_object_known_only_by_an_event() {
         received(&mut late).is_empty(),
         "an object that was deleted before it was received was delivered"
     );
-    // If an event has deleted the object, the list deletes nothing.
+    // If an event has already deleted the object, the list does not delete anything.
     store.upsert(object(2, 5));
     store.apply(WatchEvent::Deleted(object(2, 6)));
     replace(&store, [], 7);
@@ -147,8 +147,8 @@ fn a_list_deletes_an_object_known_only_by_an_event() {
     store.check().unwrap();
 }
 
-/// `TestDeltaFIFO_addUpdate`, `…_addReplace`: three pending changes are delivered as one, with the state of the last change; an update and a list are
-/// delivered as one change, with the newest state.
+/// `TestDeltaFIFO_addUpdate`, `…_addReplace`: three pending changes are delivered as one change, with the state of the last one. The changes by an
+/// update and by a list are also delivered as one change, with the newest state.
 #[test]
 fn pending_changes_of_a_key_merge_into_one() {
     let store = store();
@@ -168,7 +168,7 @@ fn pending_changes_of_a_key_merge_into_one() {
 }
 
 /// `TestDeltaFIFO_enqueueingNoLister`, `…WithLister`: the deletion of an unknown object is not delivered. (client-go's newer queue delivers
-/// it, because handlers may not have received the object yet. Here every object in the store was delivered or is pending.)
+/// it, because handlers may not have received the object yet. Here, every object of the store was delivered or is pending, so this is not necessary.)
 #[test]
 fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
     let store = store();
@@ -181,8 +181,8 @@ fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
     assert_eq!(observed.take(), ["-1@3"]);
 }
 
-/// `TestDeltaFIFO_ResyncNonExisting`, `…_Resync`, `…_UpdateResyncRace`, `TestRealFIFO_ResyncAtomic`. (In client-go a resync leaves out the
-/// keys that are pending when it begins. Here it begins when nothing is pending, so it covers all objects.)
+/// `TestDeltaFIFO_ResyncNonExisting`, `…_Resync`, `…_UpdateResyncRace`, `TestRealFIFO_ResyncAtomic`. (In client-go, a resync skips the keys that are
+/// pending when it begins. Here, it begins when no change is pending, so it covers all objects.)
 #[test]
 fn a_resync_delivers_existing_objects_and_replaces_no_pending_change() {
     let store = store();
@@ -201,8 +201,8 @@ fn a_resync_delivers_existing_objects_and_replaces_no_pending_change() {
     assert_eq!(received(&mut changes), ["2@4>4"]);
 }
 
-/// `TestDeltaFIFO_DeleteExistingNonPropagated`: client-go delivers both changes. Here a subscriber that has received neither gets neither,
-/// and an observer gets both.
+/// `TestDeltaFIFO_DeleteExistingNonPropagated`: client-go delivers both changes. Here, a subscriber that has not received the insert when the
+/// deletion comes receives neither of them. An observer receives both.
 #[test]
 fn an_insert_and_a_deletion_are_two_events_and_no_change() {
     let store = store();
@@ -215,8 +215,8 @@ fn an_insert_and_a_deletion_are_two_events_and_no_change() {
     assert_eq!((changes.pending(), received(&mut changes).len()), (0, 0));
 }
 
-/// `TestDeltaFIFO_ReplaceMakesDeletions` (5), `TestReplaceEvents` (3, atomic and not): three known objects, an operation before a list, and
-/// the exact changes and their order. The deletion of an object that is missing from the list has the newest known state.
+/// `TestDeltaFIFO_ReplaceMakesDeletions` (5), `TestReplaceEvents` (3, atomic and not): there are three known objects and an operation, and then a
+/// list. The test checks the exact changes and their order. If an object is missing from the list, its deletion has the newest known state.
 #[test]
 fn a_list_deletes_first_and_then_goes_through_in_its_order() {
     type Before = fn(&Objects);
@@ -247,7 +247,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
                 store.upsert(object(3, 6));
             },
             &["-3@5", "+3@6", "-2@1?", "-3@6?", "1@1>9"],
-            // The subscriber had received the first object; the second one was added and deleted before it was received.
+            // The subscriber had received the first object under this key. A second one was added and deleted before the subscriber received it.
             &["-3@6?", "-2@1?", "1@1>9"],
         ),
     ];
@@ -260,7 +260,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
         before(&store);
         replace(&store, [object(1, 9)], 9);
         let sorted = |words: Vec<String>| {
-            // The deletions that a relist publishes come in no particular order.
+            // The deletions that a relist publishes have no defined order, so they are sorted.
             let mut words = words;
             words.sort_by_key(|word| if word.ends_with('?') { word.clone() } else { String::new() });
             words
@@ -275,7 +275,7 @@ fn a_list_deletes_first_and_then_goes_through_in_its_order() {
     }
 }
 
-/// `TestReplaceEvents`: when a change is delivered, the store has the whole list already.
+/// `TestReplaceEvents`: when a change is delivered, the store already contains the whole list.
 #[test]
 fn changes_of_a_list_are_delivered_after_its_publication() {
     let store = store();
@@ -290,8 +290,8 @@ fn changes_of_a_list_are_delivered_after_its_publication() {
     assert_eq!(*seen.lock(), [3; 4]);
 }
 
-/// `TestDeltaFIFO_detectLineJumpers`: a late subscriber receives the newest state of a key at the position of its first pending change.
-/// After delivery, the next change of the key goes to the end.
+/// `TestDeltaFIFO_detectLineJumpers`: a subscriber that takes changes late receives the newest state of a key at the position of the first pending
+/// change of the key. After this delivery, the next change of the key is appended at the end.
 #[test]
 fn a_key_keeps_its_place_until_it_is_delivered() {
     let store = store();
@@ -321,7 +321,7 @@ fn ten_that_wait_are_all_woken_by_the_end() {
     }
 }
 
-/// A subscriber that keeps the received state, and checks that every change follows from it.
+/// A subscriber that stores the received state, and checks that every change is possible in this state.
 struct Follower {
     changes: Subscription<u8, Object>,
     held: Vec<Object>,
@@ -335,7 +335,7 @@ impl Follower {
     fn read(&mut self) {
         while let Some(change) = self.changes.try_next() {
             let known = self.held.iter().position(|object| object.key == *change.key());
-            // client-go's table of valid transitions: a key is added only if it is unknown, updated and deleted only if it is known, and an update
+            // client-go's table of valid transitions: a key is added only if it is unknown, and updated or deleted only if it is known; an update
             // never changes the identity.
             let object = change.object();
             match (change.kind(), change.old()) {
@@ -358,7 +358,7 @@ impl Follower {
     }
 }
 
-/// Returns an informer that has listed the objects of the server, and watches.
+/// Returns an informer that has listed the objects of the server and is now watching.
 fn watching(server: &Server) -> World {
     let mut world = World::new(Informer::builder(SCHEMA, server.clone()));
     world.settle();
@@ -383,7 +383,7 @@ fn only_valid_transitions_and_every_deletion_are_delivered() {
             }
             _ => server.break_watches(EXPIRED),
         }
-        // The first follower receives all changes immediately, the second from time to time, the third at the end.
+        // The first follower takes all changes immediately, the second one from time to time, and the third one at the end.
         if round % 3 == 0 {
             world.advance(std::time::Duration::from_secs(2));
         }
@@ -403,9 +403,10 @@ fn only_valid_transitions_and_every_deletion_are_delivered() {
     }
 }
 
-/// `TestResetWatch` (2): a watch is lost; the changes that the next list delivers are not initial.
+/// `TestResetWatch` (2): a watch is lost. The changes that the next list then delivers are not initial.
 ///
-/// `TestSharedInformerWatchDisruption`: the list delivers only what has changed; a subscriber receives all other objects only by a resync.
+/// `TestSharedInformerWatchDisruption`: the list delivers only the objects that have changed. A subscriber receives the other objects again only with
+/// a resync.
 #[test]
 fn exactly_the_missed_changes_are_delivered() {
     let server = server();
@@ -432,7 +433,7 @@ fn exactly_the_missed_changes_are_delivered() {
     assert_eq!(received, ["+4@6", "-3@4?", "1@2>2", "2@3>5", "2@5>5", "4@6>6"]);
 }
 
-/// `TestStoreResourceVersion`: when an event is delivered, the store has the version of this event, even if it is a deletion.
+/// `TestStoreResourceVersion`: when the change of an event is delivered, the store already has the version of this event, even if it is a deletion.
 #[test]
 fn the_version_of_the_store_matches_the_delivered_change() {
     let store = store();

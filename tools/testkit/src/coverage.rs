@@ -1,4 +1,5 @@
-//! Counts the events, pairs of events and cells of a state table that a random run has covered, so that a test can require all of them.
+//! Counters for the coverage of random tests: events, pairs of events, and cells of the queue's state table. A test can require that each of them
+//! occurred.
 
 pub mod events;
 pub mod pairs;

@@ -9,15 +9,15 @@ use crate::queue_setup::{Delay, Mode, Step};
 pub enum DeadlineOp {
     /// Delayed add of one of 64 keys.
     AddAfter(u8, Delay),
-    /// Delayed add of one of 64 keys, in a mode.
+    /// Delayed add of one of 64 keys, with a mode that decides between an old and a new deadline.
     AddDelayed(u8, Delay, Mode),
     /// Plain add of one of 64 keys.
     Add(u8),
     /// Gets a key if one is due.
     TryGet,
-    /// Postpones a key for at least the delay.
+    /// Postpones a key by at least the delay.
     Postpone(u8, Delay),
-    /// Ends the oldest lease with a requeue after a delay.
+    /// Ends the oldest lease and requeues its key after a delay.
     RequeueAfter(Delay),
     /// Ends the oldest lease as a failure.
     Retry,

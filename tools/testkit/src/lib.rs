@@ -1,6 +1,6 @@
-//! Operations, oracles, types that panic on demand and seeded random cases, shared by tests, fuzz targets, models and benches.
+//! Code that tests, fuzz targets, models and benches share: operations, oracles, types that panic on demand, and seeded random cases.
 //!
-//! This crate depends on no primitive, so testing one crate's features does not enable another crate's.
+//! This crate does not depend on any flyball crate. If it did, a test of one crate could enable features of a different one.
 
 pub mod client_go;
 pub mod coverage;

@@ -23,7 +23,7 @@ impl Point {
     pub const ALL: [Self; 4] = [Self::Hash, Self::Eq, Self::Clone, Self::Drop];
 }
 
-/// State that a family of [`PanickingKey`]s shares: it counts the calls, and makes the selected one panic.
+/// The state that a family of [`PanickingKey`]s shares. It counts the calls of their methods, and makes a selected call panic.
 #[derive(Debug, Default)]
 pub struct PanicSwitch {
     calls: [AtomicU64; 4],
@@ -32,7 +32,7 @@ pub struct PanicSwitch {
 }
 
 impl PanicSwitch {
-    /// Creates a state in which no key panics.
+    /// Creates the state of a new family, in which no key panics.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
@@ -45,23 +45,23 @@ impl PanicSwitch {
         PanickingKey { id, switch: self.clone() }
     }
 
-    /// Makes the `nth` call at `point` panic, once; 1 is the next call.
+    /// Makes the `nth` call of the method `point`, counted from now, panic once. With 1, the next call panics.
     pub fn arm(&self, point: Point, nth: i64) {
         self.fuses[point as usize].store(nth, Ordering::SeqCst);
     }
 
-    /// Disables the panic at `point`. Returns whether it was still pending.
+    /// Disables the panic of the method `point`. Returns whether the panic had not occurred yet.
     pub fn disarm(&self, point: Point) -> bool {
         self.fuses[point as usize].swap(0, Ordering::SeqCst) > 0
     }
 
-    /// The number of calls at `point` so far.
+    /// The number of calls of the method `point` so far.
     #[must_use]
     pub fn calls(&self, point: Point) -> u64 {
         self.calls[point as usize].load(Ordering::SeqCst)
     }
 
-    /// The number of existing keys of this family. Any number other than 0 at the end means a leak or a double drop.
+    /// The number of existing keys of this family. At the end of a test, any number except 0 means that a key was leaked or dropped twice.
     #[must_use]
     pub fn live(&self) -> i64 {
         self.live.load(Ordering::SeqCst)
@@ -70,7 +70,7 @@ impl PanicSwitch {
     fn called(&self, point: Point) {
         self.calls[point as usize].fetch_add(1, Ordering::SeqCst);
         let fuse = &self.fuses[point as usize];
-        // A second panic during the unwinding of the first would abort the test.
+        // A second panic while the first one unwinds would abort the test.
         if fuse.load(Ordering::SeqCst) > 0
             && fuse.fetch_sub(1, Ordering::SeqCst) == 1
             && !std::thread::panicking()
@@ -87,7 +87,7 @@ pub struct PanickingKey {
 }
 
 impl PanickingKey {
-    /// The number that identifies the key, which `Eq` and `Hash` use.
+    /// The number that identifies the key. `Eq` and `Hash` use it.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id

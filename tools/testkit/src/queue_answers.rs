@@ -1,11 +1,11 @@
-//! The types of the oracle queue's results. A test converts the real queue's results to these types.
+//! The types of the results of the oracle queue. A test converts the results of the real queue to these types to compare them.
 
 use std::time::Duration;
 
 /// Nanoseconds on the test's time line; `u64::MAX` means never.
 pub type Time = u64;
 
-/// `now + delay`, at most `Time::MAX`.
+/// Returns `now + delay`, but at most `Time::MAX`.
 #[must_use]
 pub fn later(now: Time, delay: Duration) -> Time {
     now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
@@ -14,22 +14,23 @@ pub fn later(now: Time, delay: Duration) -> Time {
 /// The observable state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OracleKeyState {
-    /// The queue does not hold the key.
+    /// The key is not in the queue.
     Absent,
-    /// The key becomes Ready at this time.
+    /// The key is waiting, and becomes Ready at this time.
     Waiting(Time),
-    /// The key is Ready.
+    /// The key is Ready keys.
     Ready,
     /// The key is leased.
     Leased,
     /// The key is leased and dirty.
     LeasedDirty,
-    /// The key is leased and waits until this time.
+    /// The key is leased, and waits until this time for its next run.
     LeasedWaiting(Time),
 }
 
 impl OracleKeyState {
-    /// The state with the deadline `Time::MAX` in place of every deadline after `last`: such a deadline never passes, so tests do not compare it.
+    /// Returns this state with `Time::MAX` as its deadline if its deadline is after `last`. Such a deadline never passes, so tests do not compare its
+    /// exact value.
     #[must_use]
     pub fn timely(self, last: Option<Time>) -> Self {
         let never = |until: Time| last.is_none_or(|last| last < until);
@@ -46,11 +47,11 @@ impl OracleKeyState {
 pub enum Outcome {
     /// The key was absent.
     New,
-    /// The key was already Ready, dirty or waiting; of two deadlines, the mode selects one.
+    /// The key was already Ready, dirty or waiting. If it was waiting, the mode of the add decides which deadline is kept.
     Merged,
-    /// The key waited and is Ready now.
+    /// The key was waiting, and the add made it Ready.
     Promoted,
-    /// The key is leased; it becomes Ready after the lease, immediately or after the delay.
+    /// The key is leased. After its lease ends, it becomes Ready, immediately or when the delay has passed.
     Marked,
 }
 
@@ -68,7 +69,7 @@ pub enum Refused {
 /// The outcome of several adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddManyOutcome<K> {
-    /// The number of keys added as new.
+    /// The number of keys that were absent.
     pub new: usize,
     /// See [`Outcome::Merged`].
     pub merged: usize,
@@ -76,7 +77,7 @@ pub struct AddManyOutcome<K> {
     pub promoted: usize,
     /// See [`Outcome::Marked`].
     pub marked: usize,
-    /// The refused keys, in order.
+    /// The keys that were refused, in the order of the adds.
     pub refused: Vec<(K, Refused)>,
 }
 
@@ -89,7 +90,7 @@ pub struct NotDetached;
 pub enum GetError {
     /// No key can be handed out now.
     Empty,
-    /// No key will be handed out again.
+    /// The queue is closed and hands out no more keys.
     Closed,
 }
 
@@ -104,11 +105,11 @@ pub enum Ending {
     Succeed,
     /// `succeed`, with a requeue after a delay.
     RequeueAfter(Duration),
-    /// A failure.
+    /// The lease failed.
     Retry,
-    /// A failure after which the key waits for at least this delay.
+    /// The lease failed, and its key waits for at least this delay.
     RetryNoSooner(Duration),
-    /// Dropped, which is also a failure.
+    /// The lease was dropped, which counts as a failure.
     Dropped,
 }
 
@@ -121,14 +122,14 @@ pub struct Tally {
     pub waiting: usize,
     /// Leased keys, including dirty and waiting ones.
     pub leased: usize,
-    /// Leased and dirty.
+    /// Leased keys that are dirty.
     pub dirty: usize,
 }
 
 /// The leftovers of a shutdown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OracleLeftovers<K> {
-    /// Ready keys: those that can be handed out in their order, then the others, sorted.
+    /// The Ready keys: first those that can be handed out, in the order of hand-out, then the others, sorted by key.
     pub ready: Vec<K>,
     /// The number of Ready keys that can be handed out.
     pub able: usize,
@@ -143,7 +144,7 @@ pub struct OracleLeftovers<K> {
 /// The complete observable state of the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSnapshot<K> {
-    /// Every key that is not absent, with its failures, sorted.
+    /// All keys in the queue, sorted, each with its state and the number of its failures.
     pub keys: Vec<(K, OracleKeyState, u32)>,
     /// Whether the queue is paused.
     pub paused: bool,
@@ -162,7 +163,7 @@ impl<K> QueueSnapshot<K> {
     }
 }
 
-/// The oldest ages.
+/// The ages of the oldest Ready key and the oldest lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldestAges {
     /// The age of the oldest Ready key.
@@ -176,12 +177,13 @@ pub struct OldestAges {
 pub enum Report {
     /// A key was handed out.
     HandedOut {
-        /// Time since the key became Ready or dirty.
+        /// The time since the key became Ready or dirty.
         queued: Time,
         /// Whether a deadline, and not an add, made the key Ready.
         delayed: bool,
     },
-    /// A lease ended after this time. A queue does not report the delay of a requeue, so tests compare the report without it.
+    /// A lease ended with this outcome after this time. The real queue does not report the delay of a requeue, so tests ignore the delay when they
+    /// compare reports.
     Ended(Ending, Time),
     /// A failure was counted.
     Failed,
@@ -189,11 +191,11 @@ pub enum Report {
     GaveUp(u32),
     /// An add was refused.
     Refused(Refused),
-    /// A lease is overdue at this age.
+    /// A lease was found to be overdue, with this age.
     Overdue(Time),
 }
 
-/// The figures that metrics read from a queue.
+/// The numbers that metrics read from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     /// The number of times that a key became Ready or dirty.
@@ -206,7 +208,7 @@ pub struct Read {
     pub waiting: usize,
     /// Leased keys.
     pub leased: usize,
-    /// The ages of leases, summed.
+    /// The sum of the ages of all leases.
     pub unfinished: Time,
     /// The age of the oldest lease.
     pub longest: Time,
@@ -219,10 +221,10 @@ pub struct Read {
 /// The result of a search for overdue leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue<K> {
-    /// This key is overdue, at this age.
+    /// The lease of this key is overdue, with this age.
     Lease(K, Time),
     /// No lease is overdue now.
     NotYet,
-    /// No lease is overdue, and none will be.
+    /// No lease is overdue, and none will be any more.
     Never,
 }

@@ -6,32 +6,33 @@ use arbitrary::{Arbitrary, Unstructured};
 
 use crate::queue_setup::{Delay, Mode, SmallKey, Step};
 
-/// One step of a random operation sequence on a queue. A `u8` alone selects a lease: it is the index modulo the number of leases held.
+/// One step of a random operation sequence on a queue. In the operations on leases, the `u8` selects the lease: it is used modulo the number of
+/// leases that the test holds.
 #[derive(Clone, Debug)]
 pub enum QueueOp {
     /// Plain add.
     Add(SmallKey),
     /// Several adds under one lock.
     AddMany(Vec<SmallKey>),
-    /// Polls an add that waits for capacity once and drops it.
+    /// Creates an add that waits for capacity, polls it once and drops it.
     AddWhenRoom(SmallKey),
     /// Delayed add.
     AddAfter(SmallKey, Delay),
-    /// Delayed add in a mode.
+    /// Delayed add, with a mode that decides between an old and a new deadline.
     AddDelayed(SmallKey, Delay, Mode),
-    /// Postpones a key for at least the delay.
+    /// Postpones a key by at least the delay.
     Postpone(SmallKey, Delay),
-    /// Counts a failure and adds after the backoff.
+    /// Rate-limited add: counts a failure and adds the key after its backoff.
     AddLimited(SmallKey),
     /// Gets a key if one is Ready.
     TryGet,
     /// Gets up to this many keys.
     GetMany(usize),
-    /// Polls an async getter once and drops it. The getter takes the same key as `TryGet`.
+    /// Creates an async getter, polls it once and drops it. It takes the same key that `TryGet` would take.
     PollGet,
-    /// Polls an async getter of several keys once and drops it.
+    /// Creates an async getter of several keys, polls it once and drops it.
     PollGetMany(usize),
-    /// Polls the getter of a `Consumer` once and drops it; with true, the consumer is stopped first.
+    /// Creates a getter of a `Consumer`, polls it once and drops it. With `true`, the consumer is stopped first.
     PollHandle(bool),
     /// Ends a lease with `done`.
     Done(u8),
@@ -63,27 +64,28 @@ pub enum QueueOp {
     Resume,
     /// Reads the complete state.
     Snapshot,
-    /// Polls a wait for the idle queue once and drops it.
+    /// Creates a future that waits until the queue is idle, polls it once and drops it.
     WaitIdle,
-    /// Polls a wait for an overdue lease once and drops it.
+    /// Creates a future that waits for an overdue lease, polls it once and drops it.
     PollOverdue(Delay),
     /// Advances the clock.
     Advance(Step),
     /// Shuts the queue down.
     ShutDown,
-    /// Polls a drain once and drops it.
+    /// Creates a drain, polls it once and drops it.
     Drain,
-    /// Polls a drain that serves waiting keys once and drops it.
+    /// Creates a drain that serves waiting keys for this time, polls it once and drops it.
     DrainWaiting(Delay),
     /// Stops the queue, which returns the leftovers.
     StopNow,
-    /// Sets the priority of further adds.
+    /// Sets the priority of the adds that follow.
     AddPriority(i8),
     /// Sets the priority of a key.
     SetPriority(SmallKey, i8),
 }
 
-/// The first byte selects by weight. Shutdowns are rare; otherwise the queue would be shut down in most sequences.
+/// The first byte selects the operation; frequent operations have more values. The operations that shut the queue down are rare: otherwise, the queue
+/// would be shut down during most of a sequence.
 impl<'a> Arbitrary<'a> for QueueOp {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
@@ -125,8 +127,8 @@ impl<'a> Arbitrary<'a> for QueueOp {
     }
 }
 
-/// One step of a sequence in which leases are held for long while operations use their keys. There are two keys, so that operations use the same key
-/// more often.
+/// One step of a sequence that holds leases for a long time while other operations use the leased keys. There are only two keys, so that operations
+/// use the same key more often.
 #[derive(Clone, Debug)]
 pub struct HeldOp(pub QueueOp);
 
@@ -154,13 +156,13 @@ impl<'a> Arbitrary<'a> for HeldOp {
             228..=248 => QueueOp::Advance(u.arbitrary()?),
             249..=251 => QueueOp::RetryNoSooner(u.arbitrary()?, u.arbitrary()?),
             252 => QueueOp::PollOverdue(u.arbitrary()?),
-            // A time limit within which many operations run.
+            // This time limit is long enough for many operations.
             253..=255 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
         }))
     }
 }
 
-/// One step of a sequence with priorities. There are few priorities, so that keys share one.
+/// One step of a sequence with priorities. There are only three priorities, so that several keys often have the same one.
 #[derive(Clone, Debug)]
 pub struct OrderedOp(pub QueueOp);
 
@@ -179,7 +181,7 @@ impl<'a> Arbitrary<'a> for OrderedOp {
     }
 }
 
-/// Zero to three keys, possibly equal.
+/// Generates zero to three keys, which may be equal.
 fn few(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<SmallKey>> {
     let count = u8::arbitrary(u)? % 4;
     (0..count).map(|_| u.arbitrary()).collect()

@@ -1,10 +1,10 @@
-//! Arguments of operations on a queue: few keys, delays that coincide, small steps of time.
+//! The arguments of random operations on a queue: few keys, delays whose deadlines often coincide, and small steps of time.
 
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// A key of a queue under test. There are few keys, so that operations use the same ones.
+/// A key of a queue under test. There are only a few keys, so that operations often use the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SmallKey(pub u8);
 
@@ -24,7 +24,7 @@ impl<'a> Arbitrary<'a> for SmallKey {
     }
 }
 
-/// A duration from a set with edge cases: zero, a few nanoseconds (so that deadlines coincide), and more than a clock can represent.
+/// A duration from a fixed set with edge cases: zero, a few nanoseconds, with which deadlines often coincide, and more than a clock can represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay(pub Duration);
 
@@ -53,13 +53,13 @@ impl<'a> Arbitrary<'a> for Delay {
     }
 }
 
-/// The time by which a test advances its clock in one step; the clock never reaches the largest time.
+/// The time by which a test advances its clock in one step. It is so short that the clock never reaches the largest time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step(pub Duration);
 
 impl<'a> Arbitrary<'a> for Step {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        // One step in sixteen passes every delay of the set up to one second.
+        // One step in sixteen is longer than every delay of the set, except for the infinite ones.
         Ok(Self(match u8::arbitrary(u)? % 16 {
             15 => Duration::from_secs(2),
             few => Duration::from_nanos(u64::from(few % 8)),
@@ -67,12 +67,12 @@ impl<'a> Arbitrary<'a> for Step {
     }
 }
 
-/// The effect of a delayed add on a key that already waits.
+/// How a delayed add changes the deadline of a key that is already waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The earlier deadline applies.
     Earliest,
-    /// The later deadline applies, up to this longest wait.
+    /// The later deadline applies, but the key waits at most this long after its first add.
     Latest(Delay),
     /// The new deadline applies.
     Replace,
@@ -88,7 +88,7 @@ impl<'a> Arbitrary<'a> for Mode {
     }
 }
 
-/// The operations in `bytes`, at most `most`.
+/// Decodes the operations in `bytes`, at most `most` of them.
 pub fn operations<'a, T: Arbitrary<'a>>(bytes: &'a [u8], most: usize) -> Vec<T> {
     let mut food = Unstructured::new(bytes);
     let mut operations = Vec::new();

@@ -1,11 +1,11 @@
-//! Seeded random cases. A failing run prints its seed, and `FLYBALL_SEED` repeats it.
+//! Seeded random cases. A run that fails prints its seed; set `FLYBALL_SEED` to this seed to repeat the run.
 //!
-//! A case is a byte string, as for a fuzz target: `arbitrary` decodes it to operations. So a failing case can be stored as a corpus file, and shrinking
-//! removes bytes.
+//! A case is a byte string, as in a fuzz target, and `arbitrary` decodes it to operations. So a failing case can be stored as a corpus file, and can
+//! be shrunk by removing bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// A small, fast, seedable generator (splitmix64, Steele, Lea and Flood 2014). Not for secrets.
+/// A small, fast, seedable generator (splitmix64, Steele, Lea and Flood 2014). Do not use it to generate secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -16,7 +16,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The next number, uniform over `u64`.
+    /// Returns the next random number; all values of `u64` are equally likely.
     #[expect(clippy::should_implement_trait, reason = "a stream without an end needs no Option")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -46,18 +46,19 @@ impl Random {
     }
 }
 
-/// Runs `case` on `cases` byte strings of 1 to `max_len` bytes. Panics with the seed and the shortest failing case.
+/// Runs `case` on `cases` random byte strings of 1 to `max_len` bytes.
 ///
 /// `FLYBALL_SEED` fixes the seed, `FLYBALL_CASES` the number of cases.
 ///
 /// # Panics
-/// Panics if a case panics: prints the seed, shrinks the bytes, and panics with the message of the shortest failing case.
+/// Panics if a case panics. Before that, prints the seed and shrinks the bytes; the message is that of the shortest case that fails.
 pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
     let seed = env("FLYBALL_SEED").unwrap_or(SEED);
     cases_of(seed, name, env("FLYBALL_CASES").unwrap_or(cases), max_len, case);
 }
 
-/// Like [`cases`], but divides the cases among one thread per core, each with its own seed. If `FLYBALL_SEED` is set, one thread runs all cases.
+/// Like [`cases`], but divides the cases among several threads, one per core, each of which has its own seed. If `FLYBALL_SEED` is set, a single
+/// thread runs all cases.
 ///
 /// # Panics
 /// Panics like [`cases`].
@@ -93,7 +94,7 @@ fn cases_of(seed: u64, name: &str, cases: u64, max_len: usize, case: impl Fn(&[u
     }
 }
 
-/// Removes bytes as long as the case still fails: first at the end, then a few bytes anywhere.
+/// Removes bytes from a failing case as long as it still fails: first from its end, then up to four bytes at any position.
 fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
     let fails = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| case(bytes))).is_err();
     let mut step = bytes.len() / 2;
@@ -103,7 +104,8 @@ fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
         }
         step /= 2;
     }
-    // An operation has several bytes, and removing one operation may make others removable.
+    // Most operations consist of several bytes. When one operation is removed, others may become unnecessary, so this is repeated until nothing
+    // changes.
     let mut before = usize::MAX;
     while bytes.len() < before {
         before = bytes.len();
@@ -123,7 +125,8 @@ fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
     bytes
 }
 
-/// Whether to run all cases: in an optimised build, or if `FLYBALL_THOROUGH` is set. Otherwise a part of the cases is run.
+/// Whether a test should run all of its cases. This is so in an optimised build, and if `FLYBALL_THOROUGH` is set; otherwise, a test runs only some
+/// of its cases.
 #[must_use]
 pub fn thorough() -> bool {
     !cfg!(debug_assertions) || std::env::var_os("FLYBALL_THOROUGH").is_some()

@@ -1,4 +1,4 @@
-//! Operations on a store as data, and the small objects that they use.
+//! Random operations on a store, and the small objects that they write.
 
 use std::ops::Bound;
 
@@ -7,24 +7,24 @@ use arbitrary::{Arbitrary, Unstructured};
 use crate::oracle::selector::{KEYS, Labels, OracleSelector, VALUES};
 use crate::queue_setup::SmallKey;
 
-/// An object with everything that a store reads. No two objects of a test are equal.
+/// An object with all the properties that a store can read. Any two objects of a test differ, because `serial` is unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TestObject {
     /// The key.
     pub key: u8,
-    /// The identity.
+    /// The identity: two objects with the same key are states of one object if they have the same `uid`.
     pub uid: u8,
     /// The version; 0 means no version.
     pub version: u64,
-    /// The values of an index, in this order, possibly with repetitions.
+    /// The values of the object in an index, in this order. A value may occur several times.
     pub tags: Vec<u8>,
-    /// Whether the fallible index fails on this object.
+    /// Whether the fallible index function fails for this object.
     pub broken: bool,
-    /// A value of an ordered index.
+    /// The value of the object in an ordered index.
     pub rank: u8,
     /// The labels.
     pub labels: Labels,
-    /// The number of calls of [`transform`](Self::transform).
+    /// How often [`transform`](Self::transform) was called for this object.
     pub slimmed: u8,
     /// Unique to this object.
     pub serial: u64,
@@ -34,35 +34,36 @@ pub struct TestObject {
 pub const PATHS: [&str; 6] = ["", "a", "a/b", "a/c", "ab", "é/b"];
 
 impl TestObject {
-    /// Values of an ordered index of strings: any number, possibly with repetitions.
+    /// The values of the object in an ordered index of strings. There may be none, and a value may occur several times.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let path = |tag: &u8| PATHS[usize::from(tag + self.rank) % PATHS.len()].to_owned();
         self.tags.iter().map(path).collect()
     }
 
-    /// The transformation of a store: removes unused data. `slimmed` reveals a second transformation of the same object.
+    /// The transformation of a store: removes the version. It also counts its calls in `slimmed`, so that a test detects if an object was transformed
+    /// twice.
     #[must_use]
     pub fn transform(self) -> Self {
         Self { version: 0, slimmed: self.slimmed + 1, ..self }
     }
 }
 
-/// A version relative to the earlier ones.
+/// The version of an object, relative to the earlier versions of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
-    /// Later than all earlier versions.
+    /// A version that is higher than all earlier versions.
     Next,
-    /// The latest version so far.
+    /// The highest version so far.
     Same,
-    /// The latest version minus this number.
+    /// The highest version so far, minus this number.
     Back(u8),
     /// No version.
     None,
 }
 
 impl Stamp {
-    /// Returns the version, and updates the latest version so far in `latest`.
+    /// Returns the version. `latest` is the highest version so far, and is updated.
     pub fn version(self, latest: &mut u64) -> u64 {
         match self {
             Self::Next => {
@@ -88,15 +89,15 @@ impl<'a> Arbitrary<'a> for Stamp {
     }
 }
 
-/// The data of an object that a test creates.
+/// The random data from which a test creates an object.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub struct Draft {
     key: SmallKey,
     stamp: Stamp,
-    /// Tags in the low bits, identity and brokenness in the high bits.
+    /// Bits that select the tags (low bits), the identity, and whether the fallible index fails (high bits).
     shape: u8,
     rank: u8,
-    /// Three bits for each label.
+    /// Three bits per label, which select its value or that it is absent.
     labels: u16,
 }
 
@@ -127,16 +128,16 @@ impl Draft {
     }
 }
 
-/// The parts of queries: a query of each kind of index, and queries of several indexes at once.
+/// The parameters of queries: of one query for each kind of index, and of queries that combine several indexes.
 #[derive(Clone, Debug)]
 pub struct QueryParts {
     /// The selector of labels.
     pub selector: OracleSelector,
-    /// The conditions of a query, as bits.
+    /// Which conditions a combined query has; one bit per condition.
     pub conditions: u8,
     /// A value of most indexes.
     pub tag: u8,
-    /// Another value of most indexes.
+    /// A second value of most indexes.
     pub other: u8,
     /// A range of ranks; its start is not after its end.
     pub ranks: (Bound<u8>, Bound<u8>),
@@ -165,7 +166,7 @@ impl<'a> Arbitrary<'a> for QueryParts {
     }
 }
 
-/// A range from `a` to `b`, with bounds of some kind.
+/// Returns a range from `a` to `b`. `kind` selects for each end whether it is included, excluded or unbounded.
 fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
     let from = [Bound::Included(a), Bound::Included(a), Bound::Excluded(a), Bound::Unbounded];
     let to = [Bound::Excluded(b), Bound::Included(b), Bound::Included(b), Bound::Unbounded];
@@ -177,11 +178,11 @@ fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
 pub struct View {
     /// The selected objects.
     pub of: Selected,
-    /// Whether only objects that [`pass`](Self::passes) are delivered.
+    /// Whether only objects are delivered for which [`passes`](Self::passes) returns true.
     pub filtered: bool,
     /// Whether the subscription resyncs every [`PERIOD`](Self::PERIOD).
     pub periodic: bool,
-    /// Whether the number of pending keys is bounded, and what happens at the bound.
+    /// Whether the number of pending keys is bounded, and what happens when the bound is exceeded.
     pub bound: Bounds,
 }
 
@@ -195,11 +196,11 @@ pub enum Selected {
     Key(SmallKey),
     /// Objects with a tag.
     Tag(u8),
-    /// The same as `Tag`, so that tags are twice as frequent.
+    /// The same as `Tag`. It exists so that selections by tag are twice as frequent.
     Tagged(u8),
 }
 
-/// The behaviour when more keys are pending than [`MOST`](View::MOST).
+/// What a subscription does when more than [`MOST`](View::MOST) keys are pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Arbitrary)]
 pub enum Bounds {
     /// No bound.
@@ -221,7 +222,7 @@ impl Selected {
         }
     }
 
-    /// Whether the selection contains an object.
+    /// Returns whether the selection contains an object.
     #[must_use]
     pub fn is_of(self, thing: &TestObject) -> bool {
         match self {
@@ -233,10 +234,10 @@ impl Selected {
 }
 
 impl View {
-    /// The largest number of pending keys of a bounded subscription.
+    /// The maximum number of pending keys of a bounded subscription.
     pub const MOST: usize = 2;
 
-    /// The resync period of a periodic subscription, in seconds.
+    /// The resync period of a subscription that resyncs periodically, in seconds.
     pub const PERIOD: u64 = 10;
 
     /// The filter.
@@ -246,7 +247,7 @@ impl View {
     }
 }
 
-/// One step of a random operation sequence on a store. A number selects a subscription, a snapshot or an index: the index modulo how many there are.
+/// One step of a random operation sequence on a store. A number that selects a subscription or an index is used modulo how many of them there are.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     /// A watch event with an object.
@@ -259,11 +260,11 @@ pub enum StoreOp {
     Bookmark(Stamp),
     /// A complete list.
     Replace(Vec<Draft>, Stamp),
-    /// Adds an object to the list that is being staged.
+    /// Adds an object to the list that is being received.
     StagePut(Draft),
     /// Removes a key from the list.
     StageRemove(SmallKey),
-    /// Keeps the stored objects whose keys have their bits set, although they are not listed.
+    /// Keeps stored objects that are not in the list: those whose keys have their bits set in this number.
     StageKeep(u8),
     /// Completes the list and publishes it.
     StagePublish(Stamp),
@@ -271,7 +272,7 @@ pub enum StoreOp {
     StageDrop,
     /// A write in a transaction.
     TransactionUpsert(Draft),
-    /// A deletion in a transaction, with or without a last state.
+    /// A deletion in a transaction, with the last state of the object if the flag is true.
     TransactionDelete(Draft, bool),
     /// Commits a transaction.
     Commit,
@@ -283,7 +284,7 @@ pub enum StoreOp {
     RemoveIndex(u8),
     /// Queries the store and every snapshot.
     Ask(Box<QueryParts>),
-    /// Takes a snapshot and holds it.
+    /// Takes a snapshot and keeps it.
     Snapshot,
     /// Checks the oldest snapshot and drops it.
     DropSnapshot,
@@ -307,7 +308,7 @@ pub enum StoreOp {
     Close,
 }
 
-/// The first byte selects by weight.
+/// The first byte selects the operation; frequent operations have more values.
 impl<'a> Arbitrary<'a> for StoreOp {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
@@ -347,7 +348,7 @@ impl<'a> Arbitrary<'a> for StoreOp {
     }
 }
 
-/// One step of a sequence about consumers that fall behind and catch up.
+/// One step of a sequence in which subscribers fall behind and catch up again.
 #[derive(Clone, Debug)]
 pub struct SubscriptionOp(pub StoreOp);
 

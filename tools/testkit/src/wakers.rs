@@ -1,4 +1,4 @@
-//! Wakers that count, and wakers that panic.
+//! Wakers that count their wake-ups, and wakers that panic.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 pub struct Counting(AtomicUsize);
 
 impl Counting {
-    /// Returns a counter and a waker that increments it.
+    /// Returns a counter, and a waker that increments the counter each time it is woken.
     #[must_use]
     pub fn waker() -> (Arc<Self>, Waker) {
         let counting = Arc::new(Self::default());
@@ -31,7 +31,7 @@ impl Wake for Counting {
     }
 }
 
-/// A [`Wake`] that panics whenever it is woken.
+/// A [`Wake`] that panics each time it is woken.
 #[derive(Debug)]
 pub struct Panicking;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask api`: lists the public API of each published crate. A change of the API changes a committed file, so a
-//! reviewer sees it. Every public item must be used in an example that runs.
+//! `cargo xtask api`: lists the public API of each published crate. The listings are committed, so a reviewer sees each change of the API. Also
+//! checks that every public item is used in a compiled example.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ pub(crate) struct Options {
     package: Option<String>,
 }
 
-/// One listing per crate, as `cargo public-api` prints it, without auto traits, derived traits and blanket
+/// The folder with one listing per crate. A listing is the output of `cargo public-api` without auto traits, derived traits and blanket
 /// implementations.
 const LISTINGS: &str = "docs/api";
-/// Functions that need no example, with the reason: `path: reason`.
+/// The functions that need no example, one per line, with the reason: `path: reason`.
 const WITHOUT_EXAMPLE: &str = "docs/api/without-example.txt";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -59,8 +59,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// Writes a wrapper script that makes a stable rustdoc write JSON, and returns its path. The script sets `RUSTC_BOOTSTRAP` for rustdoc only, so that
-/// no dependency is rebuilt.
+/// Writes a script that calls a stable rustdoc in such a way that it can write JSON, and returns the path of the script. The script sets
+/// `RUSTC_BOOTSTRAP` for rustdoc only, so that the dependencies are not rebuilt.
 fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
     let script = workspace.target.join("api/rustdoc");
     fs::create_dir_all(workspace.target.join("api"))?;
@@ -90,7 +90,7 @@ fn list(json: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns a complaint for each removed and each added line.
+/// Returns one complaint for each line that was removed or added.
 fn differences(path: &Path, known: &str, listing: &str) -> Vec<String> {
     let lines = |of: &str, not_in: &str, sign: &str| -> Vec<String> {
         let others: std::collections::BTreeSet<&str> = not_in.lines().collect();

@@ -1,5 +1,5 @@
-//! `cargo xtask book`: builds the book, checks every link of the HTML, and runs the programs of *Getting started* as a
-//! reader does.
+//! `cargo xtask book`: builds the book, checks every link of the HTML, and runs the programs of *Getting started* as
+//! separate projects, as a reader does.
 
 use std::fs;
 use std::path::Path;
@@ -21,11 +21,11 @@ const SOURCES: &str = "docs/book/src";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Build and check the HTML only; do not run the programs as separate projects.
+    /// Only build the book and check its links; do not run its programs.
     #[arg(long)]
     no_projects: bool,
-    /// Check only the project of "Check your own code": run its model under loom and shuttle, and compile its fuzz
-    /// target.
+    /// Check only the project of the page "Check your own code": run its model under loom and shuttle, and compile
+    /// its fuzz target.
     #[arg(long, conflicts_with = "no_projects")]
     models: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file and the folders above it.
+/// Writes a file, and creates the folders above it if they do not exist.
 fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<()> {
     fs::create_dir_all(path.parent().context("a file has a folder")?)?;
     fs::write(path, text).with_context(|| path.display().to_string())

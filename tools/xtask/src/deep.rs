@@ -1,8 +1,9 @@
-//! `cargo xtask deep`: runs the checks that take hours, called *rungs*, one after the other, and writes the page with
-//! their results.
+//! `cargo xtask deep`: runs the checks that take hours, called *rungs*, one after the other, and writes their results
+//! to a page.
 //!
-//! The result of each rung is stored in the target directory, so a killed run resumes with the first rung that has not
-//! passed at this commit. `docs/evidence.md` is generated from these results only.
+//! The result of each rung is stored in the target directory. So after a run that was killed, the next run continues
+//! with the rungs that have not passed at this commit. The page, `docs/evidence.md`, is generated from the stored
+//! results.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,24 +26,24 @@ use rungs::{RUNGS, Rung};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// List the rungs and whether each has passed at this commit; run nothing.
+    /// List the rungs, with whether each has passed at this commit, and run nothing.
     #[arg(long)]
     list: bool,
-    /// Run only this rung; can be given several times.
+    /// Run only this rung. The option can be given several times.
     #[arg(long, value_name = "RUNG")]
     only: Vec<String>,
     /// Also run rungs that have passed at this commit.
     #[arg(long)]
     again: bool,
-    /// Start no further rung after this number of seconds. The next run continues with the rungs that have not passed.
+    /// After this number of seconds, start no further rung. The next run continues with the rungs that have not passed.
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// Multiply seconds and numbers of cases by this factor, for example 0.01 for a trial.
+    /// Multiply the seconds and the numbers of cases of all rungs by this factor. Use 0.01, for example, for a trial.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
 }
 
-/// The path of the page, relative to the root.
+/// The path of the page with the results, relative to the root of the workspace.
 const PAGE: &str = "docs/evidence.md";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -127,7 +128,7 @@ fn run_rung(workspace: &Workspace, rung: &Rung, commit: &str, scale: f64) -> Res
     let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
     match (rung.figures)(&text) {
         _ if !passed => record.outcome = Outcome::Failed,
-        // A command that succeeds without having checked anything is no evidence.
+        // A rung fails if its command succeeds but reports no counts, because the command may have checked nothing.
         None => {
             record.outcome = Outcome::Failed;
             record.figures = "the output has no counts".to_owned();
@@ -141,7 +142,7 @@ fn log(workspace: &Workspace, rung: &Rung) -> PathBuf {
     workspace.target.join("deep").join(format!("{}.log", rung.name))
 }
 
-/// The last commit that changed a file other than the page.
+/// Returns the last commit that changed any file except for the page.
 fn code(workspace: &Workspace) -> Result<String> {
     let not_the_page = format!(":(exclude){PAGE}");
     let commit = git(workspace, &["log", "-1", "--format=%h", "--abbrev=12", "--", ".", &not_the_page])?;
@@ -149,7 +150,7 @@ fn code(workspace: &Workspace) -> Result<String> {
     Ok(commit)
 }
 
-/// A file that differs from the commit, or an empty string.
+/// Returns the first file with uncommitted changes, or an empty string if there is none.
 fn changed(workspace: &Workspace) -> Result<String> {
     let status = git(workspace, &["status", "--porcelain", "--", ".", &format!(":(exclude){PAGE}")])?;
     Ok(status.lines().next().unwrap_or_default().get(3..).unwrap_or_default().to_owned())

@@ -1,7 +1,7 @@
 //! `cargo xtask e2e`: the tests that need a real Kubernetes API server.
 //!
-//! `cargo test` ignores them, because they need Go and etcd, and take minutes. `tools/e2e` reads the location of the servers
-//! from the environment.
+//! `cargo test` ignores these tests, because they need Go and etcd, and take minutes. The crate in `tools/e2e` reads from environment variables where
+//! the servers are.
 
 use std::env;
 use std::fs;
@@ -20,22 +20,23 @@ mod counts;
 
 use counts::Counts;
 
-/// A part of the path of every test that starts and kills its own servers.
+/// The paths of all tests that start and kill their own servers contain this text.
 const OWN_CLUSTER: &str = "own_cluster::";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Run only tests whose path contains this.
+    /// Run only tests whose path contains this text.
     #[arg(long, value_name = "FILTER")]
     test: Option<String>,
-    /// Run on an existing cluster, in separate namespaces, without the tests that kill servers. Without a path, use the cluster of $KUBECONFIG.
+    /// Use an existing cluster: the tests run in separate namespaces, and those that kill servers are left out. Without a path, use the cluster of
+    /// $KUBECONFIG.
     #[arg(long, value_name = "PATH")]
     #[expect(clippy::option_option, reason = "not given, given, given with a path")]
     kubeconfig: Option<Option<PathBuf>>,
-    /// Run only if the servers' binaries are in the cache; otherwise print the command that builds them.
+    /// Run the tests only if the binaries of the servers are in the cache; otherwise, print the command that builds them.
     #[arg(long, conflicts_with = "kubeconfig")]
     cached: bool,
-    /// Keep the servers' logs even if all tests pass.
+    /// Keep the logs of the servers even if all tests pass.
     #[arg(long)]
     keep: bool,
 }
@@ -53,7 +54,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
 }
 
-/// Runs on servers that the tests start.
+/// Runs the tests on servers that the tests start.
 fn own(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.cached && !binaries::cached(workspace) {
         println!(
@@ -70,7 +71,7 @@ fn own(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The binaries and the folder that a program needs to start clusters with `tools/e2e`.
+/// What a program needs to start clusters with `tools/e2e`: the binaries of the servers, and a folder for their logs.
 #[derive(Debug)]
 pub(crate) struct Servers {
     binaries: PathBuf,
@@ -78,7 +79,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Builds the servers unless they are cached, or reports what is missing.
+    /// Builds the servers if they are not cached, and creates the folder. Returns an error if a tool for the build is missing.
     pub(crate) fn ready(workspace: &Workspace) -> Result<Self> {
         let binaries = binaries::ready(workspace)?;
         let folder = env::temp_dir().join(format!("flyball-e2e-{}", std::process::id()));
@@ -91,19 +92,19 @@ impl Servers {
         command.env("FLYBALL_E2E_BIN", &self.binaries).env("FLYBALL_E2E_DIR", &self.folder);
     }
 
-    /// Removes the servers' logs, or prints where they are. Call this after the program has ended.
+    /// Removes the logs of the servers, or prints where they are if `keep` is true. Call this after the program has ended.
     pub(crate) fn clear(self, keep: bool) -> Result<()> {
         if !keep {
             fs::remove_dir_all(&self.folder).with_context(|| self.folder.display().to_string())?;
         } else if fs::remove_dir(&self.folder).is_err() {
-            // The folder is not empty if the tests started servers.
+            // If the tests started servers, the folder is not empty and cannot be removed.
             eprintln!("the servers' logs are in {}", self.folder.display());
         }
         Ok(())
     }
 }
 
-/// Runs on an existing cluster.
+/// Runs the tests on an existing cluster.
 fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Result<()> {
     let mut list = tests(workspace, options);
     list.arg("--list").stderr(Stdio::inherit());
@@ -119,7 +120,7 @@ fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Resu
 
 fn tests(workspace: &Workspace, options: &Options) -> Command {
     let mut command = cargo();
-    // Select the whole workspace, so that dependencies have the same features as in `cargo test --workspace`, and its build is reused.
+    // With `--workspace`, the dependencies have the same features as in `cargo test --workspace`, so its build is reused.
     command.current_dir(&workspace.root).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(["--features", "replay/kube"]);
     command.args(["--test", "harness", "--test", "e2e", "--test", "kube"]);
@@ -127,7 +128,7 @@ fn tests(workspace: &Workspace, options: &Options) -> Command {
     command
 }
 
-/// Runs tests, shows their output, and sums up their results.
+/// Runs the tests, prints their output, and adds up their results. Fails if a test fails or none has run.
 fn all_pass(command: &mut Command) -> Result<Counts> {
     let shown = process::show(command);
     eprintln!("$ {shown}");

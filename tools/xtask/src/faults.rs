@@ -1,4 +1,4 @@
-//! `loom-tests/faults.toml`: one seeded fault per model. Each fault replaces text in shipped code.
+//! Reads `loom-tests/faults.toml`, which contains one seeded fault per model. A seeded fault replaces text in shipped code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ pub(crate) struct Fault {
     edits: Vec<Edit>,
 }
 
-/// One change to one file.
+/// A replacement of text in one file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct Edit {
-    /// The path relative to the root.
+    /// The path of the file, relative to the root of the workspace.
     file: PathBuf,
     /// The text to replace, which must occur exactly once in the file.
     find: String,
@@ -37,12 +37,12 @@ struct Document {
     fault: Vec<Fault>,
 }
 
-/// All faults, in the order of the file.
+/// Returns all faults, in the order in which the file lists them.
 pub(crate) fn read(workspace: &Workspace) -> Result<Vec<Fault>> {
     parse(&workspace.read(FILE)?).context(FILE)
 }
 
-/// Parses faults from a text in the format of the file.
+/// Parses a text that has the format of the file.
 pub(crate) fn parse(text: &str) -> Result<Vec<Fault>> {
     Ok(toml::from_str::<Document>(text)?.fault)
 }
@@ -58,7 +58,7 @@ impl Fault {
         self.edits.iter().map(|edit| edit.file.as_path()).collect()
     }
 
-    /// The published packages that the fault changes, or an error if a file belongs to none.
+    /// The published packages that the fault changes. Returns an error if it changes a file that belongs to no published package.
     pub(crate) fn packages(&self, workspace: &Workspace) -> Result<BTreeSet<String>, String> {
         let package = |file: &Path| {
             let shipped = |folder: &Path| file.starts_with(folder.join("src"));
@@ -70,7 +70,7 @@ impl Fault {
         self.files().into_iter().map(package).collect()
     }
 
-    /// Returns the changed files with their new text, or an error if a text does not occur exactly once.
+    /// Returns the changed files with their new texts. Returns an error if a text to replace does not occur exactly once in its file.
     ///
     /// The text of every edit is looked up in the original file, so the order of the edits does not matter.
     pub(crate) fn apply(&self, read: impl Fn(&Path) -> Option<String>) -> Result<Edited, String> {
@@ -87,7 +87,7 @@ impl Fault {
     }
 }
 
-/// Files with their new text.
+/// The changed files, with their new texts.
 pub(crate) type Edited = BTreeMap<PathBuf, String>;
 
 fn replaced(text: &str, edits: &[&Edit]) -> Result<String, String> {
@@ -109,14 +109,14 @@ fn replaced(text: &str, edits: &[&Edit]) -> Result<String, String> {
 }
 
 impl Edit {
-    /// The position of the text to find.
+    /// The position of the text to replace. Returns an error if the text does not occur exactly once.
     fn at(&self, text: &str) -> Result<usize, String> {
         let Self { file, find, replace } = self;
         let shown = || format!("{:?} in {}", self.shown(), file.display());
         if find == replace {
             return Err(format!("replaces {} by itself", shown()));
         }
-        // Matches may overlap, so `matches` would count too few.
+        // Two occurrences may overlap, and `str::matches` would find only the first of them.
         let mut starts =
             (0..text.len()).filter(|at| text.is_char_boundary(*at) && text[*at..].starts_with(&**find));
         match (starts.next(), starts.next()) {
@@ -126,7 +126,7 @@ impl Edit {
         }
     }
 
-    /// The first line of the text to replace that is not empty.
+    /// The first non-empty line of the text to replace.
     fn shown(&self) -> &str {
         self.find.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
     }

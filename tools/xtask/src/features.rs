@@ -1,4 +1,5 @@
-//! `cargo xtask features`: a user of one primitive must not build another primitive or an unused feature.
+//! `cargo xtask features`: checks that each published crate compiles and passes its tests with different sets of features, and that a primitive has
+//! few dependencies by default.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +11,20 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only check that each set compiles with its tests, and run no tests. `cargo test --workspace` runs them with all features.
+    /// Only check that the crate and its tests compile with each set of features; run no tests. `cargo test --workspace` runs the tests with all
+    /// features.
     #[arg(long)]
     light: bool,
-    /// Also check every other set of features.
+    /// Also check that the crate compiles with every other set of features.
     #[arg(long, conflicts_with = "light")]
     powerset: bool,
     /// Check only this package.
     package: Option<String>,
 }
 
-/// The largest number of crates in the default build of a primitive, itself included. To allow more, change this
-/// constant.
+/// The maximum number of crates in the default build of a primitive, including the primitive itself. To allow more crates, change this constant.
 const MOST_CRATES: usize = 13;
-/// Adapters of a primitive: they may have one crate more than a primitive.
+/// The adapters of a primitive. The default build of an adapter may have one crate more than that of a primitive.
 const ADAPTERS: [&str; 1] = ["flyball-ops"];
 /// Crates that must not be in the default build of a primitive.
 const NOT_BY_DEFAULT: [&str; 5] = ["tokio", "serde", "tracing", "metrics", "prometheus-client"];
@@ -60,7 +61,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// No feature, each feature alone, all features.
+/// Returns the sets of features to test: no feature, each feature alone, and all features.
 fn combinations(package: &Package) -> Vec<Vec<&str>> {
     let features: Vec<&str> =
         package.features.keys().map(String::as_str).filter(|name| *name != "default").collect();
@@ -72,7 +73,7 @@ fn combinations(package: &Package) -> Vec<Vec<&str>> {
     combinations
 }
 
-/// Every set of two or more features, except the set of all.
+/// Returns every set of two or more features, except for the set of all features.
 fn powerset(package: &Package) -> Vec<Vec<&str>> {
     let features: Vec<&str> =
         package.features.keys().map(String::as_str).filter(|name| *name != "default").collect();
@@ -83,7 +84,7 @@ fn powerset(package: &Package) -> Vec<Vec<&str>> {
     sets.map(of).collect()
 }
 
-/// The crates of the default build, by name.
+/// Returns the names of the crates in the default build of a package.
 fn tree(workspace: &Workspace, package: &Package) -> Result<BTreeSet<String>> {
     let mut command = cargo();
     command.current_dir(&workspace.root).args(["tree", "--locked", "--quiet", "-p", &package.name]);

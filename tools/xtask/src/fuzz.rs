@@ -34,13 +34,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
              nothing else). The committed corpus is replayed by `cargo test --workspace` without it."
         );
     }
-    // One build of all targets before the first run, so that cargo uses all processors.
+    // Builds all targets at once before the first one runs, so that cargo uses all processors.
     process::run(&mut tool(workspace, options, "build", options.target.as_deref()))
         .context("does not build")?;
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut complaints = Vec::new();
-        // Ordering: Relaxed; each number is taken once, and no other data is shared.
+        // Ordering: Relaxed; the counter only has to give each index to one worker, and it publishes no other data.
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
             match one(workspace, options, target) {
                 Ok(executions) => println!("{target} {executions} executions in {} s", options.seconds),
@@ -57,14 +57,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// The command that runs cargo-fuzz on one target, or on all.
+/// Returns the command that runs cargo-fuzz on one target, or on all targets if `target` is `None`.
 fn tool(workspace: &Workspace, options: &Options, job: &str, target: Option<&str>) -> Command {
     let sanitizer = if options.asan { "address" } else { "none" };
     let mut command = cargo();
     command.current_dir(&workspace.root).args(["fuzz", job, "--sanitizer", sanitizer, "--target-dir"]);
     command.arg(workspace.target.join("fuzz").join(sanitizer)).args(target);
     if options.asan {
-        // The address sanitizer needs an unstable flag of the stable compiler.
+        // The address sanitizer needs an unstable compiler flag. With this variable, the stable compiler accepts it.
         command.env("RUSTC_BOOTSTRAP", "1");
     }
     command
@@ -73,13 +73,13 @@ fn tool(workspace: &Workspace, options: &Options, job: &str, target: Option<&str
 /// Runs one target and returns the number of executions.
 fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
     let folder = workspace.target.join("fuzz");
-    // New inputs are written to a separate folder. The committed corpus is only read.
+    // New inputs are written to this separate folder; the committed corpus is only read.
     let found = folder.join("corpus").join(target);
     fs::create_dir_all(&found)?;
     let log = folder.join(format!("{target}.log"));
     let mut command = tool(workspace, options, "run", Some(target));
     command.arg(&found).arg(format!("fuzz/corpus/{target}"));
-    // No backtrace: the panic message and the command that reproduces the panic are sufficient.
+    // Disables backtraces: the panic message and the command that reproduces the panic are sufficient.
     command.env("RUST_BACKTRACE", "0");
     command.args(["--", "-print_final_stats=1"]).arg(format!("-max_total_time={}", options.seconds));
     match process::run_logged(&mut command, &log, Duration::from_secs(options.seconds + 120))? {
@@ -97,7 +97,7 @@ fn executed(log: &str) -> Option<u64> {
     number.trim().parse().ok()
 }
 
-/// The targets that a fuzz manifest lists.
+/// Returns the names of the fuzz targets in a manifest.
 pub(crate) fn targets(manifest: &str) -> Vec<String> {
     let bins = manifest.split("[[bin]]").skip(1);
     let names = bins.filter_map(|bin| bin.lines().find_map(|line| line.strip_prefix("name = \"")));

@@ -1,5 +1,5 @@
-//! `cargo xtask loom`: explores every interleaving of every model, checks the floors, and checks that each model
-//! catches its seeded fault.
+//! `cargo xtask loom`: explores every interleaving of every loom model, and checks that each model has at least as many interleavings as its recorded
+//! floor and that it catches its seeded fault.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -21,42 +21,42 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Run only models whose name contains this.
+    /// Run only models whose name contains this text.
     name: Option<String>,
-    /// Print one JSON object per model on stdout, each on a line of its own, and nothing else.
+    /// Print only one JSON object per model to stdout, each on its own line.
     #[arg(long)]
     json: bool,
     /// Apply no seeded faults.
     #[arg(long)]
     no_faults: bool,
-    /// Apply every seeded fault, with one build each. This is the default if a NAME is given.
+    /// Apply every seeded fault, each with a separate build. This is the default if a NAME is given.
     #[arg(long, conflicts_with = "no_faults")]
     all_faults: bool,
-    /// Apply the seeded faults of crates that changed since this commit, and of crates that depend on them; the default is $FLYBALL_BASE. Without a
-    /// commit, apply a sample of the faults, which differs per commit.
+    /// Apply the seeded faults in crates that have changed since this commit, and in crates that depend on these. The default is $FLYBALL_BASE. If
+    /// neither is given, apply a sample of the faults, which is different for each commit.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["no_faults", "all_faults"])]
     base: Option<String>,
-    /// The size of the sample.
+    /// The number of faults in the sample.
     #[arg(long, value_name = "N", default_value_t = 32)]
     sample: usize,
-    /// Apply no further fault after this number of seconds.
+    /// After this number of seconds, apply no further fault.
     #[arg(long, value_name = "SECONDS", conflicts_with = "no_faults")]
     fault_seconds: Option<u64>,
-    /// The bound on preemptions. Floors are recorded at 3, the default.
+    /// The maximum number of preemptions per execution. By default 3, with which the floors are recorded.
     #[arg(long, value_name = "N", conflicts_with = "unbounded")]
     preemptions: Option<u8>,
-    /// Use no bound on preemptions.
+    /// Do not limit the number of preemptions.
     #[arg(long)]
     unbounded: bool,
-    /// Fail a model that has not completed after this number of seconds.
+    /// A model fails if it has not completed after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
-    /// Use this limit in seconds instead, and report a model that reaches it as capped, not as failed.
+    /// Stop a model after this number of seconds instead, and report it as capped, not as failed.
     #[arg(long, value_name = "SECONDS", conflicts_with = "limit")]
     cap: Option<u64>,
 }
 
-/// One row of the report: first what the model's run reports, then the result of its seeded fault.
+/// One row of the report: the numbers that the run of a model reports, and the result of its seeded fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Row {
     name: String,
@@ -66,7 +66,7 @@ struct Row {
     floor: u64,
     seconds: f64,
     catches: String,
-    /// Whether the model was stopped before it completed; its number of interleavings is then unknown.
+    /// Whether the model was stopped before it completed. Its number of interleavings is then unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     capped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the selected faults are caught.
+/// Applies the selected faults, and checks for each that its model catches it.
 fn faults(
     workspace: &Workspace,
     options: &Options,
@@ -155,7 +155,7 @@ fn faults(
     Ok(outcomes)
 }
 
-/// Runs the runner's own tests, which check that it counts loom's interleavings and detects a fault.
+/// Runs the tests of the model runner. They check that the runner counts the interleavings correctly and detects a fault.
 fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     let binary = binaries.get("runner").context("the runner's tests were not built")?;
     let log = log_file(workspace, "runner")?;
@@ -165,7 +165,7 @@ fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     }
 }
 
-/// Finds tests in the models' binaries that declare no model, because `explore` does not run them.
+/// Finds the tests in the binaries of the models that do not declare a model. `explore` would not run them.
 fn undeclared(models: &[Declared], binaries: &Binaries) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for (name, binary) in binaries.iter().filter(|(name, _)| *name != "runner") {
@@ -186,7 +186,7 @@ pub(crate) fn tests(binary: &Path) -> Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// The command that runs one model in a separate process, because a model that spins aborts its process.
+/// Returns the command that runs one model in a separate process. The process is separate because a model that spins aborts it.
 pub(crate) fn command(model: &Declared, binaries: &Binaries) -> Result<Command> {
     let binary = binaries.get(&model.binary).with_context(|| format!("{} was not built", model.binary))?;
     let tests = tests(binary)?;
@@ -196,7 +196,7 @@ pub(crate) fn command(model: &Declared, binaries: &Binaries) -> Result<Command> 
     })?;
     let mut command = Command::new(binary);
     command.args(["--exact", test, "--test-threads", "1"]);
-    // A backtrace through loom's generators takes half a second and has no useful frames.
+    // Disables backtraces: a backtrace through loom's generators takes half a second and has no useful frames.
     command.env("RUST_BACKTRACE", "0");
     Ok(command)
 }
@@ -208,7 +208,7 @@ pub(crate) fn log_file(workspace: &Workspace, name: &str) -> Result<PathBuf> {
     Ok(folder.join(format!("{}.log", name.replace("::", "__"))))
 }
 
-/// Explores all models, with as many concurrent processes as there are processors.
+/// Explores all models. As many processes run concurrently as there are processors.
 fn explore(
     workspace: &Workspace,
     options: &Options,
@@ -218,7 +218,7 @@ fn explore(
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut rows = Vec::new();
-        // Ordering: Relaxed; each number is taken once, and no other data is shared.
+        // Ordering: Relaxed; the counter only has to give each index to one worker, and it publishes no other data.
         while let Some(model) = models.get(next.fetch_add(1, Ordering::Relaxed)) {
             let row = one(workspace, options, model, binaries);
             let end = match &row {

@@ -35,7 +35,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Explore every interleaving of every model; check that every seeded fault is caught.
+    /// Explore every interleaving of every loom model; check that every seeded fault is caught.
     Loom(loom::Options),
     /// Run every model under random and PCT schedules.
     Shuttle(shuttle::Options),
@@ -43,20 +43,19 @@ enum Job {
     Faults(seeded::Options),
     /// Run the fuzz targets for a given time.
     Fuzz(fuzz::Options),
-    /// Run new scripts through flyball, client-go and the reference, which has one switch per difference.
+    /// Execute new scripts on flyball, on client-go and on a reference with one switch per intended difference, and compare the results.
     Parity(parity::Options),
-    /// Compare the public API of each published crate with its listing in docs/api; check that all of it is used in an
-    /// example.
+    /// Compare the public API of each published crate with its listing in docs/api; check that every public item is used in an example.
     Api(api::Options),
-    /// Check each published crate with no features, each feature alone and all; check the number of its dependencies.
+    /// Check each published crate with no features, with each feature alone and with all features; check that primitives have few dependencies.
     Features(features::Options),
     /// Run the tests that need a real Kubernetes API server. Builds kube-apiserver and etcd.
     E2e(e2e::Options),
-    /// Run the checks that take hours, one rung after the other; skip those that have passed. Writes docs/evidence.md.
+    /// Run the checks that take hours, called rungs, one after the other; skip those that have passed at this commit. Writes docs/evidence.md.
     Deep(deep::Options),
-    /// Build the book into target/book, check its links, and run the programs of its first pages as a reader does.
+    /// Build the book into target/book, check its links, and run the programs of its first pages as separate projects, as a reader does.
     Book(book::Options),
-    /// Measure flyball and its peers alternately, and compare every row with its target.
+    /// Measure flyball and comparable libraries alternately, and compare each measured ratio with its target.
     Peers(peers::Options),
     /// Check the rules of this repository that no compiler checks.
     Tidy,

@@ -1,4 +1,4 @@
-//! The models, as their sources declare them, and the test binaries that contain them.
+//! Reads the declarations of the models from their sources, and builds the test binaries that contain the models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::workspace::{Workspace, cargo};
 pub(crate) const TESTS: &str = "loom-tests/tests";
 pub(crate) const TABLE: &str = "loom-tests/MODELS.md";
 
-/// A model, read from its descriptor.
+/// A model, as its descriptor in the source declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
     /// `area::test`.
     pub(crate) name: String,
-    /// The test binary: the file's stem.
+    /// The name of the test binary, which is the name of the source file without its extension.
     pub(crate) binary: String,
-    /// The recorded floor.
+    /// The recorded minimum number of interleavings.
     pub(crate) floor: u64,
 }
 
@@ -31,7 +31,7 @@ impl Declared {
     }
 }
 
-/// All models whose name contains `filter`, in the order of files and lines.
+/// Returns all models whose name contains `filter`, ordered by file and line.
 pub(crate) fn declared(workspace: &Workspace, filter: Option<&str>) -> Result<Vec<Declared>> {
     let mut models = Vec::new();
     for file in workspace.files()? {
@@ -89,29 +89,29 @@ impl Checker {
     }
 }
 
-/// Test binaries by name; the runner's own tests are under `runner`.
+/// The paths of the test binaries by name. The tests of the model runner have the name `runner`.
 pub(crate) type Binaries = BTreeMap<String, PathBuf>;
 
-/// The compiler's output of a failed build.
+/// The models do not compile: the output of the compiler.
 #[derive(Debug)]
 pub(crate) struct DoesNotCompile(pub(crate) String);
 
-/// The test binaries to build.
+/// Which test binaries to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extent<'a> {
-    /// Every test binary, and the runner's own tests.
+    /// All test binaries, and the tests of the model runner.
     All,
     /// The binaries that contain these models.
     Holding(&'a [Declared]),
-    /// The binary that contains this model, in a tree with a fault; the compiler's output is not shown.
+    /// The binary that contains this model, in a tree with a seeded fault. The output of the compiler is not printed.
     Fault(&'a Declared),
 }
 
-/// Builds models of the tree at `root`: the workspace, or its copy with a fault.
+/// Builds the models of the source tree at `root`, which is the workspace or a copy of it with a seeded fault.
 ///
-/// Both trees are built into one target directory, so that dependencies are compiled once. Cargo identifies an artifact by its path relative to the
-/// workspace and by its profile, so the members have a different profile in the copy. Otherwise, cargo would reuse the artifacts of the other tree if
-/// the files are older than the build.
+/// Both trees are built into the same target directory, so that their dependencies are compiled only once. But cargo identifies an artifact by its
+/// path relative to the workspace and by its profile. So in the copy, the members of the workspace have a different profile; otherwise, cargo would
+/// use the artifacts of the other tree if these are newer than the source files.
 pub(crate) fn build(
     workspace: &Workspace,
     root: &Path,
@@ -131,8 +131,8 @@ pub(crate) fn build(
         }
         Extent::Fault(model) => {
             command.args(["--test", &model.binary]);
-            // The binary is built once per fault, and a fault usually shows early, so the build time dominates. An
-            // incremental build takes a quarter of the time of a full one.
+            // A binary is built once per fault, and the model usually fails soon, so most of the time is spent on the build. An incremental build
+            // takes a quarter of the time of a full build.
             command.env("CARGO_INCREMENTAL", "1");
             for package in &workspace.packages {
                 let profile = format!("profile.loom.package.\"{}\"", package.name);

@@ -1,5 +1,5 @@
-//! `cargo xtask parity`: runs new scripts through flyball, client-go and the reference, which has one switch per
-//! difference.
+//! `cargo xtask parity`: executes new scripts on flyball, on client-go and on the reference, which has one switch per
+//! intended difference, and compares their answers.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// The seed for the scripts.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// If nothing differs, replace the committed scripts by these, with client-go's answers. Needs the program `zstd`.
+    /// If the answers do not differ, replace the committed scripts by the new ones, with the answers of client-go. Needs the program `zstd`.
     #[arg(long)]
     record: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::run(&mut command)
 }
 
-/// Builds the Go program that runs scripts on client-go.
+/// Builds the Go program that executes scripts on client-go.
 fn client_go(workspace: &Workspace) -> Result<PathBuf> {
     let found = Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {

@@ -1,7 +1,7 @@
-//! `cargo xtask peers`: measures flyball and its peers alternately in one invocation.
+//! `cargo xtask peers`: measures flyball and its peers, which are comparable libraries, alternately in one invocation.
 //!
-//! Only the ratios are meaningful: all implementations run on the same machine, and other load affects all of them
-//! alike. Each figure is the median of several processes, and the processes of the implementations alternate.
+//! Only the ratios of the results are meaningful: all implementations run on the same machine, so other load on it affects all of them alike. Each
+//! result is the median of several runs. Each run is a separate process, and the runs of the implementations alternate.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -25,7 +25,7 @@ use table::{ALL_OF_IT, Measurement};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The groups to compare; default: all.
+    /// The groups of rows to measure; by default, all groups.
     groups: Vec<Group>,
     /// Print one JSON object per row.
     #[arg(long)]
@@ -33,34 +33,35 @@ pub(crate) struct Options {
     /// Print a table for `benches/RESULTS.md`.
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// The number of processes per figure.
+    /// The number of runs from which each median is computed.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// Run only rows whose name contains this.
+    /// Measure only rows whose name contains this text.
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
-    /// Measure how cost grows instead: for queues with keys, threads and duplicates; for stores with objects and readers; for informers with
-    /// listeners; for controllers with workers, load and copies of the recorded cluster. Writes tables and plots to `benches/results`.
+    /// Instead of the rows, measure how the cost of an operation grows: in queues with the number of keys, threads and duplicates; in stores with
+    /// objects and readers; in informers with listeners; in controllers with workers, load and copies of the recorded cluster. Writes tables and
+    /// plots to `benches/results`.
     #[arg(long)]
     scaling: bool,
-    /// Count instructions per operation with callgrind instead.
+    /// Instead of the rows, count the instructions per operation with callgrind.
     #[arg(long, conflicts_with = "scaling")]
     instructions: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Group {
-    /// Adding and getting.
+    /// Adds and gets of a queue.
     Queue,
-    /// Waiting keys, waiting getters, idle queues.
+    /// Queues with waiting keys or waiting getters, and idle queues.
     Delay,
-    /// Failures, tokens, and waits for tokens.
+    /// Limiters: failures, tokens, and waits for tokens.
     Limit,
-    /// The indexed store, and the recorded cluster through all layers.
+    /// The indexed store, and a replay of the recorded cluster through all layers.
     Store,
     /// One informer and its event handlers.
     Informer,
-    /// The latency from a change to a reconcile at several concurrencies, and the recorded cluster at several scales.
+    /// The latency from a change to its reconcile with several numbers of workers, and a replay of the recorded cluster at several scales.
     Controller,
 }
 
@@ -116,7 +117,8 @@ impl Options {
     }
 }
 
-/// Runs all implementations alternately, `rounds` times. A failed run gives no sample; without any sample, the row is missing.
+/// Runs all implementations alternately, `rounds` times. A run that fails gives no sample. If all runs of an implementation fail, its rows are
+/// missing.
 fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTreeMap<Party, Vec<Sample>> {
     let parties = measurement.ours.iter().chain(measurement.peers);
     let mut samples: BTreeMap<Party, Vec<Sample>> = parties.map(|party| (*party, Vec::new())).collect();
@@ -131,7 +133,7 @@ fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTr
     samples
 }
 
-/// The commit, the machine and the tool versions, printed with the figures.
+/// Describes the commit, the machine and the versions of the tools. This is printed with the results.
 fn surroundings(workspace: &Workspace) -> String {
     let output = |program: &str, words: &[&str]| {
         let mut command = Command::new(program);

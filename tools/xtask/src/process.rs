@@ -1,4 +1,4 @@
-//! Runs programs until they end or until a deadline, and reads the last lines of their output.
+//! Runs programs, with or without a time limit, and reads their output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Runs a program with its output shown. A failure is an error.
+/// Runs a program, whose output is shown. Returns an error if the program fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -17,15 +17,15 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The outcome of a program.
+/// How a program has ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
     By(ExitStatus),
-    /// Killed at the deadline.
+    /// The program was killed when its time limit had passed.
     Late,
 }
 
-/// Runs a program for at most `limit`, with its output in `log`.
+/// Runs a program for at most `limit`, and writes its output to the file `log`.
 pub(crate) fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended> {
     let file = File::create(log).with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -47,7 +47,7 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> 
     }
 }
 
-/// The last `lines` lines of a log. Reads only the end of the file, because a log may be large.
+/// Returns the last `lines` lines of a log. Reads only the end of the file, because a log may be large.
 pub(crate) fn tail(log: &Path, lines: usize) -> String {
     const MOST: u64 = 64 * 1024;
     let read = || -> std::io::Result<String> {
@@ -63,12 +63,12 @@ pub(crate) fn tail(log: &Path, lines: usize) -> String {
     read().unwrap_or_else(|error| format!("({}: {error})", log.display()))
 }
 
-/// Returns true if `wanted` accepts a line of the log.
+/// Returns whether the log contains a line for which `wanted` returns true.
 pub(crate) fn grep(log: &Path, wanted: impl Fn(&str) -> bool) -> bool {
     std::fs::read(log).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).lines().any(wanted))
 }
 
-/// A command as typed in a shell.
+/// Formats a command as it is typed in a shell.
 pub(crate) fn show(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
@@ -78,7 +78,7 @@ pub(crate) fn show(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Prints the complaints; returns an error if there are any.
+/// Prints the complaints, and returns an error if there are any.
 pub(crate) fn verdict(complaints: &[String]) -> Result<()> {
     for complaint in complaints {
         eprintln!("error: {complaint}");

@@ -1,7 +1,7 @@
-//! Applies seeded faults. The model of a fault must catch it, and the ordinary tests must pass with it.
+//! Applies seeded faults. A fault must make its model fail, and the ordinary tests must still pass with it.
 //!
-//! Each fault in turn is written into a copy of the tree, the copy is built, and its files are restored. Unchanged files keep their modification
-//! times, so cargo rebuilds only the changed crate and its dependants.
+//! For one fault after the other, the changed files are written into a copy of the source tree, the copy is built, and the files are restored. The
+//! other files keep their modification times, so cargo rebuilds only the crate that the fault changes and its dependants.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,14 +20,14 @@ use crate::workspace::{Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Apply only faults of models whose name contains this.
+    /// Apply only the faults of models whose name contains this text.
     name: Option<String>,
-    /// Fail the tests of a crate that have not completed after this number of seconds.
+    /// The tests of a crate fail if they have not completed after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
 }
 
-/// Checks that the ordinary tests pass with each fault, so that only the model catches it.
+/// Checks for each fault that the ordinary tests pass with it. If they do, only the model catches the fault.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
@@ -41,10 +41,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// The time limit of a model with a fault.
+/// The time limit for a model with a seeded fault.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The copy of the tree to which faults are applied.
+/// A copy of the source tree to which faults are applied.
 #[derive(Debug)]
 pub(crate) struct Tree<'a> {
     workspace: &'a Workspace,
@@ -53,7 +53,7 @@ pub(crate) struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Updates the copy from the work tree, with tracked and untracked files.
+    /// Updates the copy from the work tree, with its tracked files and those of its untracked files that git does not ignore.
     pub(crate) fn open(workspace: &'a Workspace) -> Result<Self> {
         let root = workspace.target.join("faults").join("tree");
         fs::create_dir_all(&root)?;
@@ -70,7 +70,7 @@ impl<'a> Tree<'a> {
         Ok(Self { workspace, root, faults: faults::read(workspace)? })
     }
 
-    /// Checks that the model catches its fault. Returns the reason if the model does not catch it.
+    /// Checks that the model catches its fault. If it does not, returns the reason.
     pub(crate) fn caught(&self, model: &Declared) -> Result<Result<(), String>> {
         let applied = match self.apply(model)? {
             Ok(applied) => applied,
@@ -85,7 +85,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Runs the model with its fault. It must fail with a panic: a deadlock, an assertion, a leak.
+    /// Runs the model with its fault. The model must fail with a panic, for example because of a deadlock, an assertion or a leak.
     fn fails(&self, model: &Declared, binaries: &Binaries) -> Result<Result<(), String>> {
         let log = loom::log_file(self.workspace, &format!("{}.fault", model.name))?;
         let mut command = loom::command(model, binaries)?;
@@ -101,7 +101,8 @@ impl<'a> Tree<'a> {
         if status.code() == Some(101) && process::grep(&log, |line| line == named) {
             return Ok(Ok(()));
         }
-        // A panic during unwinding aborts the process, and the test harness loses the output. A second run shows the output.
+        // A panic during unwinding aborts the process, and then the test harness does not print the output that it has captured. So the model is run
+        // again without capturing its output.
         const SIGABRT: i32 = 6;
         if status.signal() == Some(SIGABRT) {
             process::run_logged(command.arg("--nocapture"), &log, LIMIT)?;
@@ -144,7 +145,7 @@ impl<'a> Tree<'a> {
             Ok(edited) => edited,
             Err(why) => return Ok(Err(why)),
         };
-        // The guard is built first: if a write fails, it restores all files.
+        // The guard is created before the files are written, so that it restores all of them if a write fails.
         let applied = Applied { tree: self, files: edited.keys().cloned().collect(), packages };
         for (file, text) in edited {
             fs::write(self.root.join(&file), text).with_context(|| file.display().to_string())?;
@@ -153,7 +154,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A fault in the copy; dropping it restores the files.
+/// A fault that was written into the copy. Dropping this value restores the files.
 struct Applied<'a> {
     tree: &'a Tree<'a>,
     files: Vec<PathBuf>,

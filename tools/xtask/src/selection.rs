@@ -1,4 +1,4 @@
-//! Selects the seeded faults of a run. Each fault needs a build, so only `cargo xtask deep` applies all of them.
+//! Selects the seeded faults that a run applies. Each fault needs a separate build, so only `cargo xtask deep` applies all of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,16 +13,17 @@ use crate::workspace::Workspace;
 /// The rule by which faults are selected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Selection<'a> {
-    /// All of them.
+    /// All faults.
     All,
-    /// Faults that a change since this commit may affect.
+    /// The faults that the changes since this commit may affect.
     Since(&'a str),
-    /// A number of faults, spread evenly; each commit selects different ones.
+    /// This number of faults, evenly spread over all of them. Each commit selects different faults.
     Sample(usize),
 }
 
 impl Selection<'_> {
-    /// The models whose faults are applied, grouped by crate: then a build compiles only that crate.
+    /// Returns the models whose faults are applied, grouped by the crate that the fault changes. So most builds recompile only that crate and its
+    /// dependants.
     pub(crate) fn of<'m>(&self, workspace: &Workspace, models: &'m [Declared]) -> Result<Vec<&'m Declared>> {
         let faults = faults::read(workspace)?;
         let fault = |model: &Declared| faults.iter().find(|fault| fault.name == model.name);
@@ -47,7 +48,7 @@ impl Selection<'_> {
     }
 }
 
-/// `size` numbers below `all`, evenly spaced, starting at `first`.
+/// Returns `size` numbers below `all`, evenly spaced. The first one is `first` modulo `all`.
 fn spread(all: usize, size: usize, first: usize) -> BTreeSet<usize> {
     let size = size.min(all);
     (0..size).map(|number| (first + number * all / size) % all).collect()
@@ -56,11 +57,11 @@ fn spread(all: usize, size: usize, first: usize) -> BTreeSet<usize> {
 /// The changes since a commit, including those of the work tree.
 #[derive(Debug)]
 struct Change {
-    /// Packages with a changed file, and all packages that depend on them.
+    /// The packages with a changed file, and all packages that depend on them.
     packages: BTreeSet<String>,
-    /// Test binaries of the models with a changed source.
+    /// The test binaries whose sources have changed.
     binaries: BTreeSet<String>,
-    /// The faults at that commit.
+    /// The faults as they were at that commit.
     faults: Vec<Fault>,
 }
 
@@ -83,7 +84,7 @@ impl Change {
         Ok(Self {
             packages: workspace.with_dependants(packages),
             binaries: files.iter().filter_map(|file| below(file)).collect(),
-            // The file may not exist at that commit.
+            // If the file did not exist at that commit, there are no faults to compare with.
             faults: faults.ok().and_then(|text| faults::parse(&text).ok()).unwrap_or_default(),
         })
     }

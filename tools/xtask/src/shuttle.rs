@@ -12,12 +12,12 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Run only models whose name contains this.
+    /// Run only models whose name contains this text.
     name: Option<String>,
-    /// The number of schedules of each kind.
+    /// The number of random schedules, and of PCT schedules, per model.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     iterations: u64,
-    /// Fail a model that has not completed after this number of seconds.
+    /// A model fails if it has not completed after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: checks the rules of this repository that no compiler checks.
 //!
-//! Each rule has a file, which states the reason for the rule and tests it with lines that break it.
+//! Each rule has its own file. The file states the reason for the rule, and tests the rule with lines that break it.
 
 use anyhow::Result;
 

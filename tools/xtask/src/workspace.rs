@@ -1,4 +1,4 @@
-//! The workspace: root, target directory, packages, files.
+//! The workspace: its root, target directory, packages and files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// The workspace of this command.
+/// The workspace to which this command belongs.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-/// A member, as `cargo metadata` reports it.
+/// A member of the workspace, as `cargo metadata` reports it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -44,7 +44,7 @@ impl Workspace {
     /// Runs `cargo metadata`.
     pub(crate) fn open() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
-        // The tree may have moved since this command was built. Then the current directory determines the root.
+        // The source tree may have been moved since this command was built. In this case, the current directory determines the root.
         let mut command = cargo();
         command.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
         if manifest.exists() {
@@ -63,7 +63,7 @@ impl Workspace {
         self.packages.iter().filter(|package| package.is_published())
     }
 
-    /// These packages and every member that depends on one of them, directly or indirectly. Development dependencies
+    /// Returns these packages, and every member that depends on one of them, directly or indirectly. Development dependencies
     /// are ignored.
     pub(crate) fn with_dependants(&self, mut packages: BTreeSet<String>) -> BTreeSet<String> {
         loop {
@@ -80,7 +80,7 @@ impl Workspace {
         }
     }
 
-    /// Every file that is tracked, or untracked and not ignored: relative paths, sorted.
+    /// Returns the sorted relative paths of all files that git tracks or would add, which excludes ignored files.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let mut command = Command::new("git");
         command.current_dir(&self.root).args(["ls-files", "-z", "-co", "--exclude-standard"]);
@@ -88,13 +88,13 @@ impl Workspace {
         ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
         let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
         let mut files: Vec<PathBuf> = names.split_terminator('\0').map(PathBuf::from).collect();
-        // Remove files that are tracked but deleted in the work tree.
+        // Removes files that are tracked but were deleted in the work tree.
         files.retain(|file| self.root.join(file).exists());
         files.sort();
         Ok(files)
     }
 
-    /// The first digits of the commit hash as a number; `None` outside of a repository.
+    /// Returns the first eight digits of the commit hash as a number; `None` outside of a repository.
     pub(crate) fn commit(&self) -> Option<u32> {
         let mut command = Command::new("git");
         command.current_dir(&self.root).args(["rev-parse", "HEAD"]);
@@ -103,7 +103,7 @@ impl Workspace {
         u32::from_str_radix(digits.get(..8)?, 16).ok()
     }
 
-    /// Reads a file of the tree.
+    /// Reads a file of the workspace.
     pub(crate) fn read(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         fs::read_to_string(self.root.join(path)).with_context(|| path.display().to_string())
@@ -115,13 +115,13 @@ impl Package {
         self.publish.is_none()
     }
 
-    /// The package's folder, relative to the root.
+    /// The folder of the package, relative to the root of the workspace.
     pub(crate) fn folder<'a>(&'a self, workspace: &Workspace) -> &'a Path {
         let folder = self.manifest_path.parent().expect("a manifest has a folder");
         folder.strip_prefix(&workspace.root).unwrap_or(folder)
     }
 
-    /// A primitive does not require a runtime: tokio is at most an optional feature.
+    /// Returns whether the package is a primitive: a published crate that does not require tokio. It may depend on tokio optionally.
     pub(crate) fn is_primitive(&self) -> bool {
         self.is_published()
             && !self.dependencies.iter().any(|dependency| {

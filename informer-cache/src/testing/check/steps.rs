@@ -100,7 +100,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         Ok(listed)
     }
 
-    /// Makes one change at a time, and checks that each is delivered before the next.
+    /// Makes several changes, one at a time, and checks that the watch delivers each change before the next one is made.
     pub(super) async fn one_change_at_a_time(&mut self, listed: Listed<F::Key>) -> Checked<()> {
         let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
         for (number, deletion) in [(0, false), (5, false), (2, true), (2, false), (4, true)] {
@@ -148,7 +148,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         }
     }
 
-    /// Checks a watch that is opened after several changes, from a version before all of them.
+    /// Makes several changes, then opens a watch from a version before these changes, and checks that it leads to the current state.
     pub(super) async fn changes_between_watches(&mut self) -> Checked<()> {
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
         self.fixture.put(6).await;
@@ -160,7 +160,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         self.arrives(follow, SourceRule::EveryChange).await
     }
 
-    /// Checks a watch that is dropped after its first event, and a watch that continues after this event.
+    /// Drops a watch after its first event, and checks that a second watch continues after this event.
     pub(super) async fn resumption(&mut self) -> Checked<()> {
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
         let mut follow = Follow::new(self.fixture.schema(), listed.objects, listed.version);
@@ -180,7 +180,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         self.arrives(follow, SourceRule::Resume).await
     }
 
-    /// Checks a watch from a version whose history was dropped.
+    /// Opens a watch from a version whose history the source has dropped, and checks that the watch expires or still leads to the current state.
     pub(super) async fn expiry(&mut self) -> Checked<()> {
         let rule = SourceRule::Expiry;
         let listed = self.list(ListVersion::MostRecent, SourceRule::List).await?;
@@ -202,13 +202,13 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
                 }
             }
         }
-        // Continues with a watch from the version of the new list.
+        // A watch from the version of the new list must work again.
         let mut follow = Follow::new(self.fixture.schema(), truth.objects, truth.version);
         self.fixture.put(9).await;
         self.expect(&mut follow, 9, false).await
     }
 
-    /// Checks a watch without events.
+    /// Checks that a watch without events stays open.
     pub(super) async fn end_of_watch(&mut self) -> Checked<()> {
         let rule = SourceRule::EndOfWatch;
         if self.fixture.source().is_polling() {
@@ -232,7 +232,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         }
     }
 
-    /// Follows the source until the known objects equal those of a list.
+    /// Follows the watch until the known objects are the same as those of a list.
     async fn arrives(&self, mut follow: Follow<F::Key, F::Source>, rule: SourceRule) -> Checked<()> {
         let truth = self.list(ListVersion::MostRecent, SourceRule::List).await?.objects;
         let deadline = self.timer.now() + self.patience;
@@ -277,7 +277,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         items.iter().map(|object| (schema.key(object), schema.version(object))).collect()
     }
 
-    /// Checks that there are exactly these objects.
+    /// Checks that `objects` contains exactly the objects with these numbers.
     fn has(&self, objects: &Objects<F::Key>, numbers: &[u32], rule: SourceRule) -> Checked<()> {
         let mut expected: Vec<F::Key> = numbers.iter().map(|number| self.fixture.key(*number)).collect();
         expected.sort();

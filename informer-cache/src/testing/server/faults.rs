@@ -1,6 +1,6 @@
-//! PURE. The lasting faults of a server.
+//! PURE. The faults of a server that last until they are cleared.
 
-/// The lasting faults of a [`TestServer`](super::TestServer). None by default.
+/// The faults of a [`TestServer`](super::TestServer) that last until they are cleared. None by default.
 ///
 /// # Examples
 /// ```
@@ -21,12 +21,12 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Faults {
-    /// Whether all requests stay unanswered; open watches continue.
+    /// Whether the server does not answer requests. Open watches still deliver events.
     pub unresponsive: bool,
-    /// Whether lists are not in the order of the keys, and their pages repeat an object.
+    /// Whether lists are not in the order of the keys, and a page may repeat an object of the page before.
     pub shuffled_lists: bool,
-    /// Whether streaming lists never complete.
+    /// Whether a streaming list never completes, because the event that ends it is not sent.
     pub endless_streaming_list: bool,
-    /// Whether watches begin with events from before their start.
+    /// Whether a watch first delivers events from before the version at which it starts.
     pub repeated_events: bool,
 }

@@ -1,10 +1,10 @@
 //! PURE. The state of a server, and its responses.
 //!
 //! # Invariants
-//! 1. The versions of the history ascend, and all are above `compacted` or, after a restore, above `restored`.
-//! 2. `version <= highest`; they differ only after a restore, until the next change.
-//! 3. Once the events in `first` are delivered, a watch has delivered every event after its start up to its position, and none after its position.
-//!    Events that are delivered again are at or before the position.
+//! 1. The versions in the history are in ascending order. All of them are above `compacted` or, after a restore, above `restored`.
+//! 2. `version <= highest`. The two differ only after a restore, until the next change.
+//! 3. After it has delivered the events in `first`, a watch has delivered every event between its start and its position, and no later event. Events
+//!    that are delivered again are at or before its position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -18,23 +18,23 @@ use crate::{ListRequest, ListVersion, Page, SourceErrorKind, Version, WatchEvent
 pub(super) struct State<K, V> {
     pub(super) objects: Objects<K, V>,
     pub(super) version: u64,
-    /// The highest version ever assigned, from which a restored server continues.
+    /// The highest version that was ever assigned. After a restore, the next version is above it.
     highest: u64,
     ids: u64,
-    /// The changes after `compacted`, oldest first.
+    /// The changes after the version `compacted`, oldest first.
     history: Vec<HistoryEntry<V>>,
     compacted: u64,
-    /// The restored version, after a restore: watches may also start at this version, although it is older than `compacted`.
+    /// After a restore, the version that was restored. A watch may start at this version, although it is below `compacted`.
     restored: Option<u64>,
     pub(super) cached: Option<(u64, Objects<K, V>)>,
-    /// The remaining pages of each list in progress.
+    /// The remaining objects of each list whose last page was not requested yet.
     pages: Vec<Rest<V>>,
     tokens: u64,
     pub(super) wakers: Vec<Waker>,
     pub(super) faults: Faults,
     pub(super) failing_lists: VecDeque<SourceErrorKind>,
     pub(super) failing_watches: VecDeque<SourceErrorKind>,
-    /// The messages for each open watch that are not in the history.
+    /// The messages for each open watch, by its number, in addition to the events in the history.
     pub(super) watches: BTreeMap<u64, WatchMessages>,
     opened: u64,
     pub(super) latency: Option<Latency>,
@@ -49,13 +49,13 @@ pub(super) struct Stored<V> {
 }
 
 struct HistoryEntry<V> {
-    /// The time of the change, on the clock that measures the latency.
+    /// The time of the change, according to the clock that measures the latency.
     at: Nanos,
     version: u64,
     event: WatchEvent<V>,
 }
 
-/// The remaining pages of a list.
+/// The remaining objects of a list, with the token of the next page.
 struct Rest<V> {
     token: String,
     at: u64,
@@ -72,25 +72,25 @@ pub(super) struct Latency {
 #[derive(Default)]
 pub(super) struct WatchMessages {
     disturbances: VecDeque<Disturbance>,
-    /// Bookmarks to send once all events up to them were delivered.
+    /// The versions of bookmarks. A bookmark is delivered after all events up to its version.
     marks: VecDeque<u64>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Disturbance {
-    /// Ends the watch after all events up to this version were delivered.
+    /// Ends the watch after it has delivered all events up to this version.
     End(u64),
     Fail(SourceErrorKind),
-    /// Delivers the last delivered events again.
+    /// Delivers the last three events before the position of the watch again.
     Repeat,
 }
 
 /// The position of a watch.
 pub(super) struct Place<V> {
     pub(super) number: u64,
-    /// All events up to this version were delivered.
+    /// The version up to which all events were delivered.
     from: u64,
-    /// The events to deliver first.
+    /// Events that are delivered before those of the history.
     first: VecDeque<WatchEvent<V>>,
 }
 
@@ -183,7 +183,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let Some((version, objects)) = self.cached.clone() else { return };
         (self.version, self.objects) = (version, objects);
         self.history.clear();
-        // No watch may resume from the lost history, not even from its end.
+        // No watch may resume from a version of the lost history, not even from the last one.
         self.compacted = self.highest + 1;
         self.restored = Some(self.version);
         self.pages.clear();
@@ -217,7 +217,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             self.tokens.to_string()
         });
         if let Some(token) = continuation.clone() {
-            // Pages of one object repeat no object: otherwise each page would repeat the same object, and the list would never end.
+            // If a page has room for one object only, no object is repeated: every page would repeat the same object, and the list would never end.
             if let Some(again) = objects.first().filter(|_| self.faults.shuffled_lists && limit > 1) {
                 rest.insert(0, again.clone());
             }
@@ -277,13 +277,13 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         Ok(Place { number: self.opened, from, first })
     }
 
-    /// Returns the part of the history that a watch at `from` has delivered.
+    /// Returns the part of the history up to the version `from`, which a watch at this position has delivered.
     fn delivered(&self, from: u64) -> &[HistoryEntry<V>] {
         let delivered = self.history.partition_point(|entry| entry.version <= from);
         &self.history[..delivered]
     }
 
-    /// Returns the next message of a watch; `None` if there is none.
+    /// Returns the next message of a watch, or `None` if the watch has to wait.
     pub(super) fn next(&mut self, place: &mut Place<V>) -> Option<Next<V>> {
         if let Some(first) = place.first.pop_front() {
             return Some(Next::Event(first));

@@ -1,6 +1,6 @@
 //! EDGE. A watch of a test server.
 //!
-//! Cancel safety: dropping a future of `next` loses no message.
+//! Cancel safety: if a future of `next` is dropped, no message is lost.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use crate::{SourceError, WatchEvent, WatchStream};
 /// A watch of a [`TestServer`]. Dropping the stream ends the watch.
 ///
 /// # Examples
-/// Reads a watch, and causes its faults from a test:
+/// A test reads a watch and causes faults in it:
 /// ```
 /// use flyball_informer_cache::testing::{TestServer, TestServerWatch};
 /// use flyball_informer_cache::{Schema, Source, SourceErrorKind, Version, WatchEvent, WatchRequest, WatchStream};

@@ -1,14 +1,14 @@
 //! SHELL. A subscription with a bound on the number of pending keys.
 //!
-//! The buffer reports that its capacity was exceeded and merges nothing from then on; the subscriber restarts or ends. This module has no shared
-//! data.
+//! When the capacity of the buffer is exceeded, the buffer reports this and does not merge further changes, and the subscription restarts or ends.
+//! This module has no shared data.
 //!
 //! | owned by the subscriber alone | |
 //! |---|---|
-//! | `restarting` | a restart has begun and not ended; after a panic in it, the next call repeats it |
+//! | `restarting` | a restart has begun and has not ended; if it panics, the next call repeats it |
 //! | `lagged` | the error with which the subscription has ended |
 //!
-//! Cancel safety: the same as for [`Subscription`]. A restart is delivered in the poll that performs it.
+//! Cancel safety: the same as for [`Subscription`]. A restart is performed and delivered in the same poll.
 
 use std::error::Error;
 use std::fmt;
@@ -20,11 +20,11 @@ use std::task::{Context, Poll, Waker};
 use super::{Lag, Subscription, Taken};
 use crate::{Change, Version};
 
-/// A [`Subscription`] whose pending keys are bounded; made by [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded).
+/// A [`Subscription`] with a bound on the number of pending keys. [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded) creates it.
 ///
-/// Every subscription merges pending changes per key, so only keys of stored objects, and of deleted objects that the subscriber has received, are
-/// pending. Use a `BoundedSubscription` for a lower bound: when the bound is exceeded, the subscription restarts, or ends with an error, instead of
-/// delivering every change. Neither a restart nor an end blocks the writer or gives it more work.
+/// Every subscription merges the pending changes of each key. So the pending keys are at most those of the stored objects, and of deleted objects
+/// that the subscriber has received before. Use a `BoundedSubscription` if this is too many: when its bound is exceeded, it does not deliver every
+/// change, but restarts or ends with an error. Neither of these blocks the writer or makes its work slower.
 ///
 /// # Examples
 /// ```
@@ -52,12 +52,12 @@ pub struct BoundedSubscription<K, V> {
     lagged: Option<Lagged>,
 }
 
-/// The action when a subscriber has too many pending keys.
+/// What happens when a subscriber has too many pending keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowPolicy {
     /// The subscription restarts; see [`SubscriptionEvent::Restarted`].
     Restart,
-    /// The subscription ends, with [`Lagged`].
+    /// The subscription ends with the error [`Lagged`].
     Disconnect,
 }
 
@@ -65,17 +65,17 @@ pub enum OverflowPolicy {
 pub enum SubscriptionEvent<K, V> {
     /// A change.
     Change(Change<K, V>),
-    /// The subscriber fell too far behind, and the subscription restarted. Discard all state: the subscription next delivers all stored objects as
-    /// [initial](Change::is_initial) additions, then every later change.
+    /// The subscriber fell too far behind, and the subscription has restarted. Discard all state that you derived from earlier changes: the
+    /// subscription now delivers all stored objects as [initial](Change::is_initial) additions, and then every later change.
     Restarted,
 }
 
-/// The error returned after a subscriber fell too far behind and its [`BoundedSubscription`] ended.
+/// The error that a [`BoundedSubscription`] returns after it has ended because the subscriber fell too far behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lagged {
-    /// The store's version up to which every change was certainly delivered.
+    /// A version of the store up to which every change was delivered. Later changes may have been delivered, too.
     pub delivered_version: Version,
-    /// The store's version when the overflow was detected.
+    /// The version of the store when the bound was exceeded.
     pub version: Version,
 }
 
@@ -87,14 +87,15 @@ where
         Self { changes, overflow, restarting: false, lagged: None }
     }
 
-    /// Waits for the next event; `None` once the store is closed and every change was delivered.
+    /// Waits for the next event. Returns `None` when the store is closed and every change was delivered.
     ///
     /// # Errors
-    /// Returns an error if the subscriber has fallen too far behind: with [`OverflowPolicy::Disconnect`], and also with [`OverflowPolicy::Restart`] if the
-    /// store was dropped, so that there is no state to restart from. Every later call returns the error again.
+    /// Returns an error if the subscriber has fallen too far behind and the policy is [`OverflowPolicy::Disconnect`]. With
+    /// [`OverflowPolicy::Restart`], this is an error only if the store was dropped, because then there is no state from which to restart. Every later
+    /// call returns the same error.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no event.
+    /// If the future is dropped, no event is lost.
     ///
     /// # Examples
     /// ```
@@ -139,8 +140,8 @@ where
         }
     }
 
-    /// Returns the number of keys still to be delivered, with an object of the snapshot or with a change. After an overflow, counts the keys that
-    /// were pending when the bound was exceeded.
+    /// Returns the number of keys for which an object of the snapshot or a change still has to be delivered. After the bound was exceeded, this
+    /// includes the keys that were pending at that time.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.changes.pending()
@@ -172,7 +173,7 @@ where
         if let Some(lagged) = self.lagged {
             return Poll::Ready(Err(lagged));
         }
-        // The overflow is checked first, because it makes the rest of a snapshot walk obsolete.
+        // The overflow is checked first: if the bound was exceeded, the rest of the snapshot does not have to be delivered.
         if !self.restarting && !self.changes.buffer.has_overflowed() {
             match self.changes.take(waker) {
                 Poll::Pending => return Poll::Pending,
@@ -188,22 +189,22 @@ where
         }
         let Lag { delivered_version: seen, merged_version: version, .. } = self.changes.lag();
         let lagged = *self.lagged.insert(Lagged { delivered_version: seen, version });
-        // After this, writers skip the buffer, and no timer wakes the task.
+        // After this, writers ignore the buffer, and no timer wakes the task.
         self.changes.buffer.detach();
         drop(self.changes.resyncing.take());
         self.changes.forget();
         Poll::Ready(Err(lagged))
     }
 
-    /// Restarts, unless the store was dropped.
+    /// Restarts the subscription, and returns `true`. If the store was dropped, returns `false`.
     fn restart(&mut self) -> bool {
         let Some(store) = self.changes.store.upgrade() else { return false };
         self.restarting = true;
         self.changes.forget();
         let table = store.restart_buffer(&self.changes.buffer);
         self.changes.begin(&table);
-        // The table and the store are dropped before the restart counts as complete: each may hold the last references to objects, whose drop may
-        // panic.
+        // The table and the store are dropped before the restart is marked as complete. They may have the last references to objects, whose drop may
+        // panic; then the next call repeats the restart.
         drop(table);
         drop(store);
         self.restarting = false;
@@ -212,12 +213,12 @@ where
 }
 
 impl<K, V> Subscription<K, V> {
-    /// Discards entries that were taken out of the buffer and the rest of a snapshot walk, without delivering them.
+    /// Discards everything that was taken out of the buffer, and the rest of the snapshot, without delivering it.
     fn forget(&mut self) {
         self.resync = false;
         self.taken = None;
         self.initial = false;
-        // Dropped one by one, because each drop may panic.
+        // The fields are cleared one by one, because each drop may panic.
         drop(self.walk.take());
         drop(self.due.take());
         drop(self.ready.take());
@@ -252,7 +253,7 @@ impl fmt::Display for Lagged {
 
 impl Error for Lagged {}
 
-/// Waits for the next event; made by [`BoundedSubscription::next`].
+/// A future that waits for the next event. [`BoundedSubscription::next`] creates it.
 #[must_use = "futures do nothing unless polled"]
 pub struct NextEvent<'a, K, V> {
     subscription: &'a mut BoundedSubscription<K, V>,

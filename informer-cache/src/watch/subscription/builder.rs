@@ -15,7 +15,7 @@ use crate::store::inner::StoreInner;
 use crate::table::definition::erased;
 use crate::{Index, LabelIndex, MissingIndex, Selector};
 
-/// A builder for subscriptions; made by [`Store::subscription`](crate::Store::subscription).
+/// A builder for subscriptions. [`Store::subscription`](crate::Store::subscription) creates it.
 ///
 /// # Examples
 /// ```
@@ -48,20 +48,21 @@ where
         Self { store, selection: None, filter: None, resync: None }
     }
 
-    /// Delivers only changes of this key, so at most one key is pending.
+    /// Makes the subscription deliver only changes of this key, so at most one key is pending.
     pub fn for_key(mut self, key: K) -> Self {
         let hash = self.store.reader.seed.hash_one(&key);
         self.selection = Some(Selection::Key { hash, key });
         self
     }
 
-    /// Delivers only objects that have this value in an index. Replaces a key or value that was selected before. When an object gets the value, its change
-    /// is an addition that is not [initial](crate::Change::is_initial); when an object loses the value, its change is a deletion, with the state that had
-    /// the value. The deletion of an object carries its last state, whatever value that state has in the index.
+    /// Makes the subscription deliver only objects that have this value in an index. This replaces a key or value that was selected before. When an
+    /// object gets the value, this is delivered as an addition, which is not [initial](crate::Change::is_initial). When an object loses the value,
+    /// this is delivered as a deletion, with the state in which it had the value. When an object is deleted, the deletion contains its last state,
+    /// whatever value that state has in the index.
     ///
-    /// The writer decides whether a write is selected, by comparing the object's values in the index. So starting the subscription costs O(objects
-    /// with the value). Other objects are neither pending nor kept alive, and their changes wake no task. If an index and a filter are both possible,
-    /// the index costs less than the [`filter`](Self::filter).
+    /// The writer compares the values of an object in the index to decide whether a change is delivered. So it takes O(n) time to start the
+    /// subscription, for n objects with the value. Other objects are not pending and not kept alive, and their changes do not wake the subscriber. If
+    /// you can select the objects either with an index or with a [`filter`](Self::filter), the index costs less.
     ///
     /// The subscription ends when the index is removed from the store.
     ///
@@ -100,18 +101,18 @@ where
         Ok(self)
     }
 
-    /// Delivers only objects for which `f` returns true. When an object begins to pass, its change is an addition that is not
-    /// [initial](crate::Change::is_initial); when it ceases to pass, its change is a deletion, with the state that was delivered last. With several
-    /// filters, an object must pass all of them.
+    /// Makes the subscription deliver only objects for which `f` returns true. When an object starts to pass the filter, this is delivered as an
+    /// addition, which is not [initial](crate::Change::is_initial). When an object no longer passes, this is delivered as a deletion, with the state
+    /// that was delivered last. If there are several filters, an object must pass all of them.
     ///
-    /// If the last delivered state of an object passed, the deletion of the object is delivered, even if its final state does not pass.
+    /// If the subscriber has an object, its deletion is delivered, even if the last state of the object does not pass the filter.
     ///
-    /// The call that takes a change, such as [`next`](Subscription::next), calls `f` without holding a lock, so `f` may use the store. `f` must be
-    /// pure, because it is called for a state when the state is new, when it is replaced, and at each resync. Rejected changes are pending until they
-    /// are taken, so they count in [`lag`](Subscription::lag). A long walk past rejected objects is split into several polls, to yield to other
-    /// tasks.
+    /// The call that takes a change, such as [`next`](Subscription::next), calls `f` while no lock is held, so `f` may use the store. `f` must always
+    /// return the same result for the same state, because it is called several times: when the state is new, when it is replaced, and at each resync.
+    /// A change that `f` will reject is pending until the subscriber takes it, so it is counted in [`lag`](Subscription::lag). If `f` rejects many
+    /// objects in a row, they are skipped in several polls, so that other tasks can run.
     ///
-    /// A panic of `f` propagates to the call that takes the change. The change is not lost: the next call delivers it.
+    /// A panic of `f` propagates to the caller that takes the change. The change is not lost: the next call tries to deliver it again.
     ///
     /// # Examples
     /// ```
@@ -140,8 +141,8 @@ where
         self
     }
 
-    /// Delivers only objects whose labels match `selector`. This is a [`filter`](Self::filter) that runs the function of the label index. The store
-    /// does not need to have the index.
+    /// Makes the subscription deliver only objects whose labels match `selector`. This is a [`filter`](Self::filter) that calls the function of the
+    /// label index `labels`. The store does not have to contain this index.
     ///
     /// # Examples
     /// ```
@@ -163,12 +164,13 @@ where
         self.filter(move |object| labels.select(object, &selector))
     }
 
-    /// Delivers every object again after each period, as [`Subscription::resync`] does. A period of zero disables the resync.
+    /// Makes the subscription deliver every object again after each period, like [`Subscription::resync`]. A period of zero disables this.
     ///
-    /// Other subscriptions and relists do not affect the period. The period starts with the subscription, and again with each resync. A due resync
-    /// begins once every pending change has been delivered, so a subscriber that is always behind gets no resync. Missed periods are skipped.
+    /// A period starts when the subscription starts, and again at each periodic resync. Other subscriptions and relists do not affect it. When a
+    /// period has ended, the resync begins as soon as no change is pending, so a subscriber that is always behind does not get a resync. Missed
+    /// periods are skipped.
     ///
-    /// The timer serves this subscription only, and is set while the subscriber waits.
+    /// Only this subscription uses the timer, and sets it while the subscriber waits.
     ///
     /// # Examples
     /// ```
@@ -193,14 +195,16 @@ where
         self
     }
 
-    /// Starts the subscription, which delivers the stored objects, then every change. The cost is that of [`Store::subscribe`](crate::Store::subscribe).
+    /// Starts the subscription, which delivers the stored objects, and then every change. This costs as much as
+    /// [`Store::subscribe`](crate::Store::subscribe).
     #[must_use]
     pub fn subscribe(self) -> Subscription<K, V> {
         self.begin(usize::MAX)
     }
 
-    /// Starts the subscription with at most `most` pending keys, besides the objects of the snapshot; `overflow` is the action if more keys are
-    /// pending. `most` must exceed the number of keys that one relist or one burst changes, or the subscription overflows repeatedly.
+    /// Starts a subscription with at most `most` pending keys, not counting the objects of the snapshot. `overflow` states what happens if more keys
+    /// are pending. `most` must be larger than the number of keys that one relist or one burst of writes changes; otherwise, the bound is exceeded
+    /// again and again.
     ///
     /// # Examples
     /// ```

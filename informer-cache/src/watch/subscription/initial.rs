@@ -8,13 +8,13 @@ use crate::table::record::Record;
 /// The remaining objects, in the order of their rows.
 pub(super) enum InitialObjects<K, V> {
     All(Walk<Record<K, V>>),
-    /// In reverse order: the next object is the last element.
+    /// The objects in reverse order, so that the next object is the last element.
     Some(Vec<Record<K, V>>),
 }
 
 impl<K: Eq, V> InitialObjects<K, V> {
-    /// Creates a walk over all objects of a table, or over the selected objects; `None` if there are none. With a selection, this compares keys or
-    /// index values.
+    /// Creates a walk over the objects of a table, or only over those that `selection` selects. Returns `None` if there are none. With a selection,
+    /// this calls `Eq` of keys or index values.
     pub(super) fn new(table: &Table<K, V>, selection: Option<&Selection<K, V>>) -> Option<Self> {
         let ahead = match selection {
             None => Self::All(Walk::new(table.rows.items())),
@@ -45,7 +45,8 @@ impl<K, V> InitialObjects<K, V> {
         }
     }
 
-    /// Moves on to the next object. Returns the part of the walk that is done, which may hold the last references to objects.
+    /// Moves on to the next object. Returns what the walk no longer needs. This may have the last references to objects, so the caller decides when
+    /// it is dropped.
     pub(super) fn advance(&mut self) -> impl Sized + use<K, V> {
         match self {
             Self::All(walk) => (Some(walk.advance()), None),

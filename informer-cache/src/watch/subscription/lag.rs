@@ -1,4 +1,4 @@
-//! PURE. The number of objects and changes that are still to be delivered to a subscriber.
+//! PURE. How many objects and changes still have to be delivered to a subscriber.
 
 use crate::Version;
 
@@ -23,12 +23,12 @@ use crate::Version;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// Objects of the snapshot that are still to be delivered.
+    /// The number of objects of the snapshot that still have to be delivered.
     pub initial_remaining: usize,
-    /// Keys with changes still to be delivered.
+    /// The number of keys whose changes still have to be delivered.
     pub pending: usize,
-    /// The store's version up to which every change has been delivered.
+    /// A version of the store up to which every change has been delivered to the subscriber.
     pub delivered_version: Version,
-    /// The store's version up to which every change has been merged.
+    /// The version of the store up to which every change has been merged into the buffer of the subscription.
     pub merged_version: Version,
 }

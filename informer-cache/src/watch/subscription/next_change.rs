@@ -1,8 +1,8 @@
-//! SHELL. The wait for one change.
+//! SHELL. Futures and blocking calls that wait for the next change.
 //!
-//! Between two polls, all state is in the subscription itself.
+//! The futures have no state: between two polls, all state is in the subscription.
 //!
-//! Cancel safety: a change is returned in the poll that takes it; a future that is dropped has taken nothing.
+//! Cancel safety: a change is taken and returned in the same poll. So a future that is dropped before it completes has not taken a change.
 
 use std::fmt;
 use std::future::Future;
@@ -20,10 +20,10 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Waits for the next change; `None` once the store is closed and every change was delivered.
+    /// Waits for the next change. Returns `None` when the store is closed and every change was delivered.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no change.
+    /// If the future is dropped, no change is lost.
     ///
     /// # Examples
     /// ```
@@ -80,7 +80,7 @@ where
         self.take(Some(cx.waker())).map(Taken::change)
     }
 
-    /// Blocks this thread until the next change; `None` once the store is closed and every change was delivered.
+    /// Blocks this thread until there is a change. Returns `None` when the store is closed and every change was delivered.
     ///
     /// # Examples
     /// ```
@@ -105,7 +105,7 @@ where
     /// Like [`blocking_next`](Self::blocking_next), but blocks for at most `limit`.
     ///
     /// # Errors
-    /// Returns an error if the limit has passed; no change is lost in that case.
+    /// Returns an error if there is no change within the limit. In that case, no change is lost.
     ///
     /// # Examples
     /// ```
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// Waits for the next change; made by [`Subscription::next`].
+/// A future that waits for the next change. [`Subscription::next`] creates it.
 #[must_use = "futures do nothing unless polled"]
 pub struct NextChange<'a, K, V> {
     subscription: &'a mut Subscription<K, V>,

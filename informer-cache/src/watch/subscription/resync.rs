@@ -1,6 +1,6 @@
-//! EDGE. Resyncs of a subscription, on request and periodically.
+//! EDGE. Resyncs of a subscription, which are requested or periodic.
 //!
-//! Cancel safety: waiting takes no change. The timer wakes the task that polled last; a dropped timer wakes no task.
+//! Cancel safety: the timer does not take changes. It wakes the task that polled last, and does not wake a task after it was dropped.
 
 use std::hash::Hash;
 use std::task::Waker;
@@ -14,10 +14,10 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Requests that every object be delivered again, as an update from its state to the same state.
+    /// Requests a resync: every object is delivered again, as an update whose old and new states are the same.
     ///
-    /// The resync begins once every pending change was delivered and no write is in progress. The resync replaces no change: if an object changes
-    /// before the resync reaches it, only that change is delivered. O(1). A call has no effect while the initial objects are delivered, while a
+    /// The call itself takes O(1) time. The resync begins when every pending change was delivered and no write is in progress. If an object changes
+    /// before the resync reaches it, the change is delivered instead. A call has no effect while the initial objects are being delivered, while a
     /// resync is in progress, or after the end of the subscription.
     ///
     /// # Examples
@@ -40,7 +40,7 @@ where
     }
 }
 
-/// The resync period of one subscription, on its own timer. No write, relist or other subscription affects it.
+/// The timer for the periodic resyncs of one subscription. Writes, relists and other subscriptions do not affect it.
 pub(super) struct ResyncTimer {
     timer: Box<dyn Timer>,
     period: Duration,
@@ -48,13 +48,14 @@ pub(super) struct ResyncTimer {
 }
 
 impl ResyncTimer {
-    /// Creates a timer whose first resync is due after one period. `None` for a period of zero, which would resync without end.
+    /// Creates a timer whose first resync is due after one period. Returns `None` if the period is zero, because this would cause resyncs without
+    /// end.
     pub(super) fn new(timer: Box<dyn Timer>, period: Duration) -> Option<Self> {
         let next = timer.now() + period;
         (!period.is_zero()).then_some(Self { timer, period, next })
     }
 
-    /// Returns whether a resync is due. If it is, schedules the next one a period from now; missed periods are skipped.
+    /// Returns whether a resync is due. If it is, the next one is due one period from now, so missed periods are skipped.
     pub(super) fn is_due(&mut self) -> bool {
         let now = self.timer.now();
         let due = now >= self.next;
@@ -64,7 +65,7 @@ impl ResyncTimer {
         due
     }
 
-    /// Wakes the task once the next resync is due.
+    /// Sets the timer, which wakes the task when the next resync is due.
     pub(super) fn arm(&self, waker: &Waker) {
         self.timer.wake_at(self.next, waker);
     }

@@ -1,15 +1,15 @@
-//! How often each key has failed.
+//! Counts the failures of each key.
 
 use super::{Rule, Rules};
 
-/// The minimum time in nanoseconds for which the failures of a key are kept after its wait.
+/// The failure count of a key is kept for at least this time after the end of its wait, in nanoseconds.
 const SHORTEST_REST: u64 = 600_000_000_000;
 
-/// The failure counts by key, ordered by the last failure.
+/// The failure count of each key, ordered by the time of the last failure, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Failures {
     keys: Vec<Count>,
-    /// The failures of a key that is not in use expire after this time without a failure, in nanoseconds.
+    /// If a key is not in use and does not fail for this time, its failure count expires. In nanoseconds.
     idle: u64,
 }
 
@@ -21,8 +21,8 @@ struct Count {
 }
 
 impl Failures {
-    /// Creates the counts for waits of up to `longest`. With [`Rule::FailuresExpire`], the failures of a key are kept for `longest` plus the larger
-    /// of `longest` and ten minutes; otherwise they never expire.
+    /// Creates an empty list of counts, for a limiter whose longest wait is `longest`. With [`Rule::FailuresExpire`], the failure count of a key is
+    /// kept for `longest` plus the larger of `longest` and ten minutes; without it, a count never expires.
     pub(super) fn new(longest: u64, rules: Rules) -> Self {
         let idle = longest.saturating_add(longest.max(SHORTEST_REST));
         Self { keys: Vec::new(), idle: if rules.has(Rule::FailuresExpire) { idle } else { u64::MAX } }
@@ -30,14 +30,14 @@ impl Failures {
 
     /// Counts a failure. Returns the number of earlier failures.
     ///
-    /// Each call evicts at most two expired keys; until its eviction, `of` still returns the failures of an expired key. An expired key that is in
-    /// use is not evicted: its time without a failure starts again at `now`.
+    /// Each call evicts at most two expired keys. Until an expired key is evicted, [`of`](Self::of) still returns its failure count. If an expired
+    /// key is in use, it is not evicted, and the time until it expires starts again at `now`.
     pub(super) fn count(&mut self, key: &str, now: u64, in_use: &dyn Fn(&str) -> bool) -> u64 {
         let expired = |count: &Count| now - count.last > self.idle && !in_use(&count.key);
         let known = self.keys.iter().position(|count| count.key == key).map(|at| self.keys.remove(at));
         let before = known.as_ref().filter(|count| !expired(count)).map_or(0, |count| count.failures);
         let own = Count { key: key.to_owned(), failures: before + 1, last: now };
-        // A known key moves to the end of the list before the expired keys are evicted; a new key is appended after the eviction.
+        // A key that is already in the list moves to its end before the expired keys are evicted. A new key is appended after the eviction.
         let (first, last) = if known.is_some() { (Some(own), None) } else { (None, Some(own)) };
         self.keys.extend(first);
         for _ in 0..2 {

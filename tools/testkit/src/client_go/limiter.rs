@@ -1,9 +1,9 @@
-//! Failure limiters, with a switch for each difference.
+//! The limiters that compute how long a failed key waits, as in client-go, with a switch for each intended difference of flyball.
 
 use super::failures::Failures;
 use super::{Answer, LimiterConfig, LimiterLine, Rule, Rules};
 
-/// Executes the lines of a script for limiters. The clock always shows 0.
+/// Executes a script for limiters, line by line. The clock always shows 0.
 #[derive(Clone, Debug)]
 pub struct ReferenceLimiter {
     rules: Rules,
@@ -11,13 +11,13 @@ pub struct ReferenceLimiter {
 }
 
 impl ReferenceLimiter {
-    /// Creates the default limiter of controllers; a `Config` line replaces it.
+    /// Creates the exponential backoff that controllers use by default. A `Config` line replaces it.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self { rules, limiter: Limiter::default_backoff(rules) }
     }
 
-    /// Returns the answer to a line; `None` stands for an invalid line.
+    /// Executes a line and returns its answer. `None` stands for an invalid line.
     pub fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
         match line {
             None => Answer::Error,
@@ -60,7 +60,7 @@ impl Limiter {
         }
     }
 
-    /// Creates the limiter of a configuration. Returns `None` if the configuration is refused.
+    /// Creates the limiter that `config` describes, or returns `None` if the rules refuse `config`.
     pub(super) fn new(config: &LimiterConfig, rules: Rules) -> Option<Self> {
         let strict = rules.has(Rule::InvalidLimiterRefused);
         match config {
@@ -80,14 +80,16 @@ impl Limiter {
         }
     }
 
-    /// Counts a failure and returns its wait. The failures of a key do not expire while `in_use` returns true for it.
+    /// Counts a failure of the key and returns how long the key waits. The failure count of a key does not expire while `in_use` returns true for the
+    /// key.
     pub(super) fn when(&mut self, key: &str, now: u64, in_use: &dyn Fn(&str) -> bool) -> u64 {
         match self {
             Self::Exponential { base, max, whole: true, failures } => {
                 let doubled = u128::from(*base) << failures.count(key, now, in_use).min(64);
                 u64::try_from(doubled).unwrap_or(u64::MAX).min(*max)
             }
-            // In client-go, the conversion to an integer overflows at exactly 2⁶³ ns, but doubling a whole number of milliseconds never gives 2⁶³ ns.
+            // At exactly 2⁶³ ns, client-go's conversion to an integer would overflow. This case does not occur here: a whole number of milliseconds
+            // that is doubled repeatedly never equals 2⁶³ ns.
             Self::Exponential { base, max, failures, .. } => {
                 let doubled = *base as f64 * 2f64.powi(failures.count(key, now, in_use) as i32);
                 if doubled > i64::MAX as f64 { *max } else { (doubled as u64).min(*max) }

@@ -1,4 +1,4 @@
-//! A rate-limiting queue in client-go's terms, with a switch for each difference.
+//! A model of client-go's rate-limiting queue, with a switch for each intended difference of flyball.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,11 +6,12 @@ use super::limiter::Limiter;
 use super::waits::Waits;
 use super::{Answer, LimiterConfig, QueueLine, Rule, Rules};
 
-/// Executes the lines of a script for queues.
+/// Executes a script for queues, line by line.
 ///
 /// client-go stores a key in up to four places: in `line` if it can be handed out, in `dirty` if it has to be processed, in `processing` while a
-/// worker processes it, and in `waits` if it has a deadline. In client-go, a loop moves due keys; here `advance` moves them at each deadline. The
-/// results are the same if each script line is answered before the next one is read.
+/// worker processes it, and in `waits` if it has a deadline. In client-go, a background loop moves the keys that are due to `line`; here, `advance`
+/// moves each key when the clock reaches its deadline. Both give the same results if client-go's loop has moved all due keys before the next line of
+/// the script is executed.
 #[derive(Clone, Debug)]
 pub struct ReferenceQueue {
     rules: Rules,
@@ -20,14 +21,15 @@ pub struct ReferenceQueue {
     processing: BTreeSet<String>,
     waits: Waits,
     limiter: Limiter,
-    /// The end of the last counted wait of each key.
+    /// By key: the time at which the wait after its last counted failure ends.
     open: BTreeMap<String, u64>,
     shutting_down: bool,
     started: bool,
 }
 
 impl ReferenceQueue {
-    /// Creates an empty queue with the default backoff of controllers; a `Config` line at the start replaces it.
+    /// Creates an empty queue with the backoff that controllers use by default. A `Config` line replaces the backoff if it is the first line of the
+    /// script.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self {
@@ -44,7 +46,7 @@ impl ReferenceQueue {
         }
     }
 
-    /// Returns the answer to a line; `None` stands for an invalid line.
+    /// Executes a line and returns its answer. `None` stands for an invalid line.
     pub fn answer(&mut self, line: Option<&QueueLine>) -> Answer {
         let first = !self.started;
         self.started = true;
@@ -66,7 +68,8 @@ impl ReferenceQueue {
             QueueLine::Advance(ms) => self.advance(ms * 1_000_000),
             QueueLine::Shutdown => {
                 self.shutting_down = true;
-                // flyball returns these keys as leftovers and client-go drops them, so in neither does a getter receive them.
+                // At shutdown, flyball returns the waiting keys as leftovers, and client-go drops them. In both cases, `get` does not return them any
+                // more.
                 self.waits.clear();
             }
             QueueLine::ShuttingDown => return Answer::Flag(self.shutting_down),
@@ -94,7 +97,7 @@ impl ReferenceQueue {
         self.mark(key);
     }
 
-    /// Marks a key as dirty. It is queued now, or after its `done` if it is being processed.
+    /// Marks a key as dirty. If the key is not being processed, it is queued now; otherwise, `done` queues it.
     fn mark(&mut self, key: &str) {
         if self.dirty.insert(key.to_owned()) && !self.processing.contains(key) {
             self.line.push_back(key.to_owned());
@@ -140,7 +143,7 @@ impl ReferenceQueue {
             self.dirty.remove(&key);
             return Answer::Key(key);
         }
-        // `line` is empty, so every dirty key is being processed, and is queued again when it is done.
+        // `line` is empty here. So every dirty key is being processed, and its `done` queues it again.
         let comes = self.rules.has(Rule::ClosedMeansNothingComes) && !self.dirty.is_empty();
         if self.shutting_down && !comes { Answer::Shutdown } else { Answer::Empty }
     }

@@ -3,29 +3,30 @@
 /// An intended difference. Scripts, docs and reports refer to it by its [name](Self::name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// An add removes the wait of its key.
+    /// If a key is waiting, an add of the key ends its wait.
     AddSupersedesWait,
-    /// A delayed add of a key that is queued or dirty changes nothing.
+    /// If a key is queued or dirty, a delayed add of the key changes nothing.
     ReadyCoversDelay,
     /// Keys with equal deadlines become due in the order in which the deadlines were set.
     EqualDeadlinesKeepOrder,
-    /// A failure during the wait for the previous failure is not counted, and its key waits for the rest of that wait.
+    /// If a key fails again during the wait after its previous failure, the new failure is not counted, and the key waits until the end of that wait.
     FailureCountsOncePerWait,
-    /// The failures of a key expire if the key has not failed for a long time.
+    /// If a key does not fail for a long time, its failure count expires.
     FailuresExpire,
-    /// A failure whose add is refused, after shutdown, is not counted.
+    /// After shutdown, rate-limited adds are refused, and the failures that they report are not counted.
     RefusedAddCountsNothing,
     /// `done` of a key that is not being processed changes nothing.
     UnpairedDoneRefused,
-    /// After shutdown, `get` reports the shutdown only once no dirty key can still be queued.
+    /// After shutdown, `get` reports the shutdown only when no key is left that its `done` will queue again.
     ClosedMeansNothingComes,
-    /// A backoff whose range is empty or starts at zero is refused, and so is a max-of limiter without parts.
+    /// An exponential backoff is refused if its first wait is zero or longer than its longest wait. A limiter that is the maximum of other limiters
+    /// is refused if it has none.
     InvalidLimiterRefused,
-    /// Waits are whole nanoseconds, never rounded.
+    /// Waits are computed as whole numbers of nanoseconds, not as rounded floating-point numbers.
     WholeNanoseconds,
-    /// Listing the values of an index that does not exist is an error, like a lookup in it.
+    /// To list the values of an index that does not exist is an error, as is a lookup in such an index.
     MissingIndexIsAnError,
-    /// An object whose index function fails is stored; only that index does not contain it.
+    /// If an index function fails for an object, the object is stored, and that index does not contain it.
     IndexErrorIsAValue,
     /// The version of a list is a decimal number below 2⁶⁴, or empty.
     VersionsAreNumbers,
@@ -70,17 +71,17 @@ impl Rule {
     }
 }
 
-/// The set of rules that hold.
+/// A set of rules: those that hold in a run of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules(u32);
 
 impl Rules {
-    /// No rule holds: client-go.
+    /// The empty set, in which no rule holds. The reference then behaves like client-go.
     pub const NONE: Self = Self(0);
-    /// All rules hold: flyball.
+    /// The set of all rules. The reference then behaves like flyball.
     pub const ALL: Self = Self((1 << Rule::ALL.len()) - 1);
 
-    /// Returns this set with `rule` removed if it holds, or added if it does not.
+    /// Returns a copy of this set in which `rule` is removed if it was in the set, and added if it was not.
     #[must_use]
     pub fn flipped(self, rule: Rule) -> Self {
         Self(self.0 ^ 1 << rule as u32)

@@ -37,7 +37,7 @@ pub enum StoreLine {
     Index(String),
     Upsert(String, StoreObject),
     Delete(String),
-    /// A complete list by key, and its version.
+    /// The complete list of objects, by key, and the version of the list.
     Replace(BTreeMap<String, StoreObject>, String),
     Get(String),
     Keys,
@@ -51,7 +51,7 @@ pub enum StoreLine {
 pub struct StoreObject {
     /// The object as JSON.
     pub text: String,
-    /// The members by name; `None` for a member that is not a list of strings, for which the index function fails.
+    /// The members of the JSON object, by name. A member that is not a list of strings is `None`; the index function fails for it.
     pub members: BTreeMap<String, Option<Vec<String>>>,
 }
 
@@ -65,23 +65,23 @@ pub enum LimiterConfig {
         /// The longest wait.
         max_ms: u64,
     },
-    /// A wait for the first failures of a key, and a different wait for all later failures.
+    /// The first failures of a key have one wait, and all later failures have a different wait.
     FastSlow {
-        /// The wait of the first failures.
+        /// The wait after each of the first failures.
         fast_ms: u64,
-        /// The wait of all other failures.
+        /// The wait after each later failure.
         slow_ms: u64,
-        /// The number of failures that wait `fast_ms`.
+        /// The number of failures after which a key waits for `fast_ms`.
         fast: u32,
     },
-    /// The longest wait of these limiters.
+    /// A limiter that returns the longest wait of the given limiters.
     MaxOf(Vec<Self>),
 }
 
 /// The answer to a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The operation has no result.
+    /// The operation was executed and returns no value.
     Done,
     /// A key was handed out.
     Key(String),

@@ -1,14 +1,13 @@
-//! An indexed store in client-go's terms, with a switch for each difference.
+//! A model of client-go's indexed store, with a switch for each intended difference of flyball.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, Rule, Rules, StoreLine, StoreObject};
 
-/// Executes the lines of a script for stores.
-///
-/// client-go stores the objects in `items` and, for each index, the keys by value in `indices`. Each write calls the function of each index for the
-/// old and the new object. If the function fails, client-go panics in the middle of the write. The reference reproduces the state after such a panic
-/// only where it does not depend on the iteration order of a Go map: the store has one index, and the operation indexes one object.
+/// Executes a script for stores, line by line. client-go stores the objects in `items`, and in `indices`, for each index, a map from each value to
+/// the keys that have this value. Each write calls every index function for the old and the new object. If the function fails, client-go panics in
+/// the middle of the write. The state after such a panic can depend on the iteration order of a Go map. It does not if the store has one index and
+/// the operation writes one object; the reference reproduces the state only in this case.
 #[derive(Clone, Debug)]
 pub struct ReferenceStore {
     rules: Rules,
@@ -16,7 +15,7 @@ pub struct ReferenceStore {
     indices: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
 }
 
-/// The index function failed for an object.
+/// The error if an index function fails for an object; client-go panics there.
 struct Panicked;
 
 impl ReferenceStore {
@@ -26,7 +25,7 @@ impl ReferenceStore {
         Self { rules, items: BTreeMap::new(), indices: BTreeMap::new() }
     }
 
-    /// Returns the answer to a line; `None` stands for an invalid line.
+    /// Executes a line and returns its answer. `None` stands for an invalid line.
     pub fn answer(&mut self, line: Option<&StoreLine>) -> Answer {
         let Some(line) = line else { return Answer::Error };
         let written = match line {
@@ -62,20 +61,20 @@ impl ReferenceStore {
         }
     }
 
-    /// Adds the index before it indexes the stored objects, so the index stays if its function panics.
+    /// Adds the index first and then indexes the stored objects. So the index is kept if its function panics.
     fn index(&mut self, name: &str) -> Result<(), Panicked> {
         self.indices.insert(name.to_owned(), BTreeMap::new());
         let items = self.items.clone();
         items.iter().try_for_each(|(key, object)| self.move_key(name, key, None, Some(object)))
     }
 
-    /// Stores the object before it updates the indexes, so the object stays if an index function panics.
+    /// Stores the object first and then updates the indexes. So the new object is kept if an index function panics.
     fn upsert(&mut self, key: &str, object: &StoreObject) -> Result<(), Panicked> {
         let old = self.items.insert(key.to_owned(), object.clone());
         self.update_indices(key, old.as_ref(), Some(object))
     }
 
-    /// Removes the object after it has updated all indexes, so the object stays if an index function panics.
+    /// Updates all indexes first and then removes the object. So the object is kept if an index function panics.
     fn delete(&mut self, key: &str) -> Result<(), Panicked> {
         if let Some(old) = self.items.get(key).cloned() {
             self.update_indices(key, Some(&old), None)?;
@@ -109,7 +108,8 @@ impl ReferenceStore {
     ) -> Result<(), Panicked> {
         let (old, new) = (self.values(name, old)?, self.values(name, new)?);
         let Some(index) = self.indices.get_mut(name) else { return Ok(()) };
-        // client-go skips a single unchanged value, because it assumes that the value is indexed; after a panic, the index may lack the value.
+        // If the old and the new object have the same single value, client-go does not update the index, because it assumes that the value is
+        // indexed. After a panic, the index may lack this value.
         if old.len() == 1 && old == new {
             return Ok(());
         }

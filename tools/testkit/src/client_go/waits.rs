@@ -1,14 +1,14 @@
-//! The waiting keys in client-go's data structure: a binary heap by deadline.
+//! The waiting keys, in the data structure that client-go uses: a binary heap ordered by deadline.
 //!
-//! The order of equal deadlines depends on the exact way in which the heap sifts. So the reference sifts like Go's `container/heap`: the children of
-//! index i are at 2i+1 and 2i+2, and the left child is chosen if both are equal.
+//! The order in which keys with equal deadlines are popped depends on how exactly the heap moves its elements. So the reference moves them like Go's
+//! `container/heap`: the children of index i are at 2i+1 and 2i+2, and if both children are equal, the left one is chosen.
 
 /// A key and its deadline. A key has at most one wait.
 #[derive(Clone, Debug)]
 struct Wait {
     key: String,
     until: u64,
-    /// A sequence number, which grows with every deadline that is set.
+    /// A sequence number: a deadline that is set later has a larger number.
     turn: u64,
 }
 
@@ -17,7 +17,7 @@ struct Wait {
 pub(super) struct Waits {
     heap: Vec<Wait>,
     turn: u64,
-    /// Whether equal deadlines are popped in the order in which they were set, instead of in the order of the heap.
+    /// Whether keys with equal deadlines are popped in the order in which the deadlines were set. Otherwise their order depends on the heap.
     in_turn: bool,
 }
 
@@ -26,7 +26,7 @@ impl Waits {
         Self { heap: Vec::new(), turn: 0, in_turn }
     }
 
-    /// Adds a wait; the earliest deadline of a key wins.
+    /// Adds a wait. If the key is already waiting, the earlier of the two deadlines is kept.
     pub(super) fn add(&mut self, key: &str, until: u64) {
         self.turn += 1;
         let turn = self.turn;
@@ -53,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// Removes the key with the earliest deadline, if this deadline has passed at `now`.
+    /// Removes and returns the key with the earliest deadline, if this deadline is at or before `now`.
     pub(super) fn pop(&mut self, now: u64) -> Option<String> {
         let due = self.heap.first().is_some_and(|first| first.until <= now);
         due.then(|| self.take(0).key)
@@ -72,7 +72,7 @@ impl Waits {
         one.until < other.until || self.in_turn && one.until == other.until && one.turn < other.turn
     }
 
-    /// Removes the wait at this index. The last wait of the heap takes its place and is sifted.
+    /// Removes and returns the wait at this index. The last wait of the heap takes its place and then moves up or down to restore the heap order.
     fn take(&mut self, at: usize) -> Wait {
         let taken = self.heap.swap_remove(at);
         if at < self.heap.len() {

@@ -1,4 +1,4 @@
-//! Counts the cases that a random test has covered, so that the test can require all of them.
+//! Counts how often each case occurred in a random test, so that the test can require that every case occurred.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,20 @@ pub struct Happened {
 }
 
 impl Happened {
-    /// Creates zero counts for all possible cases.
+    /// Creates the counters of the cases `names`, all zero.
     #[must_use]
     pub const fn new(names: &'static [&'static str]) -> Self {
         Self { names, counts: BTreeMap::new() }
     }
 
-    /// Counts a case. The name must be in the list of names, because [`below`](Self::below) reports only the cases of this list.
+    /// Counts one occurrence of a case. Its name must be one of the names given to [`new`](Self::new), because [`below`](Self::below) reports only
+    /// those.
     pub fn hit(&mut self, name: &'static str) {
         debug_assert!(self.names.contains(&name), "{name} is not in the list of cases");
         *self.counts.entry(name).or_default() += 1;
     }
 
-    /// Counts a case if it occurred.
+    /// Counts one occurrence of a case if `happened` is true.
     pub fn hit_if(&mut self, happened: bool, name: &'static str) {
         if happened {
             self.hit(name);
@@ -42,7 +43,7 @@ impl Happened {
         }
     }
 
-    /// The cases that occurred fewer than `floor` times, with their counts.
+    /// Returns the cases that occurred fewer than `floor` times, with their counts.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(&'static str, u64)> {
         let counts = self.names.iter().map(|name| (*name, self.counts.get(name).copied().unwrap_or(0)));

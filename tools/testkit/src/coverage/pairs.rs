@@ -1,11 +1,12 @@
-//! Counts the pairs of cases that occurred in one random operation sequence, so that a test can require every pair.
+//! Counts which pairs of cases occurred in the same random operation sequence, so that a test can require every pair.
 //!
-//! Most defects are in combinations of two features that are each correct alone. So a random test counts the cases of each operation sequence, and
-//! requires that enough sequences contain each pair of cases. This is pairwise coverage, with a count for each pair.
+//! Many defects need a combination of two features, each of which is correct on its own. So a random test counts the cases that occur in each
+//! operation sequence, and requires for each pair of cases that both occur together in enough sequences. This is pairwise coverage, with a count for
+//! each pair.
 
 use crate::coverage::events::Happened;
 
-/// Counts of pairs, by name. A name of the form `option: value` excludes the other values of its option.
+/// For each pair of cases, the number of sequences in which both occurred. Two cases named `option: value` with the same option exclude each other.
 #[derive(Clone, Debug)]
 pub struct PairCounts {
     names: &'static [&'static str],
@@ -15,7 +16,7 @@ pub struct PairCounts {
 }
 
 impl PairCounts {
-    /// Creates zero counts for all pairs of these cases.
+    /// Creates the counters of all pairs of the cases `names`, all zero.
     #[must_use]
     pub fn new(names: &'static [&'static str]) -> Self {
         Self { names, counts: vec![0; names.len() * names.len()], sequences: 0 }
@@ -38,7 +39,7 @@ impl PairCounts {
         self.sequences
     }
 
-    /// The pairs that occurred in fewer than `floor` sequences, except for the pairs that `never` excludes.
+    /// Returns the pairs that occurred in fewer than `floor` sequences, with their counts. Leaves out the pairs for which `never` returns true.
     #[must_use]
     pub fn below(
         &self,

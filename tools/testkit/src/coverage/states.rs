@@ -1,4 +1,4 @@
-//! Counts how often a test enters each cell of the queue's state table.
+//! Counts for each cell of the queue's state table how often a test executes the operation of the column on a key in the state of the row.
 
 use crate::queue_answers::Ending;
 
@@ -8,9 +8,9 @@ use crate::queue_answers::Ending;
 pub enum Row {
     Absent,
     Waiting,
-    /// A wait that can be postponed, up to its cap.
+    /// The key has a debounced wait: adds can postpone its deadline, up to a cap.
     Debounced,
-    /// A wait that no add shortens.
+    /// The key waits after a failure: adds do not shorten this wait.
     Backoff,
     Ready,
     Leased,
@@ -34,7 +34,7 @@ impl Row {
         Self::LeasedBackoff,
     ];
 
-    /// Returns the row of this state in a coarse column, which does not distinguish the kinds of waits.
+    /// Returns the row in which a coarse column counts this state. A coarse column does not distinguish the kinds of waits.
     fn coarse(self) -> Self {
         match self {
             Self::Debounced | Self::Backoff => Self::Waiting,
@@ -56,7 +56,7 @@ impl Row {
     }
 }
 
-/// The columns of the table: the operations. A lease end has one column per outcome.
+/// The columns of the table: the operations. The end of a lease has one column for each way in which a lease can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Column {
@@ -78,15 +78,15 @@ pub enum Column {
     Retry,
     RetryNoSooner,
     Dropped,
-    /// A lease that ends with a failure after which the key is given up.
+    /// The lease ends with a failure, and the queue gives the key up, because it has failed too often.
     Exhausted,
     /// A lease that fails in a queue without a limiter.
     Tail,
-    /// Like `Retry` and `Dropped`, but for a queue that still serves waiting keys after the shutdown.
+    /// Like `Retry` and `Dropped`, but after the shutdown of a queue that still serves its waiting keys.
     FailedServing,
     Cancel,
     Deadline,
-    /// Like `Deadline`, but for a queue that still serves waiting keys after the shutdown.
+    /// Like `Deadline`, but after the shutdown of a queue that still serves its waiting keys.
     DeadlineServing,
     Detach,
     DoneKey,
@@ -127,8 +127,8 @@ impl Column {
         Self::NotDetached,
     ];
 
-    /// Returns whether the column counts all kinds of waits in one row. The effects of `DoneAfter` and `RetryNoSooner` depend on the kind of wait,
-    /// but in the same way as those of `RequeueAfter` and `Retry`, which are counted for each kind.
+    /// Returns whether the column counts all kinds of waits in one row. For `DoneAfter` and `RetryNoSooner`, the effect does depend on the kind of
+    /// wait. But it does so in the same way as for `RequeueAfter` and `Retry`, which are counted separately for each kind.
     fn is_coarse(self) -> bool {
         matches!(
             self,
@@ -146,7 +146,7 @@ impl Column {
         )
     }
 
-    /// Returns whether the cell for the state `was` is blank: no operation can enter it.
+    /// Returns whether the cell in the row `was` is blank, which means that this operation is not possible in this state.
     fn is_blank(self, was: Row) -> bool {
         match self {
             _ if self.is_coarse() && was != was.coarse() => true,
@@ -198,7 +198,7 @@ impl From<Ending> for Column {
 pub struct Cells([[u64; Column::COUNT]; Row::ALL.len()]);
 
 impl Cells {
-    /// Counts that a cell was entered.
+    /// Counts one occurrence of the operation `doing` on a key in the state `was`.
     ///
     /// # Panics
     /// Panics for a blank cell.
@@ -208,7 +208,7 @@ impl Cells {
         self.0[was as usize][doing as usize] += 1;
     }
 
-    /// The number of times that a cell was entered.
+    /// Returns how often the operation `doing` occurred on a key in the state `was`.
     #[must_use]
     pub fn hits(&self, was: Row, doing: Column) -> u64 {
         self.0[was as usize][doing as usize]
@@ -223,7 +223,7 @@ impl Cells {
         }
     }
 
-    /// The cells that were entered fewer than `floor` times, without the blank cells.
+    /// Returns the cells with fewer than `floor` occurrences, except for the blank cells.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(Row, Column, u64)> {
         let every = Row::ALL.into_iter().flat_map(|was| Column::ALL.map(|doing| (was, doing)));

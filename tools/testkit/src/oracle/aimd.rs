@@ -1,4 +1,5 @@
-//! The oracle of the adaptive limit. It stores all operations, and evaluates a round by sorting its responses.
+//! The oracle of the adaptive concurrency limit. It stores all operations in flight, and at the end of each round it sorts the latencies of the round
+//! to find their median.
 
 use arbitrary::Arbitrary;
 
@@ -55,16 +56,16 @@ impl AdaptiveSetup {
     }
 }
 
-/// The limit, and all events of this round.
+/// The oracle: the limit, the operations in flight, and the responses of the current round.
 #[derive(Clone, Debug)]
 pub struct OracleAimd {
     setup: AdaptiveSetup,
     limit: u32,
     in_flight: Vec<Operation>,
     round: u64,
-    /// The latency of each answer; `None` for a failure.
+    /// The latency of each response of this round; `None` for a failure.
     answers: Vec<Option<u64>>,
-    /// The largest number of operations in flight at a start or refusal in this round.
+    /// The largest number of operations in flight that a call of [`start`](Self::start) found or reached in this round.
     peak: usize,
 }
 
@@ -75,7 +76,7 @@ struct Operation {
 }
 
 impl OracleAimd {
-    /// Creates a limit without operations in flight.
+    /// Creates the oracle, without operations in flight.
     #[must_use]
     pub fn new(setup: AdaptiveSetup) -> Self {
         let limit = u32::from(setup.start_at).max(setup.least()).min(setup.most());
@@ -92,7 +93,7 @@ impl OracleAimd {
         free
     }
 
-    /// Ends the operation at this index in the list of operations in flight; the last operation of the list moves to this index.
+    /// Ends the operation at index `which` of the operations in flight. The last operation of the list moves to this index.
     pub fn end(&mut self, which: usize, ending: Ending, now: u64) {
         let operation = self.in_flight.swap_remove(which);
         if operation.round == self.round && ending != Ending::Ignored {
@@ -104,7 +105,7 @@ impl OracleAimd {
         }
         let count = self.answers.len();
         let failures = self.answers.iter().filter(|answer| answer.is_none()).count();
-        // A failure counts with latency 0, so it is never slow.
+        // A failure counts as a response with latency 0, so it never makes the median slow.
         let mut latencies: Vec<u64> = self.answers.iter().map(|answer| answer.unwrap_or(0)).collect();
         latencies.sort_unstable();
         let median = latencies[(count - 1) / 2];

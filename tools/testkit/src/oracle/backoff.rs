@@ -1,11 +1,11 @@
-//! The oracle of a backoff policy with one open wait per key: failures before the end of that wait are not counted.
+//! The oracle of a backoff policy that counts at most one failure per wait: while a key waits after a failure, its further failures are not counted.
 
 use std::time::Duration;
 
 use crate::oracle::limiter::{OracleBucket, OracleQuota};
 use crate::queue_answers::{Time, later};
 
-/// An exponential backoff: base · 2ⁿ, at most `cap`.
+/// An exponential backoff: `base` · 2ⁿ after n earlier failures, but at most `cap`.
 #[derive(Clone, Copy, Debug)]
 pub struct OracleExponential {
     /// The delay after the first failure.
@@ -36,14 +36,14 @@ pub struct Failed {
     pub counted: bool,
 }
 
-/// The open backoff of a key: the number of failures, and the time until which another failure is not counted.
+/// The backoff of a key: the number of its failures, and the time until which its further failures are not counted.
 #[derive(Clone, Copy, Debug)]
 struct Backoff {
     failures: u32,
     until: Time,
 }
 
-/// The open backoffs of all keys, which are kept until they are forgotten.
+/// The backoffs of all keys. The backoff of a key is kept until it is forgotten.
 #[derive(Clone, Debug)]
 pub struct OracleBackoffs<K> {
     limiter: Option<OracleExponential>,
@@ -52,13 +52,13 @@ pub struct OracleBackoffs<K> {
 }
 
 impl<K: Copy + PartialEq> OracleBackoffs<K> {
-    /// Creates the oracle without open backoffs.
+    /// Creates the oracle, without the backoff of any key.
     #[must_use]
     pub fn new(limiter: Option<OracleExponential>, bucket: Option<OracleQuota>) -> Self {
         Self { limiter, bucket: bucket.map(OracleBucket::new), open: Vec::new() }
     }
 
-    /// Records a failure. A failure before the end of the open backoff is not counted. Returns `None` without a limiter.
+    /// Records a failure. It is not counted if the wait after the previous failure of the key has not ended. Returns `None` without a limiter.
     pub fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
         let limiter = self.limiter?;
         let open = self.open.iter().find(|(of, _)| *of == key).map(|(_, backoff)| *backoff);
@@ -82,7 +82,7 @@ impl<K: Copy + PartialEq> OracleBackoffs<K> {
         self.open.iter().find(|(of, _)| *of == key).map_or(0, |(_, backoff)| backoff.failures)
     }
 
-    /// Forgets the failures and the open backoff of a key.
+    /// Forgets the backoff of a key, with its failures.
     pub fn forget(&mut self, key: K) {
         self.open.retain(|(of, _)| *of != key);
     }

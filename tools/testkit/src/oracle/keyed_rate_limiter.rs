@@ -1,25 +1,25 @@
-//! The oracle of a limiter with a bucket per key: a list of buckets, limited to one bucket or unlimited.
+//! The oracle of a rate limiter with one bucket per key. It stores a list of buckets, whose length is unlimited or limited to one.
 
 use arbitrary::Arbitrary;
 
 use crate::oracle::limiter::{Key, OracleBucket, OracleQuota, Span};
 
-/// One step of a random run of a limiter with a bucket per key.
+/// One step of a random run of a keyed rate limiter.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum KeyedOp {
     /// Takes a token of a key if one is available.
     TryAcquire(Key),
     /// Takes several tokens if they are available.
     TryAcquireMany(Key, u8),
-    /// Takes a token of a key now or reserves one.
+    /// Takes a token of a key if one is available, or reserves one.
     Reserve(Key),
-    /// Takes several tokens now or reserves them.
+    /// Takes several tokens if they are available, or reserves them.
     ReserveMany(Key, u8),
-    /// Cancels one of the reservations still held.
+    /// Cancels one of the reservations that the run still holds.
     Cancel(u8),
     /// Reads the number of available tokens.
     Available(Key),
-    /// Changes rate and burst of every key.
+    /// Changes the rate and the burst of every key.
     SetQuota(OracleQuota),
     /// Advances the clock.
     Advance(Span),
@@ -31,8 +31,8 @@ pub struct OracleKeyedRateLimiter {
     quota: OracleQuota,
     only_one: bool,
     buckets: Vec<Bucket>,
-    /// The number of changes of the quota and of evictions of buckets that were not full. Each of them invalidates all earlier reservations: they
-    /// cannot be cancelled.
+    /// Counts two kinds of events: the quota changed, or a bucket that was not full was evicted. After either, the earlier reservations cannot be
+    /// cancelled any more.
     changes: u64,
     made: u64,
 }
@@ -41,7 +41,7 @@ pub struct OracleKeyedRateLimiter {
 struct Bucket {
     key: Key,
     tokens: OracleBucket,
-    /// A unique number: if a key is used again after its bucket was removed, its new bucket has a new number.
+    /// A unique number. If the bucket of a key was removed and the key is used again, the new bucket gets a new number.
     id: u64,
 }
 
@@ -54,16 +54,16 @@ pub struct OracleReservation {
 }
 
 impl OracleKeyedRateLimiter {
-    /// Creates full buckets. With `only_one`, at most one bucket that is not full is kept.
+    /// Creates full buckets. With `only_one`, the oracle stores the bucket of one key only, and every other key has a full bucket.
     #[must_use]
     pub fn new(quota: OracleQuota, only_one: bool) -> Self {
         Self { quota, only_one, buckets: Vec::new(), changes: 0, made: 0 }
     }
 
-    /// Takes this many tokens if they are available.
+    /// Takes `count` tokens if they are available.
     ///
     /// # Errors
-    /// The time at which the tokens will be available; `None` for more tokens than the burst.
+    /// The time at which the tokens will be available; `None` if `count` is larger than the burst.
     pub fn try_acquire(&mut self, key: Key, count: u32, now: u64) -> Result<(), Option<u64>> {
         let mut bucket = self.bucket(key);
         bucket.try_acquire(count, now)?;
@@ -71,10 +71,10 @@ impl OracleKeyedRateLimiter {
         Ok(())
     }
 
-    /// Takes this many tokens, or reserves them if they are not available yet. Returns the reservation and the time at which the tokens are due.
+    /// Takes `count` tokens, or reserves them if they are not available yet. Returns the reservation and the time at which the tokens are due.
     ///
     /// # Errors
-    /// The burst, if it is smaller than the number of tokens.
+    /// The burst, if `count` is larger than the burst.
     pub fn reserve(&mut self, key: Key, count: u32, now: u64) -> Result<(OracleReservation, u64), u32> {
         let mut bucket = self.bucket(key);
         let token = bucket.reserve(count, now)?;
@@ -108,10 +108,10 @@ impl OracleKeyedRateLimiter {
         self.changes += 1;
     }
 
-    /// Checks that no stored bucket has granted more than burst + rate × time tokens in any span of time.
+    /// Checks for every stored bucket that it granted at most burst + rate × time tokens in every span of time.
     ///
     /// # Errors
-    /// The due times of the first and the last token of such a span.
+    /// The due times of the first and the last token of a span in which a bucket granted more tokens.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         self.buckets.iter().try_for_each(|bucket| bucket.tokens.within_rate())
     }

@@ -1,6 +1,6 @@
-//! The oracles of the limiters: linear searches in lists, and 128-bit arithmetic.
+//! The oracles of the limiters. They are slow and simple: they search lists linearly and compute with 128-bit integers.
 //!
-//! Times and waits are nanoseconds in a `u64`; the largest value means never.
+//! Times and waits are a `u64` in nanoseconds; the largest value means never.
 
 use arbitrary::Arbitrary;
 
@@ -12,13 +12,13 @@ use crate::random::Random;
 pub enum LimiterOp {
     /// Records a failure of a key.
     When(Key),
-    /// Records a failure of a key whose reservation may be cancelled later.
+    /// Records a failure of a key, and keeps its reservation, so that a later step can cancel it.
     Reserve(Key),
-    /// Cancels one of the reservations still held.
+    /// Cancels one of the reservations that the run still holds.
     Cancel(u8),
     /// Forgets a key after a success.
     Forget(Key),
-    /// Changes the quota of the shared budget.
+    /// Changes the quota of the token bucket or of the retry budget.
     SetQuota(OracleQuota),
     /// Advances the clock.
     Advance(Span),
@@ -37,9 +37,9 @@ pub enum BucketOp {
     ReserveMany(u8),
     /// Takes several tokens if they are available.
     TryAcquireMany(u8),
-    /// Returns one of the tokens still held.
+    /// Gives back one of the tokens that the run still holds.
     GiveBack(u8),
-    /// Changes rate and burst.
+    /// Changes the rate and the burst.
     SetQuota(OracleQuota),
     /// Advances the clock.
     Advance(Span),
@@ -60,7 +60,7 @@ pub enum Key {
 /// A duration, in one of several units.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Span {
-    /// Nanoseconds, so that rounding errors show.
+    /// Nanoseconds; such short durations reveal rounding errors.
     Nanos(u8),
     /// Microseconds.
     Micros(u16),
@@ -82,7 +82,7 @@ impl Span {
         }
     }
 
-    /// The duration in nanoseconds; 50 days for an infinite duration.
+    /// The duration in nanoseconds, but at most 50 days.
     #[must_use]
     pub fn finite(self) -> u64 {
         self.nanos().min(u64::from(u32::MAX) * 1_000_000)
@@ -99,7 +99,7 @@ pub enum OracleJitter {
     Decorrelated,
 }
 
-/// A rate and a burst; 0 counts as 1.
+/// A rate and a burst. Zero tokens and a burst of zero count as one.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct OracleQuota {
     tokens: u16,
@@ -108,25 +108,25 @@ pub struct OracleQuota {
 }
 
 impl OracleQuota {
-    /// Creates a quota of `tokens` per `period_millis` milliseconds, with this burst.
+    /// Creates a quota of `tokens` tokens per `period_millis` milliseconds, with the given burst.
     #[must_use]
     pub fn new(tokens: u16, period_millis: u32, burst: u8) -> Self {
         Self { tokens, period: Span::Millis(period_millis), burst }
     }
 
-    /// Tokens per period.
+    /// The number of tokens per period.
     #[must_use]
     pub fn tokens(self) -> u16 {
         self.tokens.max(1)
     }
 
-    /// The period in nanoseconds, extended to one nanosecond per token if it is shorter: at a higher rate, giving tokens back would not be exact.
+    /// The period in nanoseconds. It is at least one nanosecond per token: at a higher rate, tokens could not be given back exactly.
     #[must_use]
     pub fn period(self) -> u64 {
         self.period.finite().max(u64::from(self.tokens()))
     }
 
-    /// Tokens and period, divided by their greatest common divisor.
+    /// The number of tokens and the period, both divided by their greatest common divisor.
     #[must_use]
     pub fn in_lowest_terms(self) -> (u64, u64) {
         let (tokens, period) = (u64::from(self.tokens()), self.period());
@@ -141,7 +141,7 @@ impl OracleQuota {
     }
 }
 
-/// The configuration of the limiter of a random run.
+/// The configuration of the limiter that a random run tests.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct LimiterSetup {
@@ -167,22 +167,22 @@ pub enum Shape {
     Exponential,
     FastSlow,
     Bucket,
-    /// The longer of the waits of the exponential backoff and the bucket: the default of controllers.
+    /// The default limiter of controllers: the longer wait of an exponential backoff and a bucket.
     Default,
-    /// The longest of the waits of fast/slow, exponential backoff and bucket, capped.
+    /// The longest wait of the fast/slow policy, the exponential backoff and the bucket, up to a cap.
     Everything,
-    /// The exponential backoff, with a retry budget that limits the rate at which waits end.
+    /// The exponential backoff, with a retry budget: the budget limits how many waits end per unit of time.
     Paced,
 }
 
 impl LimiterSetup {
-    /// The shortest wait of the exponential.
+    /// The shortest wait of the exponential backoff.
     #[must_use]
     pub fn base(&self) -> u64 {
         self.base.nanos().max(1)
     }
 
-    /// The longest wait of the exponential.
+    /// The longest wait of the exponential backoff.
     #[must_use]
     pub fn exponential_cap(&self) -> u64 {
         self.base().saturating_add(self.above_base.nanos())
@@ -252,7 +252,7 @@ pub enum OracleLimiter<K> {
 }
 
 impl<K: Copy + PartialEq> OracleLimiter<K> {
-    /// Records a failure and returns the wait. Appends the number of each taken token to `taken`.
+    /// Records a failure of the key and returns how long the key waits. Appends the index of each token that this takes to `taken`.
     ///
     /// # Panics
     /// Does not panic: a burst is at least one.
@@ -319,7 +319,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// The number of keys with state.
+    /// The number of keys whose failures are stored.
     #[must_use]
     pub fn tracked(&self) -> usize {
         match self {
@@ -335,18 +335,18 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => false,
             Self::Bucket(bucket) => taken.iter().filter(|token| bucket.give_back(**token, now)).count() > 0,
-            // A configuration has at most one bucket, so a token needs no reference to its bucket.
+            // A configuration has at most one bucket, so the index of a token is enough to find it.
             Self::MaxOf(first, second) => {
                 let first = first.give_back(taken, now);
                 second.give_back(taken, now) || first
             }
             Self::Capped(inner, _) => inner.give_back(taken, now),
-            // The inner policies take no tokens.
+            // In this shape, the inner policy is an exponential backoff, which takes no tokens.
             Self::Paced(_, pace) => taken.iter().filter(|booking| pace.give_back(**booking, now)).count() > 0,
         }
     }
 
-    /// Changes the quota of every budget in the tree.
+    /// Changes the quota of every bucket and retry budget in the tree.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => {}
@@ -360,10 +360,10 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         }
     }
 
-    /// Checks that the returned waits stay within the rate of each bucket in the tree.
+    /// Checks that no bucket or retry budget in the tree granted more tokens than its rate allows.
     ///
     /// # Errors
-    /// The start and the end of a span of time in which a bucket granted more tokens than its rate allows.
+    /// The start and the end of a span of time in which too many tokens were granted.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => Ok(()),
@@ -376,7 +376,7 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
 }
 
 fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: OracleJitter, random: u64) -> u64 {
-    // Maps the random number to a whole number from 0 to `most`; each result has the same share of the 2^64 random numbers.
+    // Maps the random number to a whole number from 0 to `most`. All results are equally likely, except for rounding.
     let up_to = |most: u128| u128::from(random) * (most + 1) / (1 << 64);
     let wait = match jitter {
         OracleJitter::None => wait,
@@ -387,7 +387,8 @@ fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: OracleJitter, r
     u64::try_from(wait).expect("a wait is at most its cap")
 }
 
-/// Failures by key, ordered by the last failure. An entry has the key, the number of its failures, the time of the last failure and the last wait.
+/// The failures of each key, ordered by the time of the last failure. An entry contains the key, the number of its failures, and the time and the
+/// wait of the last failure.
 #[derive(Clone, Debug)]
 pub struct OracleFailures<K> {
     keys: Vec<(K, u32, u64, u64)>,
@@ -396,13 +397,14 @@ pub struct OracleFailures<K> {
 }
 
 impl<K: Copy + PartialEq> OracleFailures<K> {
-    /// Creates the counts for waits of up to `longest`. Keeps at most `most` keys, each for `longest` + `rest` after its last failure.
+    /// Creates an empty list, for a limiter whose longest wait is `longest`. The list keeps at most `most` keys, each for `longest` + `rest` after
+    /// its last failure.
     #[must_use]
     pub fn new(longest: u64, rest: u64, most: u32) -> Self {
         Self { keys: Vec::new(), idle: longest.saturating_add(rest), most: most as usize }
     }
 
-    /// Counts a failure. Returns the number of earlier failures, and the wait of the last of them.
+    /// Counts a failure of the key. Returns the number of its earlier failures, and the wait after the last of them.
     fn count(&mut self, key: K, now: u64) -> (u32, u64) {
         let expired = |&(_, _, at, _): &(K, u32, u64, u64)| now.saturating_sub(at) > self.idle;
         let before = match self.keys.iter().find(|entry| entry.0 == key) {
@@ -410,7 +412,7 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
             _ => (0, 0),
         };
         self.keys.retain(|entry| entry.0 != key);
-        // Removes at most two expired keys: those whose last failures are the oldest.
+        // Removes at most two expired keys, those that failed the longest time ago.
         for _ in 0..2 {
             if self.keys.first().is_some_and(expired) {
                 self.keys.remove(0);
@@ -423,7 +425,7 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
         before
     }
 
-    /// Records the wait of the key that was counted last.
+    /// Stores the wait that follows the failure that was counted last.
     fn waits(&mut self, wait: u64) {
         if let Some(entry) = self.keys.last_mut() {
             entry.3 = wait;
@@ -441,13 +443,13 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
 
 /// The oracle of a token bucket: a list of all tokens ever taken.
 ///
-/// Of the tokens taken since any given moment, the first `burst` need not wait, and the rate generates the others one by one. A token is due at the
-/// earliest time that satisfies this for every moment at which a token was taken.
+/// The rule: of the tokens that were taken since a given moment, the first `burst` are due at once, and the others fall due one by one, at the rate
+/// of the quota. Each moment at which a token was taken gives such a due time for the newest token; the latest of them applies.
 #[derive(Clone, Debug)]
 pub struct OracleBucket {
     quota: OracleQuota,
-    /// The time of each grant, and the number of its tokens in parts. With the quota in lowest terms, a nanosecond has as many parts as a period has
-    /// tokens, and a token has as many parts as a period has nanoseconds.
+    /// The time of each grant, and the number of its tokens, counted in parts of a token. If the quota in lowest terms is `tokens` per `period`
+    /// nanoseconds, a token consists of `period` parts, and the bucket gains `tokens` parts per nanosecond.
     taken: Vec<(u64, u128)>,
     grants: Vec<Grant>,
 }
@@ -458,7 +460,7 @@ struct Grant {
     count: u32,
     entry: usize,
     returned: bool,
-    /// Whether the quota has changed since the grant.
+    /// Whether the quota has changed since this grant.
     closed: bool,
 }
 
@@ -469,10 +471,10 @@ impl OracleBucket {
         Self { quota, taken: Vec::new(), grants: Vec::new() }
     }
 
-    /// Takes this many tokens, or reserves them if they are not available yet. Returns the index of the grant.
+    /// Takes `count` tokens, or reserves them if they are not available yet. Returns the index of the grant.
     ///
     /// # Errors
-    /// The burst, if it is smaller than the number of tokens.
+    /// The burst, if `count` is larger than the burst.
     pub fn reserve(&mut self, count: u32, now: u64) -> Result<usize, u32> {
         let burst = u32::from(self.quota.burst());
         if count > burst {
@@ -485,10 +487,10 @@ impl OracleBucket {
         Ok(self.grants.len() - 1)
     }
 
-    /// Takes this many tokens if they are available.
+    /// Takes `count` tokens if they are available.
     ///
     /// # Errors
-    /// The time at which the tokens will be available; `None` for more tokens than the burst.
+    /// The time at which the tokens will be available; `None` if `count` is larger than the burst.
     pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
         let token = self.reserve(count, now).map_err(|_| None)?;
         let due = self.due(token);
@@ -506,8 +508,8 @@ impl OracleBucket {
         self.grants[token].due
     }
 
-    /// Gives the tokens of a grant back if they can still be used: they are not overdue, and no tokens with a later due time were taken. Returns
-    /// whether they were given back.
+    /// Gives the tokens of a grant back to the bucket, if they can still be used: their due time has not passed, and no tokens that are due later
+    /// were taken. Returns whether they were given back.
     pub fn give_back(&mut self, token: usize, now: u64) -> bool {
         let Grant { due, entry, returned, closed, .. } = self.grants[token];
         if returned || closed || due < now || due < self.allowed() || due == u64::MAX {
@@ -518,7 +520,7 @@ impl OracleBucket {
         true
     }
 
-    /// Changes the quota. The bucket keeps its available tokens, up to the new burst.
+    /// Changes the quota. The bucket keeps its available tokens, but at most as many as the new burst.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let (old, old_token) = (self.quota, self.token());
         if (old.tokens(), old.period(), old.burst()) == (quota.tokens(), quota.period(), quota.burst()) {
@@ -527,7 +529,8 @@ impl OracleBucket {
         let missing = self.full().saturating_sub(u128::from(now) * self.rate());
         let (whole, rest) = (missing / old_token, missing % old_token);
         self.quota = quota;
-        // First computes how many tokens are missing up to the old burst, rounded up; then how many are missing up to the new burst.
+        // First computes how many tokens the bucket lacks until it is full with the old burst, rounded up, and from that how many it lacks until it
+        // is full with the new burst.
         let missing =
             whole.saturating_mul(self.token()).saturating_add((rest * self.token()).div_ceil(old_token));
         let missing = missing.saturating_add(u128::from(quota.burst()) * self.token());
@@ -545,11 +548,11 @@ impl OracleBucket {
         (0..).take_while(|_| bucket.try_acquire(1, now).is_ok()).count() as u32
     }
 
-    /// Checks that no span of time has more tokens than burst + rate × time. Counts only tokens that were taken under the current quota and not given
-    /// back.
+    /// Checks that the bucket granted at most burst + rate × time tokens in every span of time. Counts only the tokens that were taken under the
+    /// current quota and were not given back.
     ///
     /// # Errors
-    /// The due times of the first and the last token of such a span.
+    /// The due times of the first and the last token of a span in which the bucket granted more tokens.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut due: Vec<(u64, u32)> =
             self.grants.iter().filter(|g| !g.returned && !g.closed).map(|g| (g.due, g.count)).collect();
@@ -569,14 +572,14 @@ impl OracleBucket {
         Ok(())
     }
 
-    /// The earliest time at which the rate allows the token that was taken last.
+    /// The earliest time at which the quota allows the token that was taken last.
     fn allowed(&self) -> u64 {
         let burst = u128::from(self.quota.burst()) * self.token();
         let parts = self.full().saturating_sub(burst);
         u64::try_from(parts.div_ceil(self.rate())).unwrap_or(u64::MAX)
     }
 
-    /// The time at which the bucket is full again, in parts.
+    /// The time at which the bucket is full again, counted in the parts that the bucket gains until then.
     fn full(&self) -> u128 {
         let mut since = 0;
         let mut full = 0;
@@ -587,7 +590,7 @@ impl OracleBucket {
         full.min(self.never())
     }
 
-    /// The upper bound of `full`, which it reaches for a token that is never due.
+    /// The upper bound of `full`; `full` reaches it if a token is never due.
     fn never(&self) -> u128 {
         u128::from(u64::MAX) * self.rate() + u128::from(self.quota.burst()) * self.token()
     }
@@ -597,7 +600,7 @@ impl OracleBucket {
         self.quota.in_lowest_terms().1.into()
     }
 
-    /// The number of parts of a nanosecond.
+    /// The number of parts that the bucket gains in a nanosecond.
     fn rate(&self) -> u128 {
         self.quota.in_lowest_terms().0.into()
     }

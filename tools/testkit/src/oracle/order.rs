@@ -1,25 +1,25 @@
-//! The oracle of the queue orders: a list of Ready keys, and the rule of each order.
+//! The oracle of the queue orders: a list of the Ready keys, from which the rule of each order selects the next key.
 
 /// The order of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKind {
     /// FIFO.
     Fifo,
-    /// By priority. A lower level is served once per this number of hand-outs of the highest level; with `None`, only while all higher levels are
-    /// empty.
+    /// By priority. With `Some(n)`, a lower level is served once after `n` hand-outs of the highest level. With `None`, a lower level is served only
+    /// while all higher levels are empty.
     Priority(Option<u64>),
-    /// Fair between two groups with these limits.
+    /// Fair queueing between two groups with these weights and limits.
     Fair([GroupLimits; 2]),
 }
 
 /// The weight and the limits of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// The weight: hand-outs per round. With 0 the group is suspended.
+    /// The weight of the group: how many of its keys are handed out per round. A group with weight 0 is suspended.
     pub weight: u32,
-    /// The largest number of leases. With 0 the group is suspended.
+    /// The maximum number of keys of the group that are leased at the same time. With 0, the group is suspended.
     pub leases: u32,
-    /// The largest number of keys.
+    /// The maximum number of keys of the group in the queue.
     pub keys: usize,
 }
 
@@ -31,49 +31,50 @@ impl GroupLimits {
     }
 }
 
-/// The state of a key in the order.
+/// The state of a key that affects its place in the order.
 #[derive(Clone, Debug)]
 struct Place<K> {
     key: K,
     /// The key's own priority.
     own: i8,
-    /// The priority with which the key is queued or was handed out.
+    /// The priority at which the key is queued or was handed out.
     priority: i8,
-    /// The priority of an add while the key was leased.
+    /// The highest priority of the adds that were made while the key was leased.
     add_priority: Option<i8>,
     leased: bool,
-    /// The positions of a Ready key, each a sequence number and a level: first its original position, then one for each raised priority.
+    /// The positions of a Ready key; each has a sequence number and a level. The first is the position at which the key became Ready, and each time
+    /// its priority is raised, a further position follows.
     lines: Vec<(u64, i8)>,
     wait: Wait,
 }
 
-/// The wait of a Ready key, and the numbers that bound it.
+/// How long a Ready key has waited, counted in hand-outs, and the numbers from which the upper bound of this wait is computed.
 #[derive(Clone, Debug, Default)]
 struct Wait {
-    /// The number of keys that were already Ready in the level of the key when it became Ready.
+    /// The number of keys that were Ready at the same level when this key became Ready.
     before: u64,
     hand_outs: u64,
-    /// The levels below the highest that had Ready keys during the wait.
+    /// The levels that had Ready keys during the wait, without the highest of them.
     lower: Vec<i8>,
 }
 
-/// The credits of a level.
+/// The credits of a level. A lower level gains one with each hand-out of the highest level.
 #[derive(Clone, Copy, Debug)]
 struct Credit {
     level: i8,
     credits: u64,
-    /// The number of the hand-out at which the level last had no credits.
+    /// The number of the hand-out at which the credits of the level were last reset to zero.
     since: u64,
 }
 
-/// All keys of a queue, with the state of the order.
+/// The oracle of a queue order: all keys of a queue, and the state of the order.
 #[derive(Clone, Debug)]
 pub struct OracleOrder<K> {
     kind: OrderKind,
     group: fn(K) -> usize,
     places: Vec<Place<K>>,
     came: u64,
-    /// The groups that can be served, in round-robin order, with their remaining hand-outs in this round.
+    /// The groups that can be served, in round-robin order, each with the number of keys that may still be handed out from it in this round.
     ring: Vec<(usize, u32)>,
     credits: Vec<Credit>,
     hand_outs: u64,
@@ -85,7 +86,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         Self { kind, group, places: Vec::new(), came: 0, ring: Vec::new(), credits: Vec::new(), hand_outs: 0 }
     }
 
-    /// Records an add of a key with a priority, whatever its outcome.
+    /// Records that a key was added with a priority, whatever the outcome of the add.
     pub fn add(&mut self, key: K, priority: i8) {
         let Some(place) = self.places.iter_mut().find(|place| place.key == key) else {
             self.places.push(Place {
@@ -125,13 +126,13 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         true
     }
 
-    /// The priority of a key; if adds were made while the key was leased, the highest priority of those adds.
+    /// The priority of a key. If the key was added while it was leased, this is the highest priority of these adds.
     pub fn priority(&self, key: K) -> Option<i8> {
         let place = self.places.iter().find(|place| place.key == key)?;
         Some(place.add_priority.unwrap_or(place.priority))
     }
 
-    /// Gives a Ready key a position at its current priority, in addition to its earlier positions.
+    /// Gives a Ready key a further position at its current priority, if it does not have one. Its earlier positions stay.
     fn queue_at_priority(&mut self, key: K) {
         let came = self.came;
         let place = self.place(key);
@@ -182,7 +183,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// Ends the lease of a key; with `comes_back`, the key is requeued.
+    /// Ends the lease of a key. `comes_back` is true if the key is requeued.
     pub fn end(&mut self, key: K, comes_back: bool) {
         let place = self.place(key);
         place.leased = false;
@@ -229,7 +230,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         Some(*owed.min_by_key(|level| self.credit(**level).since).unwrap_or(highest))
     }
 
-    /// Updates all levels after a hand-out, and checks the documented bounds for the waiting keys.
+    /// Updates the credits of all levels for a hand-out, and checks that no Ready key has waited longer than the documented bound.
     fn update_credits(&mut self, share: Option<u64>) {
         let since = self.hand_outs + 1;
         let (levels, next) = (self.levels(), self.next());
@@ -265,7 +266,8 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// Updates the ring: a group is in it while it has a key that can be handed out. A new group is added at the end.
+    /// Updates the round-robin list, which contains the groups that have a key that can be handed out. A group that enters the list is added at its
+    /// end.
     fn update_ring(&mut self, key: K) {
         let group = (self.group)(key);
         self.update_ring_for(group);
@@ -290,7 +292,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// Sets the limits of a group, if the order has groups.
+    /// Sets the weight and the limits of a group, if the order has groups.
     pub fn limit(&mut self, group: usize, to: GroupLimits) {
         if let OrderKind::Fair(limits) = &mut self.kind {
             limits[group] = to;
@@ -302,13 +304,13 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.limits(group).is_some_and(|limits| limits.weight == 0 || limits.leases == 0)
     }
 
-    /// The number of Ready keys that cannot be handed out.
+    /// The number of Ready keys that cannot be handed out, because their group is suspended.
     pub fn suspended(&self) -> usize {
         let dequeue_order = self.places.iter().filter(|place| !place.lines.is_empty());
         dequeue_order.filter(|place| self.is_suspended((self.group)(place.key))).count()
     }
 
-    /// The remaining capacity of a group, if it is bounded.
+    /// The remaining capacity of a group, or `None` if the group has no capacity limit.
     pub fn room_of(&self, group: usize) -> Option<usize> {
         let bound = self.limits(group)?.keys;
         let keys = self.places.iter().filter(|place| (self.group)(place.key) == group).count();
@@ -320,7 +322,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.room_of((self.group)(key)) == Some(0)
     }
 
-    /// The number of keys of a group that can be handed out.
+    /// The number of keys of a group that can be handed out now, within its limit of leases.
     fn able(&self, group: usize) -> usize {
         let Some(limits) = self.limits(group).filter(|_| !self.is_suspended(group)) else { return 0 };
         let mine = || self.places.iter().filter(|place| (self.group)(place.key) == group);
@@ -354,7 +356,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// The key that has been Ready longest in each level, in each group or, for FIFO, in the whole queue.
+    /// The keys that have been Ready longest: one per level, one per group or, for FIFO, one in the whole queue.
     pub fn heads(&self) -> Vec<K> {
         let class = |place: &Place<K>| match self.kind {
             OrderKind::Fifo => 0,

@@ -1,7 +1,7 @@
-//! The oracle of the queue: one list of records, with every rule of the state table written out.
+//! The oracle of the queue: one list of records, and code that spells out every rule of the queue's state table.
 //!
-//! It has no hash table and no heap. Before every operation it makes due keys Ready, in the order of their deadlines. `now` is an argument and must not
-//! go back.
+//! It has no hash table and no heap. Before every operation, it makes the keys that are due Ready, in the order of their deadlines. The caller passes
+//! the time as `now`, which must not decrease from one call to the next.
 
 mod adds;
 mod ages;
@@ -34,7 +34,7 @@ enum State {
     LeasedWaiting(Wait),
 }
 
-/// The phases of a queue. In `Serving` the queue is shut down, but keys whose waits end by the horizon are still handed out.
+/// The phases of a queue. In `Serving`, the queue is shut down, but waiting keys whose deadlines are not after the horizon are still handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -43,7 +43,7 @@ enum Phase {
     Stopped,
 }
 
-/// A queue that implements the state table.
+/// A queue that implements the state table directly.
 #[derive(Clone, Debug)]
 pub struct OracleQueue<K> {
     records: Vec<(K, State)>,
@@ -57,24 +57,24 @@ pub struct OracleQueue<K> {
     paused: bool,
     /// Keys with a detached lease.
     detached: Vec<K>,
-    /// The start of each lease, in that order.
+    /// The leased keys, each with the start of its lease, in the order in which the leases started.
     leased_since: Vec<(K, Time)>,
     /// The time since which ages are tracked.
     aged_since: Option<Time>,
     /// Leased keys that were reported as overdue.
     overdue: Vec<K>,
-    /// Keys whose leases ended after the shutdown: as leftovers, they have no guaranteed order.
+    /// The keys whose leases ended after the shutdown. If they are leftovers, their order is not guaranteed.
     late: Vec<K>,
     next_order: u64,
     meter: meter::Meter<K>,
     /// Keys that failed too often, with their failure counts, in the order in which they were given up.
     pub dead: Vec<(K, u32)>,
-    /// The number of times that each cell of the state table was entered.
+    /// How often each cell of the state table was covered.
     pub cells: Cells,
 }
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Creates an empty queue; without a limiter a failed key is Ready immediately.
+    /// Creates an empty FIFO queue. Without a limiter, a failed key becomes Ready again immediately.
     #[must_use]
     pub fn new(setup: OracleSetup) -> Self {
         Self::ordered(setup, OrderKind::Fifo, |_| 0)
@@ -103,8 +103,9 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Processes the deadlines up to `now` in ascending order, equal deadlines in the order of their adds. After the shutdown, only deadlines up to
-    /// the horizon pass, and only while the queue serves waiting keys.
+    /// Makes all keys Ready or dirty whose deadlines are at or before `now`, in the order of the deadlines. Equal deadlines are processed in the
+    /// order in which they were set. After the shutdown, this applies only while the queue serves waiting keys, and only to deadlines up to the
+    /// horizon.
     ///
     /// # Panics
     /// Panics if the model is inconsistent.
@@ -112,7 +113,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.pass(now, true);
     }
 
-    /// `deadlines` is false after a lease end: if the lease end requests a delay of zero, this is not reported as a deadline.
+    /// `deadlines` is false after the end of a lease. So if the lease end requests a delay of zero, the metrics do not count it as a passed deadline.
     fn pass(&mut self, now: Time, deadlines: bool) {
         while let Some((key, state)) = self.next_due(now) {
             self.cells.hit(self.was(key), Column::Deadline);
@@ -156,7 +157,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Sets the priority of further adds.
+    /// Sets the priority of the adds that follow.
     pub fn with_priority(&mut self, priority: i8) -> &mut Self {
         self.add_priority = priority;
         self
@@ -206,7 +207,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.records.retain(|(of, _)| *of != key);
     }
 
-    /// The state of a key that becomes Ready at the tail.
+    /// The state of a key that becomes Ready now, behind all other Ready keys.
     fn tail(&mut self, now: Time) -> State {
         State::Ready { order: self.order(), since: now }
     }

@@ -1,13 +1,13 @@
-//! The oracle of the retry budget: a list of the taken token numbers, searched linearly.
+//! The oracle of the retry budget. Tokens are numbered, and the oracle searches the list of the numbers that are taken linearly.
 
 use crate::oracle::limiter::OracleQuota;
 
-/// Tokens by number, and whether each is taken.
+/// The oracle of the retry budget: the numbers of the tokens that are taken.
 #[derive(Clone, Debug)]
 pub struct OracleRetryBudget {
     quota: OracleQuota,
     origin: u64,
-    /// Tokens below this number are no longer granted.
+    /// Tokens with lower numbers than this are no longer granted.
     gone: u128,
     taken: Vec<u128>,
     bookings: Vec<Booking>,
@@ -23,13 +23,14 @@ struct Booking {
 }
 
 impl OracleRetryBudget {
-    /// Creates a budget with a full burst.
+    /// Creates a budget in which all tokens of the burst are available.
     #[must_use]
     pub fn new(quota: OracleQuota) -> Self {
         Self { quota, origin: 0, gone: 0, taken: Vec::new(), bookings: Vec::new() }
     }
 
-    /// Books the first free token that is available at `at` or later. Returns the index of the booking and the time at which the token is due.
+    /// Books the token with the lowest number that is not taken and is available at `at` or later. Returns the index of the booking and the time at
+    /// which the token is due.
     pub fn book(&mut self, at: u64, now: u64) -> (usize, u64) {
         self.gone = self.gone.max(self.oldest(now));
         let mut number = self.gone.max(self.oldest(at));
@@ -55,7 +56,8 @@ impl OracleRetryBudget {
         true
     }
 
-    /// Changes the quota. Available tokens stay available, up to the new burst, the newest first. Tokens that were reserved ahead stay reserved.
+    /// Changes the quota. As many of the available tokens as the new burst allows stay available, the newest first. Tokens that were booked for a
+    /// later time stay booked.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let old = self.clone();
         if (old.quota.tokens(), old.quota.period(), old.quota.burst())
@@ -71,13 +73,14 @@ impl OracleRetryBudget {
         let used = |number: u128| number < old.gone || old.taken.contains(&number);
         let (had, has) = (u128::from(old.quota.burst()), u128::from(quota.burst()));
         for age in 0..has {
-            // The newest available token stays the newest. Tokens older than the old burst did not exist, so they count as taken.
+            // The newest available token stays the newest. If the new burst is larger, its oldest tokens did not exist before, so they count as
+            // taken.
             if age >= had || used(oldest + had - 1 - age) {
                 self.taken.push(has - 1 - age);
             }
         }
         if old.gone > oldest + had {
-            // The clock has jumped back: past tokens do not become available again.
+            // The clock was set back. Tokens that are no longer granted do not become available again.
             self.gone = self.not_before(0, old.comes(old.gone));
         }
         let from = old.gone.max(oldest + had);
@@ -94,10 +97,10 @@ impl OracleRetryBudget {
         }
     }
 
-    /// Checks that no span of time has more tokens than burst + rate × time, rounded up to a whole token.
+    /// Checks that at most burst + rate × time tokens fall due in every span of time, where rate × time is rounded up.
     ///
     /// # Errors
-    /// The due times of the first and the last token of such a span.
+    /// The due times of the first and the last token of a span in which more tokens fall due.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let live = self.bookings.iter().filter(|b| !b.returned && !b.closed && b.due < u64::MAX);
         let mut due: Vec<u64> = live.map(|booking| booking.due).collect();
@@ -114,11 +117,11 @@ impl OracleRetryBudget {
         Ok(())
     }
 
-    /// The first token number, not below `place`, that becomes available at `at` or later.
+    /// The lowest number of a token, `place` or higher, that becomes available at `at` or later.
     fn not_before(&self, mut place: u128, at: u64) -> u128 {
         let from = place;
         while self.comes(place) < at {
-            // The time grows linearly with the number, so one step covers most of the distance.
+            // The time at which a token becomes available grows linearly with its number. So one step covers almost all of the distance.
             place += 1 + self.tokens_within(at - self.comes(place));
         }
         while place > from && self.comes(place - 1) >= at {

@@ -1,14 +1,14 @@
-//! The oracle of label selectors: terms as data, checked one by one, and a parser that splits the text instead of scanning it.
+//! The oracle of label selectors: a list of terms that are checked one by one, and a parser that splits the text at its commas and operators.
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// Keys of selectors and objects; some are also keywords of the selector language.
+/// The label keys of the generated selectors and objects. One of them, `in`, is also a keyword of the selector language.
 pub const KEYS: [&str; 5] = ["app", "tier", "in", "example.com/zone", "n"];
 
-/// Values, some of which are numbers and one of which is empty.
+/// The label values of the generated selectors and objects. Some are numbers, one is empty, and one is a keyword of the selector language.
 pub const VALUES: [&str; 9] = ["", "a", "b", "web", "notin", "2", "7", "007", "-3"];
 
-/// The labels of an object: each key once.
+/// The labels of an object, as key and value. Each key occurs once.
 pub type Labels = Vec<(String, String)>;
 
 /// The condition of a term on the value of its key.
@@ -76,8 +76,8 @@ impl OracleSelector {
         Some(Self { terms })
     }
 
-    /// Label sets on which different selectors of these terms give different results: each key is absent, has a value of its terms, or has another
-    /// value.
+    /// Sets of labels on which different selectors are likely to give different results. In a set, each key is absent, or has a value that its terms
+    /// name or a different one.
     #[must_use]
     pub fn probes(&self) -> Vec<Labels> {
         let mut probes = vec![Labels::new()];
@@ -100,13 +100,13 @@ impl OracleSelector {
                 }
             }
         }
-        // The last label sets match most terms.
+        // The last sets have labels for the most terms, so they are kept if there are too many.
         probes.reverse();
         probes.truncate(64);
         probes
     }
 
-    /// Returns the selector as text, in one of many spellings that `u` selects. The lists of values must not be empty.
+    /// Writes the selector as text. `u` selects one of many spellings. The selector must not contain an empty list of values.
     ///
     /// # Errors
     /// Returns an error if `u` has no more data.
@@ -137,7 +137,8 @@ impl OracleSelector {
     }
 }
 
-/// Generates few terms over few keys and values, so that terms often share them. No list is empty, and every value can be written in the text.
+/// Generates few terms with few different keys and values, so that several terms often have the same key. No list of values is empty, and every value
+/// can be written in a selector's text.
 impl<'a> Arbitrary<'a> for OracleSelector {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let value = |u: &mut Unstructured<'a>| -> arbitrary::Result<String> {
@@ -166,7 +167,7 @@ impl<'a> Arbitrary<'a> for OracleSelector {
     }
 }
 
-/// Splits the text at the commas outside parentheses; `None` if the parentheses do not match.
+/// Splits the text at the commas that are not in parentheses. Returns `None` if the parentheses do not match or are nested.
 fn pieces(text: &str) -> Option<Vec<&str>> {
     let (mut pieces, mut open, mut from) = (Vec::new(), false, 0);
     for (at, byte) in text.bytes().enumerate() {
@@ -184,7 +185,7 @@ fn pieces(text: &str) -> Option<Vec<&str>> {
     (!open).then_some(pieces)
 }
 
-/// Parses the text between two commas. The first character that cannot be part of a word decides the kind of term.
+/// Parses the text between two commas. The first operator or parenthesis in it decides the kind of the term.
 fn term(piece: &str) -> Option<Term> {
     let piece = trim(piece);
     let (key, rule) = match piece.find(['=', '!', '<', '>', '(']) {
@@ -229,7 +230,7 @@ fn value(text: &str) -> Option<String> {
     is_word(text).then(|| text.to_owned())
 }
 
-/// Whether a string is a label value: empty, or at most 63 characters with a valid first and last character.
+/// Whether a string is a valid label value: empty, or at most 63 letters, digits, `-`, `_` and `.`, with a letter or a digit at both ends.
 fn is_word(text: &str) -> bool {
     let inner = text.trim_matches(|c: char| c.is_ascii_alphanumeric());
     let ends = text.is_empty() || text.starts_with(inside) && text.ends_with(inside);

@@ -1,16 +1,16 @@
-//! The oracle of the store: one sorted map, which every query scans.
+//! The oracle of the store: one sorted map, all of which every query scans.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The functions with which the oracle store reads objects.
+/// The functions with which the oracle reads the objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<K, V> {
     /// The key.
     pub key: fn(&V) -> K,
     /// The version; 0 means no version.
     pub version: fn(&V) -> u64,
-    /// Whether two objects of a key are two states of the same object.
+    /// Whether two objects with the same key are two states of one object, and not an object and its replacement.
     pub same: fn(&V, &V) -> bool,
 }
 
@@ -48,7 +48,7 @@ pub enum OracleOutcome {
     Absent,
 }
 
-/// The effect of one write on one key. Every consumer has to coalesce these steps.
+/// The effect of one write on one key. A subscriber that reads several steps of a key at once has to coalesce them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum OracleStep<K, V> {
@@ -80,7 +80,7 @@ impl<K: Clone, V: Clone> OracleStep<K, V> {
         }
     }
 
-    /// The step in a store that contains only the objects of interest; `None` if that store does not change.
+    /// The step as it appears in a store that contains only the objects for which `of_interest` returns true; `None` if that store does not change.
     #[must_use]
     pub fn narrowed(&self, of_interest: impl Fn(&V) -> bool) -> Option<Self> {
         let (before, after) = self.ends();
@@ -95,7 +95,7 @@ impl<K: Clone, V: Clone> OracleStep<K, V> {
             (Some(_), Some(_)) => Some(self.clone()),
             (Some(old), None) => Some(match self {
                 Self::Deleted { .. } => self.clone(),
-                // The deletion of a replaced object was missed; an object that is no longer of interest was not deleted.
+                // If the object was replaced, its deletion was missed. If it was only updated and is no longer of interest, no deletion was missed.
                 _ => {
                     let missed = matches!(self, Self::Replaced { .. });
                     Self::Deleted { key, last: old.clone(), old: old.clone(), missed }
@@ -105,27 +105,27 @@ impl<K: Clone, V: Clone> OracleStep<K, V> {
     }
 }
 
-/// The store: its objects by key, and its version.
+/// The oracle of the store: its objects by key, and its version.
 #[derive(Clone, Debug)]
 pub struct OracleStore<K, V> {
     rules: Rules<K, V>,
     transform: fn(V) -> V,
-    /// Whether two objects of one version have the same content.
+    /// Whether two objects with the same version have the same content.
     equal: fn(&V, &V) -> bool,
     /// The objects.
     pub objects: BTreeMap<K, V>,
-    /// The versions of the objects, because a transformation may have removed them from the stored objects.
+    /// The versions of the objects. They are stored separately, because the transformation may remove the version from an object.
     versions: BTreeMap<K, u64>,
     /// The number of the write that stored each object.
     written: BTreeMap<K, u64>,
     writes: u64,
     /// The version.
     pub version: u64,
-    /// Whether the store has been listed.
+    /// Whether the store has received a complete list.
     pub listed: bool,
 }
 
-/// The key of an object, its version, and the transformed object to store.
+/// An object that arrives: its key, its version, and the transformed object, which is stored.
 type Arrived<K, V> = (K, u64, V);
 
 impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
@@ -135,7 +135,8 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         Self::with_transform(rules, |object| object)
     }
 
-    /// Creates an empty store that transforms objects. Key and version are read before the transformation.
+    /// Creates an empty store that stores each object as `transform` returns it. The key and the version of an object are read before the
+    /// transformation.
     #[must_use]
     pub fn with_transform(rules: Rules<K, V>, transform: fn(V) -> V) -> Self {
         Self {
@@ -151,7 +152,8 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         }
     }
 
-    /// Also compares contents: an object that is listed with its stored version is unchanged only if the contents are equal.
+    /// Makes the store compare the contents of objects: a listed object that has the same version as the stored one counts as unchanged only if
+    /// `equal` returns true.
     #[must_use]
     pub fn comparing(mut self, equal: fn(&V, &V) -> bool) -> Self {
         self.equal = equal;
@@ -162,7 +164,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         ((self.rules.key)(&object), (self.rules.version)(&object), (self.transform)(object))
     }
 
-    /// Stores the object of an event, if it is newer than the stored object.
+    /// Stores the object of a watch event, unless the stored object is newer.
     pub fn upsert(&mut self, new: V) -> (OracleOutcome, Option<OracleStep<K, V>>) {
         let arrived = self.arrived(new);
         self.write(arrived)
@@ -199,7 +201,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         self.written.remove(key);
     }
 
-    /// Deletes the object of a key, unless it is newer than `last`.
+    /// Deletes the stored object of a key, unless it is newer than `last`.
     pub fn delete(&mut self, key: &K, last: Option<V>) -> (OracleOutcome, Option<OracleStep<K, V>>) {
         let last = last.map(|last| self.arrived(last));
         self.erase(key, last.map(|(_, version, last)| (version, last)))
@@ -223,12 +225,12 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         (OracleOutcome::Deleted, Some(OracleStep::Deleted { key: key.clone(), old, last, missed }))
     }
 
-    /// Raises the version of the store.
+    /// Raises the version of the store to `version`, unless it is already higher.
     pub fn bookmark(&mut self, version: u64) {
         self.version = self.version.max(version);
     }
 
-    /// Stores a listed object and returns the step; `None` if the object equals the stored one.
+    /// Stores a listed object and returns the step that this causes; `None` if the object is the same as the stored one.
     fn list(&mut self, (key, version, new): Arrived<K, V>) -> Option<OracleStep<K, V>> {
         let step = match self.objects.get(&key).cloned() {
             None => OracleStep::Added { key: key.clone(), new: new.clone(), initial: !self.listed },
@@ -244,17 +246,18 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         Some(step)
     }
 
-    /// The keys of the objects that pass a test.
+    /// Returns the keys of the objects for which `test` returns true.
     pub fn which(&self, test: impl Fn(&V) -> bool) -> Vec<K> {
         self.objects.iter().filter(|(_, object)| test(object)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The keys of the objects for which `values` returns `value`.
+    /// Returns the keys of the objects whose `values` contain `value`.
     pub fn by_value<IK: PartialEq>(&self, values: impl Fn(&V) -> Vec<IK>, value: &IK) -> Vec<K> {
         self.which(|object| values(object).contains(value))
     }
 
-    /// The values that `values` returns and `within` accepts, ascending, each with the keys of its objects.
+    /// Returns all values that `values` returns for any object and that `within` accepts, in ascending order. Each comes with the keys of the objects
+    /// that have it.
     pub fn by_values<IK: Ord>(
         &self,
         values: impl Fn(&V) -> Vec<IK>,
@@ -272,12 +275,12 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
     }
 }
 
-/// A list that is being staged, with a copy of the store from its beginning.
+/// A list that is being received, with a copy of the store that was made when the list began.
 #[derive(Clone, Debug)]
 pub struct OracleStage<K, V> {
     base: OracleStore<K, V>,
     listed: Vec<Arrived<K, V>>,
-    /// The number of the write that stored each kept object.
+    /// The keys whose stored objects are kept, each with the number of the write that stored its object.
     kept: BTreeMap<K, u64>,
 }
 
@@ -295,8 +298,8 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         self.listed.len()
     }
 
-    /// Adds an object to the list. If a key is listed twice, the later object takes the place of the earlier one. An unchanged object is replaced by
-    /// the stored one.
+    /// Adds an object to the list. If a key is listed twice, the later object replaces the earlier one. For an unchanged object, the stored object is
+    /// used instead of the listed one.
     pub fn put(&mut self, object: V) {
         let (key, version, mut new) = self.base.arrived(object);
         if self.base.clone().list((key.clone(), version, new.clone())).is_none() {
@@ -311,26 +314,26 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         }
     }
 
-    /// The stored objects that are not listed.
+    /// Returns the stored objects whose keys are not in the list.
     pub fn missing(&self) -> Vec<(K, V)> {
         let stored =
             self.base.objects.iter().filter(|(key, _)| self.listed.iter().all(|(other, ..)| other != *key));
         stored.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
-    /// Adds the stored object of a key to the list, unchanged.
+    /// Adds the stored object of a key to the list, so that publishing does not change it.
     pub fn keep(&mut self, key: &K) {
         self.listed.push((key.clone(), self.base.versions[key], self.base.objects[key].clone()));
         self.kept.insert(key.clone(), self.base.written[key]);
     }
 
-    /// Takes a key off the list.
+    /// Removes a key from the list.
     pub fn remove(&mut self, key: &K) {
         self.kept.remove(key);
         self.listed.retain(|(other, ..)| other != key);
     }
 
-    /// Makes the list the content of the store. Returns the steps: first the deletions, in no order, then the others.
+    /// Replaces the content of the store by the list. Returns the steps that this causes: first the deletions, in no defined order, then the others.
     pub fn publish(self, store: &mut OracleStore<K, V>, version: u64) -> Vec<OracleStep<K, V>> {
         let mut steps = Vec::new();
         for (key, old) in store.objects.clone() {
@@ -340,7 +343,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
             }
         }
         for arrived in self.listed {
-            // A kept object causes no step, unless it has been written since it was kept.
+            // A kept object causes no step, unless the store has written its key since the list began.
             if self.kept.get(&arrived.0).is_none_or(|write| store.written.get(&arrived.0) != Some(write)) {
                 steps.extend(store.list(arrived));
             }
@@ -350,7 +353,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
     }
 }
 
-/// Several writes that are committed together. A later write of a key takes the place of the earlier one.
+/// Several writes that are committed together. A later write of a key replaces an earlier one.
 #[derive(Clone, Debug)]
 pub struct OracleTransaction<K, V> {
     writes: Vec<(K, Write<V>)>,
@@ -370,20 +373,20 @@ impl<K, V> Default for OracleTransaction<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
-    /// The number of written keys.
+    /// The number of keys that the transaction writes.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// Adds the write of an object.
+    /// Adds the write of an object to the transaction.
     pub fn upsert(&mut self, store: &OracleStore<K, V>, object: V) {
         let (key, version, new) = store.arrived(object);
         self.put(key, Write::Upsert(version, new), version);
     }
 
-    /// Adds a deletion.
+    /// Adds the deletion of a key to the transaction.
     pub fn delete(&mut self, store: &OracleStore<K, V>, key: K, last: Option<V>) {
         let last = last.map(|last| store.arrived(last)).map(|(_, version, last)| (version, last));
         let version = last.as_ref().map_or(0, |last| last.0);
@@ -398,7 +401,7 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
         }
     }
 
-    /// Applies all writes, and returns their steps, deletions first.
+    /// Applies all writes, and returns the steps that they cause, deletions first.
     pub fn commit(self, store: &mut OracleStore<K, V>) -> Vec<OracleStep<K, V>> {
         store.bookmark(self.version);
         let (mut deleted, mut changed) = (Vec::new(), Vec::new());
@@ -413,13 +416,13 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
     }
 }
 
-/// A consumer that applies each change it receives and asserts that the change is legal.
+/// A consumer that applies the changes that it receives, and asserts that each of them is possible after the previous ones.
 #[derive(Clone, Debug)]
 pub struct Consumer<K, V> {
     same: fn(&V, &V) -> bool,
-    /// The objects, after all changes applied so far.
+    /// The objects, as they are after all changes that were applied.
     pub held: BTreeMap<K, V>,
-    /// Whether the initial objects are complete: no later addition may be initial.
+    /// Whether all initial objects were delivered. After that, no addition may be marked as initial.
     pub initial_processed: bool,
 }
 
@@ -433,8 +436,9 @@ impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
     /// Applies a change.
     ///
     /// # Panics
-    /// Panics if the change is illegal: an addition of a key that is present, an initial object after the initial ones were complete, an update
-    /// whose old state is not the one delivered before, or an update, replacement or deletion of an absent key or of another object.
+    /// Panics if the change is not possible: an addition of a key that is present, an addition that is marked as initial after all initial objects
+    /// were delivered, an update whose old state is not the state that was delivered before, or an update, replacement or deletion of a key that is
+    /// absent or that has a different object.
     pub fn apply(&mut self, change: OracleChange<K, V>) {
         match change {
             OracleChange::Added { key, object, initial } => {

@@ -1,4 +1,4 @@
-//! The reference subscription. It logs every step of a key since the last delivery, and merges the steps only when the change is taken.
+//! The reference subscription. It stores every step of a key since the last delivery, and merges the steps only when the subscriber takes the change.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub enum Incoming {
     Resync,
 }
 
-/// The kinds of changes before the filter of a subscription is applied; `Again` is a resync.
+/// The kinds of changes, before the filter of a subscription is applied. `Again` is a delivery by a resync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum DeliveredKind {
@@ -38,10 +38,12 @@ pub enum DeliveredKind {
     Again,
 }
 
-/// The kind of a change, whether the filter passes the state delivered last, and whether the filter passes the newest state.
+/// How a change passes a filter: the kind of the change, whether the filter accepts the state that was delivered last, and whether it accepts the
+/// newest state.
 pub type Crossing = (DeliveredKind, bool, bool);
 
-/// Counters of the cells of the merge table, of the crossings at the filters of subscriptions, and of the crossings at selections of objects.
+/// Coverage counters: for the cells of the merge table, for the [`Crossing`]s at the filters of subscriptions, and for those at selections of
+/// objects.
 #[derive(Clone, Debug, Default)]
 pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>, BTreeMap<Crossing, u64>);
 
@@ -50,7 +52,7 @@ impl MergeCells {
     const COLUMNS: [Incoming; 5] =
         [Incoming::Added, Incoming::Updated, Incoming::Deleted, Incoming::Replaced, Incoming::Resync];
 
-    /// Cells that cannot occur: a present key is not added, an absent key is only added, and a resync covers only keys
+    /// Returns whether a cell cannot occur. A key that is present is not added, a key that is absent can only be added, and a resync covers only keys
     /// that the consumer has.
     fn is_blank(row: Row, incoming: Incoming) -> bool {
         match (row, incoming) {
@@ -61,8 +63,8 @@ impl MergeCells {
         }
     }
 
-    /// The combinations that can occur at a filter: an addition has no earlier state, a deletion no later one, and a resync delivers
-    /// the same state twice.
+    /// The combinations that can occur at a filter. An addition has no old state, a deletion has no new state, and a resync delivers the same state
+    /// as old and new.
     fn crossings() -> impl Iterator<Item = Crossing> {
         let of = |kind, sides: &[(bool, bool)]| {
             sides.iter().map(|(was, is)| (kind, *was, *is)).collect::<Vec<_>>()
@@ -87,10 +89,10 @@ impl MergeCells {
         *self.1.entry((kind, was, is)).or_default() += 1;
     }
 
-    /// Counts the effect of a selection of objects on a step.
+    /// Counts the crossing of a step at a selection of objects.
     ///
     /// # Panics
-    /// Panics if this combination cannot occur.
+    /// Panics if this crossing cannot occur.
     pub fn narrowed<K: Clone, V: Clone>(
         &mut self,
         step: &OracleStep<K, V>,
@@ -108,7 +110,7 @@ impl MergeCells {
         *self.2.entry(crossing).or_default() += 1;
     }
 
-    /// The effects of a selection on steps that occurred fewer than `floor` times.
+    /// Returns the crossings at selections of objects that were counted fewer than `floor` times.
     #[must_use]
     pub fn narrowings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
         let steps = Self::crossings()
@@ -117,7 +119,7 @@ impl MergeCells {
         counts.filter(|(_, count)| *count < floor).collect()
     }
 
-    /// The crossings that occurred fewer than `floor` times.
+    /// Returns the crossings at filters of subscriptions that were counted fewer than `floor` times.
     #[must_use]
     pub fn crossings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
         let counts =
@@ -130,7 +132,7 @@ impl MergeCells {
         self.0[row as usize][incoming as usize] += 1;
     }
 
-    /// The cells that were entered fewer than `floor` times, without the blank cells.
+    /// Returns the cells of the merge table that were counted fewer than `floor` times, except for the cells that cannot occur.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(Row, Incoming, u64)> {
         let every = Self::ROWS.into_iter().flat_map(|row| Self::COLUMNS.map(|column| (row, column)));
@@ -149,9 +151,9 @@ struct Log<V> {
     held: Option<V>,
     /// The newest state.
     now: Option<V>,
-    /// The last states of the objects of this key that were deleted, each with a flag for a missed deletion.
+    /// The last state of each object of this key that was deleted, with a flag that is true if its deletion was missed.
     ends: Vec<(V, bool)>,
-    /// Whether the object was added by the first list.
+    /// Whether the first list of the store added the object.
     initial: bool,
 }
 
@@ -159,30 +161,31 @@ struct Log<V> {
 #[derive(Clone, Debug)]
 pub struct OracleSubscription<K, V> {
     same: fn(&V, &V) -> bool,
-    /// Objects of a snapshot that are not delivered yet, in its order.
+    /// The objects of the snapshot, of the initial objects or of a resync, that are not delivered yet, in the order of the snapshot.
     walk: VecDeque<(K, V)>,
     initial: bool,
     resync: bool,
-    /// Keys in the order in which they became pending.
+    /// The pending keys, in the order in which they became pending.
     order: Vec<K>,
     logs: BTreeMap<K, Log<V>>,
     ready: VecDeque<OracleChange<K, V>>,
-    /// The keys to deliver before the initial objects are complete; `None` before the first list.
+    /// The keys that have to be delivered before the initial objects are complete; `None` before the first list.
     awaited: Option<BTreeSet<K>>,
-    /// Whether the changes in `ready` belong to an awaited key.
+    /// Whether the changes in `ready` belong to a key that was in `awaited`.
     delivering_awaited: bool,
-    /// Selects the objects to deliver; `None` delivers all.
+    /// Returns whether an object is delivered. With `None`, all objects are delivered.
     filter: Option<fn(&V) -> bool>,
-    /// The period of resyncs, and the time of the next one.
+    /// The period of the resyncs, and the time of the next resync.
     period: Option<(u64, u64)>,
     /// The maximum number of pending keys.
     most: usize,
-    /// The number of keys that were pending when the bound was exceeded.
+    /// The number of keys that were pending when the bound was exceeded; `None` if it was not exceeded.
     lost: Option<usize>,
 }
 
 impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
-    /// Creates a subscription that first delivers these objects in this order. `listed` is true if the store has been listed.
+    /// Creates a subscription that first delivers the objects of `snapshot`, in this order. `listed` is true if the store has received its first
+    /// list.
     pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) -> Self {
         let walk: VecDeque<_> = snapshot.into_iter().collect();
         Self {
@@ -202,13 +205,13 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// Bounds the number of pending keys.
+    /// Sets the maximum number of pending keys.
     #[must_use]
     pub fn bounded(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// Checks the bound. Call this after each write.
+    /// Checks whether the maximum number of pending keys is exceeded. Call this after each write.
     pub fn wrote(&mut self) {
         if self.lost.is_none() && self.order.len() > self.most {
             self.lost = Some(self.order.len());
@@ -217,32 +220,32 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// Whether the bound was exceeded.
+    /// Whether the maximum number of pending keys was exceeded.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
 
-    /// Ends a subscription that has exceeded its bound.
+    /// Ends a subscription that has exceeded its maximum number of pending keys.
     pub fn disconnect(&mut self) {
         self.walk.clear();
         self.ready.clear();
         self.lost = Some(0);
     }
 
-    /// Restarts with the same options. The arguments are those of [`new`](Self::new).
+    /// Restarts the subscription with the same options. The arguments are those of [`new`](Self::new).
     pub fn restart(&mut self, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) {
         let Self { same, filter, period, most, .. } = *self;
         *self = Self { filter, period, most, ..Self::new(same, snapshot, listed) };
     }
 
-    /// Delivers only objects that pass `filter`.
+    /// Makes the subscription deliver only objects for which `filter` returns true.
     #[must_use]
     pub fn filtered(self, filter: fn(&V) -> bool) -> Self {
         Self { filter: Some(filter), ..self }
     }
 
-    /// Resyncs when `period` has passed since `now`, and again each `period` after the last resync.
+    /// Makes the subscription resync `period` after `now`, and then `period` after each periodic resync.
     #[must_use]
     pub fn resync_every(self, period: u64, now: u64) -> Self {
         Self { period: Some((period, now + period)), ..self }
@@ -270,11 +273,12 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.walk.len() + self.order.len() + self.ready.len() + self.lost.unwrap_or(0)
     }
 
-    /// Call this after recording the steps of a list that the store has published.
+    /// Handles the end of a list. Call this after the steps of a list that the store has published were recorded.
     pub fn listed(&mut self) {
         if self.awaited.is_none() {
             self.awaited = Some(self.order.iter().cloned().collect());
-            // The changes in `ready` count as initial, too: they are the rest of a change that was taken before the list.
+            // The changes in `ready` were taken from the pending keys before the list was published, and have to be delivered before the initial
+            // objects are complete.
             self.delivering_awaited = !self.ready.is_empty();
         }
     }
@@ -290,7 +294,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
     /// Records a step of the store.
     ///
     /// # Panics
-    /// Panics if the step hits a blank cell of the merge table.
+    /// Panics if the step belongs to a cell of the merge table that cannot occur.
     pub fn record(&mut self, step: &OracleStep<K, V>, cells: &mut MergeCells) {
         if self.lost.is_some() {
             return;
@@ -309,7 +313,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         let initial = matches!(step, OracleStep::Added { initial: true, .. });
         cells.hit(self.row(&key), incoming);
         if !self.logs.contains_key(&key) {
-            // Nothing is pending, so the consumer has received the store's last state, or receives it next.
+            // No change of the key is pending. So the consumer has received the last state of the key, or will receive it before this change.
             self.order.push(key.clone());
             self.logs.insert(key.clone(), Log { held: old, now: None, ends: Vec::new(), initial });
         }
@@ -339,12 +343,12 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         self.logs.remove(key)
     }
 
-    /// Requests a resync. Has no effect while initial objects or a resync are being delivered.
+    /// Requests a resync. A request has no effect while the initial objects or the objects of a resync are being delivered.
     pub fn resync(&mut self) {
         self.resync |= !self.initial && self.walk.is_empty();
     }
 
-    /// Takes the next change at `now`. `objects` are the objects of the store in its order; `None` for a closed store.
+    /// Takes the next change at the time `now`. `objects` are the objects of the store in its order, or `None` if the store is closed.
     ///
     /// # Panics
     /// Panics if a resync covers a key that the consumer does not have.
@@ -401,7 +405,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         }
     }
 
-    /// Queues the change of a key. An object that the filter rejects does not exist for the consumer.
+    /// Computes the change of a key from its steps, and puts it into `ready`. For the consumer, an object that the filter rejects does not exist.
     fn queue_change(&mut self, key: K, log: Log<V>, cells: &mut MergeCells) {
         let Log { held, now, ends, initial } = log;
         let was = held.as_ref().is_some_and(|held| self.passes(held));

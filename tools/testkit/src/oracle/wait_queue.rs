@@ -1,6 +1,7 @@
-//! The oracle of a token bucket with a wait queue: a list of all waiters that ever existed, searched linearly.
+//! The oracle of a token bucket with a wait queue. It keeps all waiters that ever existed in a list, and searches the list linearly.
 //!
-//! Times are nanoseconds in a `u64`. A nanosecond has as many parts as a period has tokens, in lowest terms.
+//! Times are nanoseconds in a `u64`. Tokens are counted in parts: if the quota in lowest terms is `tokens` per `period` nanoseconds, a token consists
+//! of `period` parts, and the bucket gains `tokens` parts per nanosecond.
 
 use arbitrary::Arbitrary;
 
@@ -21,11 +22,11 @@ pub enum WaitQueueOp {
     Reserve(u8),
     /// Cancels one of the reservations.
     Cancel(u8),
-    /// Changes rate and burst.
+    /// Changes the rate and the burst.
     SetQuota(OracleQuota),
     /// Advances the clock.
     Advance(Span),
-    /// Advances the clock to the next alarm.
+    /// Advances the clock to the time of the next alarm.
     AdvanceToAlarm,
     /// Sets the clock back.
     JumpBack(Span),
@@ -38,22 +39,22 @@ pub enum WaitQueueOp {
 pub enum WaiterState {
     /// The waiter is in the wait queue.
     Waiting,
-    /// The waiter has its tokens.
+    /// The tokens of the waiter were taken for it.
     Granted,
     /// The waiter requests more tokens than the burst.
     Refused,
     /// The waiter has timed out.
     TimedOut,
-    /// The waiter has returned, or was dropped.
+    /// The waiter has returned its result, or was dropped.
     Left,
 }
 
-/// A reservation, with which its tokens can be given back.
+/// A reservation of tokens. It can be used to give the tokens back.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
     /// The time at which the tokens are due.
     pub due: u64,
-    /// The counters `changes` and `returns` of the bucket at the time of the reservation.
+    /// The values that the counters `changes` and `returns` of the bucket had at the time of the reservation.
     changes: u64,
     returns: u64,
 }
@@ -72,25 +73,25 @@ struct Waiter {
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     at: u64,
-    /// The parts that were not given back.
+    /// The number of parts that were granted and not given back.
     parts: u128,
-    /// Whether the waiter can still give the tokens back: since the grant, it has not been polled and the bucket has not been full.
+    /// Whether the waiter can still give the tokens back. It can until it is polled, or until the bucket has been full since the grant.
     open: bool,
 }
 
-/// A bucket and its wait queue.
+/// The oracle: a bucket and its wait queue.
 #[derive(Clone, Debug)]
 pub struct OracleWaitQueue {
     quota: OracleQuota,
     changes: u64,
-    /// The number of times that granted tokens were given back. Reservations then keep their due times, so `full` no longer shows which reservation
-    /// is the last.
+    /// How often a dropped waiter gave back tokens that it had been granted. This lowers `full`, while all reservations keep their due times. So
+    /// `full` no longer shows which reservation is the last one, and the earlier reservations cannot be given back any more.
     returns: u64,
-    /// The time at which the bucket would be full, in parts.
+    /// The time at which the bucket will be full, counted in the parts that the bucket gains until then.
     full: u128,
     waiters: Vec<Waiter>,
     grants: Vec<Grant>,
-    /// The smallest number of parts that were missing to a full bucket since the oldest open grant.
+    /// The smallest number of parts by which the bucket was not full, since the oldest open grant. At most this many parts can be given back.
     slack: u128,
 }
 
@@ -101,7 +102,7 @@ impl OracleWaitQueue {
         Self { quota, changes: 0, returns: 0, full: 0, waiters: Vec::new(), grants: Vec::new(), slack: 0 }
     }
 
-    /// Adds a waiter, with the time limit `within` if there is one. Returns its index.
+    /// Adds a waiter, which times out after `within`, if that is given. Returns its index.
     pub fn join(&mut self, count: u32, within: Option<u64>, now: u64) -> usize {
         self.settle(now);
         let state = match self.take(count, now) {
@@ -125,7 +126,7 @@ impl OracleWaitQueue {
         self.waiters[index].state
     }
 
-    /// Polls a waiter and returns its state. Unless the waiter is still waiting, it has left after this call.
+    /// Polls a waiter and returns its state. If the state is not `Waiting`, the waiter has left after this call.
     pub fn poll(&mut self, index: usize, now: u64) -> WaiterState {
         self.settle(now);
         let state = self.waiters[index].state;
@@ -168,7 +169,7 @@ impl OracleWaitQueue {
     /// Takes tokens if they are available and there are no waiters.
     ///
     /// # Errors
-    /// The time at which the tokens will be available; `None` for more tokens than the burst.
+    /// The time at which the tokens will be available; `None` if `count` is larger than the burst.
     pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
         self.settle(now);
         if count > self.burst() {
@@ -180,7 +181,7 @@ impl OracleWaitQueue {
         Ok(())
     }
 
-    /// Reserves tokens. Returns `None` for more tokens than the burst.
+    /// Reserves tokens. Returns `None` if `count` is larger than the burst.
     pub fn reserve(&mut self, count: u32, now: u64) -> Option<Promise> {
         self.settle(now);
         if count > self.burst() {
@@ -211,7 +212,7 @@ impl OracleWaitQueue {
         self.settle(now);
         let returned = self.give_back(reserved, count, now);
         if returned {
-            // An open grant of the same size and time belongs to a waiter, which may still give it back, so it is skipped.
+            // Open grants are skipped: an open grant with the same time and size belongs to a waiter, which may still give it back itself.
             let cost = u128::from(count) * self.token();
             let is_it = |grant: &Grant| !grant.open && grant.at == reserved.due && grant.parts == cost;
             let taken = self.grants.iter().rposition(is_it);
@@ -249,7 +250,7 @@ impl OracleWaitQueue {
         self.settle(now);
     }
 
-    /// Call this after the clock has jumped back: earlier grants no longer count for the rate.
+    /// Updates the state after the clock was set back. Earlier grants then no longer count for [`within_rate`](Self::within_rate).
     pub fn jumped(&mut self, now: u64) {
         for grant in &mut self.grants {
             grant.at = u64::MAX;
@@ -282,10 +283,10 @@ impl OracleWaitQueue {
         self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting).count()
     }
 
-    /// Checks that no span of time has more tokens than burst + rate × time.
+    /// Checks that at most burst + rate × time tokens were granted in every span of time.
     ///
     /// # Errors
-    /// The times of the first and the last grant of such a span.
+    /// The times of the first and the last grant of a span in which more tokens were granted.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut grants: Vec<_> = self.grants.iter().filter(|grant| grant.at < u64::MAX).collect();
         grants.sort_by_key(|grant| grant.at);
@@ -303,8 +304,8 @@ impl OracleWaitQueue {
         Ok(())
     }
 
-    /// Grants the first waiters their tokens, if these are available. Then waiters whose timeouts have passed time out, one after the other; after
-    /// each of them, further waiters may get their tokens.
+    /// Grants tokens to the first waiters in the queue, as far as tokens are available. Then removes the waiters whose timeouts have passed, one
+    /// after the other. After each of them, tokens may be available for further waiters.
     fn settle(&mut self, now: u64) {
         self.observe(now);
         self.grant(now);
@@ -318,7 +319,7 @@ impl OracleWaitQueue {
         }
     }
 
-    /// The next timeout of a waiter.
+    /// The earliest time at which a waiter times out.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let waiting = self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting);
@@ -348,8 +349,8 @@ impl OracleWaitQueue {
             }
             self.waiters[index].state = WaiterState::Granted;
             match promised {
-                // Promised tokens count as used at their due time. Tokens that were promised under an earlier quota do
-                // not count for the current rate.
+                // Tokens that were promised to a waiter count as granted at their due time. If they were promised under an earlier quota, they do not
+                // count for the current rate.
                 Some(promise) if promise.changes == self.changes => _ = self.log(promise.due, count, false),
                 Some(_) => {}
                 None => self.waiters[index].grant = Some(self.log(now, count, true)),
@@ -357,8 +358,8 @@ impl OracleWaitQueue {
         }
     }
 
-    /// Takes tokens that count as used when they are due, and lowers the slack to what is missing to a full bucket just before that time. Returns the
-    /// time.
+    /// Takes tokens in advance and returns the time at which they are due. Lowers `slack` to the number of parts by which the bucket will not be full
+    /// just before that time.
     fn take_ahead(&mut self, count: u32, now: u64) -> u64 {
         self.full = self.after(count.into(), now);
         let due = self.due(self.full, now);
@@ -369,7 +370,7 @@ impl OracleWaitQueue {
         due
     }
 
-    /// Closes the open grants if the bucket is full. Must be called before each change of the bucket.
+    /// Updates `slack`, and closes the open grants if the bucket is full. Must be called before each change of the bucket.
     fn observe(&mut self, now: u64) {
         if self.grants.iter().any(|grant| grant.open) {
             self.spend(self.missing(now));
@@ -391,7 +392,7 @@ impl OracleWaitQueue {
         self.grants.len() - 1
     }
 
-    /// Takes tokens if they are available and there are no waiters; otherwise returns the time at which they will be available.
+    /// Takes tokens if they are available and no waiter is in the queue. Otherwise returns the time at which they will be available.
     fn take(&mut self, count: u32, now: u64) -> Result<(), u64> {
         let waiting = self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting);
         let before: u64 = waiting.clone().filter(|c| c.promised.is_none()).map(|c| u64::from(c.count)).sum();

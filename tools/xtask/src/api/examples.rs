@@ -1,8 +1,8 @@
-//! Finds public types and functions that occur in no compiled example of their crate.
+//! Finds the public types and functions that no compiled example of their crate uses.
 //!
-//! An example is a Rust block in the documentation of a public item or of the crate (its readme). Names are searched as
-//! words: a method counts as used if any method with its name is called. So a reported item is used in no example, but
-//! an item that is not reported may be unused, too.
+//! An example is a Rust block in the documentation of a public item or of the crate (its readme). The examples are searched for the names of the
+//! items as words: a method counts as used if any method with the same name is called. So an item that is reported is really unused, but an unused
+//! item may not be reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ pub(super) struct Found {
     undocumented: Vec<String>,
 }
 
-/// Functions that need no example, by path; the value records whether a lookup used the entry.
+/// The paths of the functions that need no example. The value is true if the path was looked up.
 #[derive(Debug, Default)]
 pub(super) struct Excused(BTreeMap<String, bool>);
 
@@ -39,7 +39,7 @@ impl Excused {
         self.0.get_mut(path).map(|used| *used = true).is_some()
     }
 
-    /// Entries that no lookup used.
+    /// The paths that were never looked up.
     pub(super) fn left(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, used)| !**used).map(|(path, _)| path.as_str())
     }
@@ -76,7 +76,7 @@ struct Item {
     docs: String,
 }
 
-/// Collects the public items that are reachable by a path.
+/// Collects the public items that have a public path.
 struct Walk<'a> {
     index: &'a Value,
     seen: BTreeSet<u64>,
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
             return;
         }
         if item["inner"]["module"]["is_crate"].as_bool() == Some(true) {
-            // The examples of the crate root are those of its readme.
+            // The docs of the crate root are the readme of the crate, so its examples are those of the readme.
             self.add(item, path.to_owned(), false);
         }
         for child in ids(&item["inner"]["module"]["items"]) {
@@ -192,7 +192,7 @@ fn ids(list: &Value) -> Vec<u64> {
     list.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
 }
 
-/// The Rust blocks of a page that are compiled.
+/// Returns the code of the Rust blocks in `docs` that are compiled.
 fn examples(docs: &str) -> String {
     let (mut code, mut inside, mut is_rust) = (String::new(), false, false);
     for line in docs.lines() {
@@ -208,7 +208,7 @@ fn examples(docs: &str) -> String {
     code
 }
 
-/// Returns all words, and those words that are called or follow a path separator.
+/// Returns all words of the code, and those words that are called as functions or follow a `::`.
 fn words(code: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let (mut words, mut called) = (BTreeSet::new(), BTreeSet::new());
     let mut rest = code;

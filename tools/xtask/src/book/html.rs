@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A page by its path below the book.
+/// The text of each page, by its path below the folder of the book.
 pub(super) type Pages = BTreeMap<PathBuf, String>;
 
-/// All pages except `404.html`: its links are relative to the root of a server.
+/// Returns all pages of the book, except for `404.html`, whose links are relative to the root of the server.
 pub(super) fn pages(book: &Path) -> Result<Pages> {
     let mut pages = Pages::new();
     let mut folders = vec![book.to_owned()];
@@ -29,7 +29,7 @@ pub(super) fn pages(book: &Path) -> Result<Pages> {
     Ok(pages)
 }
 
-/// The values of an attribute, in order. mdBook writes all attributes in double quotes.
+/// Returns all values of an attribute in a page, in order. mdBook writes all attributes in double quotes.
 pub(super) fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
     let start = format!(" {attribute}=\"");
     page.split(&*start).skip(1).filter_map(|rest| rest.split('"').next()).collect()

@@ -1,4 +1,4 @@
-//! Every link of the built book must lead to an existing file and anchor of the book, or to an allowed host.
+//! Checks that every link of the built book leads to an existing file and anchor of the book, or to an allowed host.
 
 use std::path::{Path, PathBuf};
 

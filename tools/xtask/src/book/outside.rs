@@ -1,4 +1,4 @@
-//! Links of the book to files of the repository: the files are copied into the book, so that the book can be read without a clone.
+//! Links of the book to files of the repository. These files are copied into the book, so that its links work without a clone of the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::{SOURCES, write};
 use crate::tidy::links::tidied;
 use crate::workspace::Workspace;
 
-/// The folder of the book for these copies.
+/// The folder of the book into which the files are copied.
 const FOLDER: &str = "repository";
 
 /// Copies each file of the repository that a page links to, and rewrites the links to the copies.
@@ -34,8 +34,8 @@ pub(super) fn bring(workspace: &Workspace, book: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file of the repository that a link refers to; `None` if it is a page of the book. mdBook turns links to
-/// `README.md` into links to HTML.
+/// Returns the file of the repository that a link refers to; `None` if the link does not lead to such a file or leads to a page of the book. mdBook
+/// replaces `.md` by `.html` in links, so a link to `README.html` refers to `README.md`.
 fn outside(page: &Path, link: &str, is_file: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let source = Path::new(SOURCES).join(page);
     let file = link.split('#').next().filter(|file| file.starts_with("../"))?;

@@ -1,4 +1,4 @@
-//! Runs *Getting started* as a reader does: each program is a separate project with the dependencies of its page.
+//! Runs the programs of *Getting started* as a reader does: each is a separate project with the dependencies that its page lists.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use super::write;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
 
-/// The path of the clone in the pages.
+/// The path that the pages use for the clone of the repository.
 const CLONE: &str = "../flyball/";
 
-/// The project of *Check your own code*.
+/// The folder with the project of the page *Check your own code*.
 const CHECKED: &str = "docs/book/projects/checked";
 
 pub(super) fn run(workspace: &Workspace) -> Result<()> {
@@ -37,7 +37,8 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             manifest(&name, &page("toml")?, &workspace.root.to_string_lossy()),
         )?;
         write(&project.join("src/main.rs"), page("rs")?)?;
-        // The lock file selects the versions that the workspace is tested with. Cargo removes the packages that the project does not need.
+        // With the lock file of the workspace, the project uses the versions with which the workspace is tested. Cargo removes the packages that the
+        // project does not need from its copy.
         fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
         let mut command = cargo();
         command.current_dir(&project).args(["run", "--quiet"]);
@@ -51,7 +52,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Runs the model of *Check your own code* under loom and shuttle, and compiles its fuzz target without running it.
+/// Runs the model of the page *Check your own code* under loom and shuttle, and compiles its fuzz target without running it.
 pub(super) fn check_own_code(workspace: &Workspace) -> Result<()> {
     let project = workspace.target.join("book-projects/checked");
     let root = format!("{}/", workspace.root.to_string_lossy());
@@ -82,10 +83,10 @@ pub(super) fn check_own_code(workspace: &Workspace) -> Result<()> {
     process::run(&mut command)
 }
 
-/// The manifest that `cargo new` writes, with the dependencies of a page; their paths lead to this clone.
+/// Returns a manifest like that of `cargo new`, with the dependencies that a page lists. Their paths lead to this clone of the repository.
 fn manifest(name: &str, dependencies: &str, root: &str) -> String {
     let package = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
-    // The project is inside the folder of a workspace, so it needs its own `[workspace]` section.
+    // The project is in a folder below the workspace, so it needs its own `[workspace]` section.
     format!("{package}\n{}\n[workspace]\n", dependencies.replace(CLONE, &format!("{root}/")))
 }
 

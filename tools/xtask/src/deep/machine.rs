@@ -1,8 +1,8 @@
-//! The date and the machine of a rung.
+//! The date of a run, and a description of the machine on which it runs.
 
 use std::fs;
 
-/// The number and model of the processors, and the memory.
+/// Returns the number and the model of the processors, and the size of the memory.
 pub(super) fn describe() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let model = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
@@ -11,20 +11,20 @@ pub(super) fn describe() -> String {
     format!("{processors} × {model}{memory}")
 }
 
-/// The value of the first line with this name, in a file of `name: value` lines.
+/// Returns the value of the first line with this name in a file whose lines have the form `name: value`.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().replace('|', "/"))
 }
 
-/// Converts `16384000 kB` to GiB, rounded.
+/// Converts a text like `16384000 kB` to a rounded number of GiB.
 fn gibibytes(text: &str) -> Option<u64> {
     let kibibytes: u64 = text.split(' ').next()?.parse().ok()?;
     Some((kibibytes + (1 << 19)) >> 20)
 }
 
-/// The day in UTC, as `2026-01-31`.
+/// Returns the day in UTC, in the form `2026-01-31`.
 pub(super) fn date(seconds: u64) -> String {
     let mut days = seconds / 86_400;
     let mut year = 1970;

@@ -1,5 +1,5 @@
-//! Tests with the newest kube that the manifests allow, because flyball-kube parses the delay of an `Action`, which has no getter, from its `Debug`
-//! output.
+//! Tests flyball-kube with the newest version of kube that the manifests allow. `Action` has no getter for its delay, so flyball-kube parses the
+//! delay from the `Debug` output, which a new version of kube could change.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::workspace::{Workspace, cargo};
 
-/// A package without a lock file, so cargo selects the newest releases.
+/// The manifest of a package without a lock file, so that cargo selects the newest releases.
 const MANIFEST: &str = r#"
 [package]
 name = "newest-kube"

@@ -1,4 +1,4 @@
-//! `docs/evidence.md`: the last run of each rung.
+//! Writes `docs/evidence.md`, which lists the last run of each rung.
 
 use super::record::{Record, State};
 use super::rungs::Rung;
@@ -13,7 +13,8 @@ the last one before the run that changed anything but this page. *Scale* multipl
 |---|---|---|---|---|---|---|---|---|
 ";
 
-/// Renders the page. A rung without a record keeps its row of the page `before`, because it may have run with a different target directory.
+/// Renders the page. If a rung has no record, its row is copied from the old page `before`, because the rung may have run with a different target
+/// directory.
 pub(super) fn render(before: &str, state: &State, rungs: &[Rung]) -> String {
     let mut page = HEAD.to_owned();
     for rung in rungs {

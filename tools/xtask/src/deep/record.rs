@@ -1,4 +1,4 @@
-//! The last result of each rung, in a file that is replaced atomically.
+//! Stores the last result of each rung in a file, which is replaced atomically.
 
 use std::fmt;
 use std::fs;
@@ -37,11 +37,11 @@ pub(super) struct Record {
     pub(super) scale: f64,
     pub(super) seconds: u64,
     pub(super) outcome: Outcome,
-    /// The counts that the rung printed, or the name of the tool that is missing.
+    /// The counts that the rung printed, or a message that names the missing tool.
     pub(super) figures: String,
 }
 
-/// The last record of each rung.
+/// The last record of each rung, and the file in which they are stored.
 #[derive(Debug)]
 pub(super) struct State {
     file: PathBuf,
@@ -49,7 +49,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Reads the file; a missing file has no records.
+    /// Reads the records from the file. If the file does not exist, there are no records.
     pub(super) fn open(file: PathBuf) -> Result<Self> {
         let records = match fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| file.display().to_string())?,
@@ -63,7 +63,7 @@ impl State {
         &self.records
     }
 
-    /// Returns true if the rung has passed at this commit with at least this scale.
+    /// Returns whether the rung has passed at this commit with this scale or a larger one.
     pub(super) fn passed(&self, rung: &str, commit: &str, scale: f64) -> bool {
         self.records.iter().any(|record| {
             record.rung == rung
@@ -73,7 +73,7 @@ impl State {
         })
     }
 
-    /// Replaces the last record of the rung. Writes a temporary file first, then renames it.
+    /// Replaces the record of the rung, and stores all records: writes a temporary file and renames it.
     pub(super) fn note(&mut self, record: Record) -> Result<()> {
         self.records.retain(|other| other.rung != record.rung);
         self.records.push(record);

@@ -1,4 +1,4 @@
-//! The rungs: the command of each, its requirements, and the counts in its output.
+//! The rungs. Each has a command, a check for the tools that the command needs, and a parser for the counts in its output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,15 +14,15 @@ use crate::workspace::{Workspace, cargo};
 pub(super) struct Rung {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    /// The command; its seconds and numbers of cases are multiplied by the scale.
+    /// Returns the command. Its seconds and its numbers of cases are multiplied by the given scale.
     pub(super) command: fn(&Workspace, f64) -> Result<Command>,
-    /// The missing tool and how to install it; `None` if all tools are there.
+    /// Returns the name of a missing tool, with how to install it; `None` if no tool is missing.
     pub(super) missing: fn(&Workspace) -> Option<String>,
-    /// The counts in the output of a run that passed; `None` if there are none.
+    /// Returns the counts in the output of a run that passed; `None` if it contains none.
     pub(super) figures: fn(&str) -> Option<String>,
 }
 
-/// In the order of execution: rungs with the most evidence per hour come first.
+/// The rungs in the order in which they are executed. Those that give the most evidence per hour come first.
 pub(super) const RUNGS: &[Rung] = &[
     Rung {
         name: "faults",
@@ -115,7 +115,7 @@ pub(super) const RUNGS: &[Rung] = &[
         name: "parity",
         what: "5·10⁵ new scripts of each kind through flyball, client-go and the reference",
         command: |workspace, scale| {
-            // The seed is the commit, so every commit runs new scripts, and a run can be repeated.
+            // The seed is derived from the commit. So every commit gets new scripts, and a run can be repeated.
             let seed = workspace.commit().unwrap_or(1).to_string();
             xtask(&["parity", "--seed", &seed, "--scripts", &whole(5e5 * scale)])
         },
@@ -163,11 +163,11 @@ pub(super) const RUNGS: &[Rung] = &[
     },
 ];
 
-/// A command that runs this program with these arguments.
+/// Returns a command that runs this program again, with the given arguments.
 fn xtask(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments);
-    // Without this variable, all checks run, not only those of changed crates.
+    // If this variable were set, only the checks of changed crates would run.
     command.env_remove("FLYBALL_BASE");
     Ok(command)
 }
@@ -177,7 +177,7 @@ fn cases(mut command: Command, cases: f64) -> Command {
     command
 }
 
-/// A number of seconds or cases, at least one.
+/// Returns a number of seconds or of cases as a whole number, which is at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -211,14 +211,14 @@ fn answers(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// The number of tests that test harnesses report as passed.
+/// Returns how many tests passed, according to the output of the test programs.
 fn tests(log: &str) -> Option<String> {
     let results = log.lines().filter_map(|line| line.strip_prefix("test result: ok. "));
     let passed: u64 = results.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum();
     (passed > 0).then(|| format!("{passed} tests"))
 }
 
-/// The last line of `loom --json`, and the sum of all interleavings.
+/// Returns the summary line of `loom --json`, and the number of the interleavings of all models.
 fn models(log: &str) -> Option<String> {
     let output = last(log, " models completed")?;
     let rows = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -226,7 +226,7 @@ fn models(log: &str) -> Option<String> {
     Some(format!("{output}; {interleavings} interleavings"))
 }
 
-/// The executions that `fuzz` reports for its targets.
+/// Returns the number of targets and of executions that `fuzz` reports.
 fn executions(log: &str) -> Option<String> {
     let lines = log.lines().filter_map(|line| line.split_once(" executions in "));
     let counts: Vec<u64> = lines.filter_map(|(line, _)| line.split(' ').nth(1)?.parse().ok()).collect();
@@ -234,18 +234,18 @@ fn executions(log: &str) -> Option<String> {
     Some(format!("{} targets, {all} executions, at least {least} a target", counts.len()))
 }
 
-/// The counts that `parity` reports for each kind of script. The scripts have no difference, because a difference fails the command.
+/// Returns the counts that `parity` reports for each kind of script. They contain no differences, because `parity` fails if it finds one.
 fn scripts(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(" scripts, ")).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
-/// The last line that contains `part`.
+/// Returns the last line that contains `part`.
 fn last(log: &str, part: &str) -> Option<String> {
     log.lines().rev().find(|line| line.contains(part)).map(str::to_owned)
 }
 
-/// The number of lines that contain `part`, followed by `what`.
+/// Returns the number of lines that contain `part`, followed by the text `what`.
 fn count(log: &str, part: &str, what: &str) -> Option<String> {
     let lines = log.lines().filter(|line| line.contains(part)).count();
     (lines > 0).then(|| format!("{lines} {what}"))

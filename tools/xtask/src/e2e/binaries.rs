@@ -1,4 +1,4 @@
-//! etcd, kube-apiserver and kube-controller-manager, built once per `go.mod` and cached outside of the tree.
+//! Builds etcd, kube-apiserver and kube-controller-manager, once for each version of `go.mod`, and caches them outside of the source tree.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ const TOOLS: [&str; 3] = [
     "k8s.io/kubernetes/cmd/kube-controller-manager",
 ];
 
-/// Returns true if the binaries have been built.
+/// Returns whether the binaries are in the cache.
 pub(crate) fn cached(workspace: &Workspace) -> bool {
     place(workspace).is_ok_and(|(_, folder)| folder.exists())
 }
@@ -35,7 +35,7 @@ pub(crate) fn ready(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The version in the module file, and the folder of its binaries.
+/// Returns the version of Kubernetes in `go.mod`, and the folder for the binaries of this version.
 fn place(workspace: &Workspace) -> Result<(String, PathBuf)> {
     let (go_mod, go_sum) =
         (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
@@ -46,7 +46,7 @@ fn place(workspace: &Workspace) -> Result<(String, PathBuf)> {
     Ok((version.to_owned(), cache()?.join(folder)))
 }
 
-/// Builds into a temporary folder and renames it at the end, so the final folder is always complete.
+/// Builds the binaries in a temporary folder, and renames the folder at the end. So if `folder` exists, it is complete.
 fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(cache).with_context(|| cache.display().to_string())?;
     let lock = File::create(cache.join("lock"))?;
@@ -64,18 +64,19 @@ fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()
     }
     fs::create_dir(&partial)?;
     let mut command = Command::new("go");
-    // The flags of Kubernetes' own build: no C compiler is needed, and the server reports its version.
+    // Kubernetes builds its releases with these flags. No C compiler is needed, and the server reports its version.
     command.current_dir(module).env("CGO_ENABLED", "0");
     command.args(["build", "-mod=readonly", "-buildvcs=false", "-ldflags"]);
     command.arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"));
     command.arg("-o").arg(&partial).args(TOOLS);
     process::run(&mut command)?;
-    // Go names the binary after the folder of its source.
+    // Go names a binary after the folder of its source, which is `server` for etcd.
     fs::rename(partial.join("server"), partial.join("etcd"))?;
     fs::rename(&partial, folder).with_context(|| folder.display().to_string())
 }
 
-/// The error message if Go cannot build the module. The module requires a version of Go, which an older Go may download.
+/// Returns an error message if Go cannot build the module, because Go is missing or has an older version than the module requires. An older Go may be
+/// able to download the required version.
 fn no_go(module: &Path) -> Option<String> {
     let output = Command::new("go").current_dir(module).args(["env", "GOVERSION"]).output();
     let why = match output {
@@ -95,14 +96,14 @@ fn cache() -> Result<PathBuf> {
     }
 }
 
-/// The version of Kubernetes, as `v1.2.3`.
+/// Returns the version of Kubernetes, in the form `v1.2.3`.
 fn version(go_mod: &str) -> Option<&str> {
     let lines = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").trim());
     let mut found = lines.filter_map(|line| line.strip_prefix("k8s.io/kubernetes "));
     found.next()?.split(' ').next()
 }
 
-/// FNV-1a: unlike the hasher of the standard library, it gives the same result with every compiler.
+/// Computes a hash with FNV-1a, which gives the same result with every compiler. The hasher of the standard library does not guarantee this.
 fn digest(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn the_digest_sees_where_a_text_ends() {
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
-        // A literal value: a change of the digest would rebuild all binaries.
+        // The expected value is a literal, because a change of the hash function would cause all binaries to be built again.
         assert_eq!(digest(&["a"]), 0x089b_e207_b544_f1e4);
     }
 }

@@ -1,8 +1,8 @@
-//! The counts that test programs print.
+//! The numbers of passed and failed tests that test programs print.
 
 use std::fmt;
 
-/// The sum over all programs of a run.
+/// The sum of the counts of all test programs of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: u64,
@@ -10,7 +10,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds the counts of a line; ignores a line that is not a test result.
+    /// Adds the counts that a line of output reports. A line that is not a test result is ignored.
     pub(super) fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let words: Vec<&str> = result.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
@@ -31,7 +31,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The number of tests in a list with `part` in their path.
+/// Returns the number of tests in `list` whose path contains `part`.
 pub(super) fn listed(list: &str, part: &str) -> usize {
     list.lines().filter(|line| line.strip_suffix(": test").is_some_and(|path| path.contains(part))).count()
 }

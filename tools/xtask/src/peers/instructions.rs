@@ -1,4 +1,4 @@
-//! Counts instructions per operation with callgrind. The counts are the same in every run and on every machine with the same instruction set.
+//! Counts the instructions per operation with callgrind. The counts hardly differ between runs, or between machines with the same instruction set.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use super::parties::{Party, Programs};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The name of a row, the run, its number of operations, and the function that is counted.
+/// For each row: its name, the arguments of the program, the number of operations, and a pattern for the function whose instructions are counted.
 const COUNTED: [(&str, &[&str], f64, &str); 7] = [
     ("queue-cycle", &["cycle", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),
     ("queue-worker-cycle", &["worker-cycle", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),

@@ -1,4 +1,4 @@
-//! A real API server for the controllers' runs. The first run starts it, and all runs share it.
+//! A real API server for the measurements of controllers. The first run starts it, and all runs share it.
 
 use std::cell::OnceCell;
 use std::env;
@@ -13,7 +13,7 @@ use crate::e2e::binaries;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The first word of a run that needs the server.
+/// The first argument of a run that needs the server.
 pub(super) const RUN: &str = "kubernetes";
 
 /// The measuring program and, after the first run, the server.
@@ -28,7 +28,8 @@ impl Kubernetes {
         Self { program, served: OnceCell::new() }
     }
 
-    /// Returns the program with the server's address, and starts the server if this is the first run. An error reports what the server needs.
+    /// Returns a command that runs the program with the address of the server. The first call starts the server; if this fails, the error names what
+    /// is missing.
     pub(super) fn command(&self) -> Result<Command> {
         let serve = || Served::start(&self.program).map_err(|error| format!("{error:#}"));
         let served = self.served.get_or_init(serve).as_ref().map_err(|error| anyhow!("{error}"))?;
@@ -68,7 +69,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The server stops when stdin is closed. An error is ignored: the folder is temporary.
+        // The server stops when its stdin is closed. Errors are ignored, because the folder is temporary.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);

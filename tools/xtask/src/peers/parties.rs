@@ -40,7 +40,7 @@ pub(super) enum Party {
 }
 
 impl Party {
-    /// The name in the programs' command lines.
+    /// The name of the implementation on the command lines of the programs.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -69,13 +69,13 @@ impl Party {
     }
 }
 
-/// The measuring programs after the build.
+/// The programs that measure, after they were built.
 #[derive(Debug)]
 pub(super) struct Programs {
     kubernetes: Kubernetes,
     rust: PathBuf,
     go: PathBuf,
-    /// The program that plays the recorded cluster through flyball.
+    /// The program that replays the recorded cluster through flyball.
     replay: PathBuf,
     trace: PathBuf,
 }
@@ -105,7 +105,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Runs one process and returns its figures.
+    /// Runs one measurement of an implementation in a process, and returns the results by name.
     pub(super) fn run(&self, party: Party, words: &[&str]) -> Result<Sample> {
         if let (Party::Ours, ["cluster", words @ ..]) = (party, words) {
             return self.replay(words);
@@ -122,14 +122,14 @@ impl Programs {
         answer(&mut command)
     }
 
-    /// Runs flyball on the recorded cluster. The program that plays it also checks the final state.
+    /// Runs flyball on the recorded cluster. The program that replays the cluster also checks the final state.
     fn replay(&self, words: &[&str]) -> Result<Sample> {
         #[derive(Deserialize)]
         struct Played {
             events: f64,
             events_per_second: f64,
             queue_latency_us: Sample,
-            /// Measured only at a given speed.
+            /// `None` if no speed is given: then this latency is not measured.
             change_latency_us: Option<Sample>,
             cpu_seconds: f64,
             memory: Sample,
@@ -152,7 +152,7 @@ impl Programs {
         &self.rust
     }
 
-    /// The program that draws plots; it is in the folder of the measuring program.
+    /// The program that draws the plots. It is in the same folder as the program that measures.
     pub(super) fn plots(&self) -> PathBuf {
         self.rust.with_file_name("plots")
     }

@@ -1,4 +1,4 @@
-//! Medians, ratios and their presentation.
+//! Computes medians and ratios, and formats them.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::json;
 use super::parties::Party;
 use super::table::{Measurement, Row, Target};
 
-/// The figures that one process measured, by name.
+/// The numbers that one process measured, by name.
 pub(super) type Sample = BTreeMap<String, f64>;
 
-/// A median with its spread.
+/// The median of several samples, with the smallest and the largest of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) median: f64,
@@ -34,12 +34,12 @@ impl Figure {
     }
 }
 
-/// The first lines of the table of [`Verdict::markdown`].
+/// The header of the table whose rows [`Verdict::markdown`] returns.
 pub(super) const HEAD: &str = "\
 | work | unit | ours | peer | theirs | ratio | target | |
 |---|---|---|---|---|---|---|---|";
 
-/// One row: flyball beside one peer.
+/// One row: flyball in comparison with one peer.
 #[derive(Debug)]
 pub(super) struct Verdict {
     work: String,
@@ -50,13 +50,13 @@ pub(super) struct Verdict {
     theirs: Figure,
     /// The medians of other variants of flyball.
     variants: Vec<(Party, f64)>,
-    /// Further figures of flyball and of the peer, by name.
+    /// Further medians of flyball and of the peer, each with a description.
     extra: Vec<(&'static str, f64, f64)>,
 }
 
-/// Figures that are needed to judge the other figures. Some are the amount of work, see `contended.rs` and `beside.rs` of the programs; some are the
-/// delays that the machine adds, see `replace.rs` and `stall.rs`. "MiB before" is the resident memory at the start of the measurement, including the
-/// objects to be sent. "ms slept" is the actual sleep of a reconcile, see `controller.rs`.
+/// Further results that a reader needs to judge the others. Some of them report how much work was done, see `contended.rs` and `beside.rs` of the
+/// measuring programs. Others report the delays that the machine adds, see `replace.rs` and `stall.rs`. "MiB before" is the resident memory at the
+/// start of the measurement, including the objects to be sent. "ms slept" is how long a reconcile really slept, see `controller.rs`.
 const EXTRA_FIGURES: [(&str, &str); 8] = [
     ("handed-out", "handed out an add"),
     ("lists", "lists a second"),
@@ -90,7 +90,7 @@ impl Verdict {
         };
         let target = row.target(peer);
         let work = match target {
-            // There is no target for this peer. The peer's name is appended, so that the row is not mistaken for the row with the target.
+            // A row without a target for this peer gets the name of the peer as a suffix, so that it is not mistaken for the row with the target.
             Target::Shown => format!("{}-{}", row.work, peer.name()),
             _ => row.work.to_owned(),
         };
@@ -106,7 +106,7 @@ impl Verdict {
         })
     }
 
-    /// flyball's figure divided by the peer's. If flyball's figure is 0, the ratio is 0, even if the peer's figure is also 0.
+    /// The median of flyball, divided by that of the peer. If the median of flyball is 0, the ratio is 0, even if that of the peer is also 0.
     fn ratio(&self) -> f64 {
         if self.ours.median == 0.0 { 0.0 } else { self.ours.median / self.theirs.median }
     }
@@ -218,7 +218,7 @@ impl Verdict {
     }
 }
 
-/// Formats a figure with about three digits, because figures are not more accurate.
+/// Formats a number with about three digits, because the measurements are not more accurate.
 fn short(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

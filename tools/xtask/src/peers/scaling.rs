@@ -1,5 +1,6 @@
-//! Measures how cost grows: for queues with keys, threads and duplicates, and the latency from add to getter; for stores with objects and readers;
-//! for informers with listeners; for controllers with workers and load; for the recorded cluster with copies.
+//! Measures how the cost of an operation grows. For queues, it is measured with growing numbers of keys, threads and duplicates, and so is the
+//! latency from an add to the getter. For stores, the number of objects and readers grows; for informers, that of listeners; for controllers, the
+//! number of workers and the load; for the recorded cluster, the number of its copies.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,23 +15,24 @@ use super::report::{Figure, Sample};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The largest number of rounds.
+/// The maximum number of rounds.
 const ROUNDS: usize = 3;
 const PLOTS: &str = "benches/results";
 
-/// One plot: a run with one growing option.
+/// One plot: a measurement that is repeated with growing values of one option.
 struct Sweep {
     plot: &'static str,
     run: &'static [&'static str],
     grows: &'static str,
     at: &'static [u64],
-    /// The number of adds at each size: enough to repeat small sizes, and few enough for large sizes to finish in time.
+    /// Returns the number of adds for a value of the option. It is large enough for exact results with small values, and small enough for runs with
+    /// large values to end soon.
     adds: fn(u64) -> u64,
     parties: &'static [Party],
     figures: &'static [&'static str],
 }
 
-/// The sweeps that are measured and drawn together.
+/// Sweeps whose results are written to one table and drawn together.
 struct Family {
     group: Group,
     table: &'static str,
@@ -160,7 +162,7 @@ const INFORMER: [Sweep; 1] = [Sweep {
     figures: &["ns", "cpu"],
 }];
 
-/// The last number is one worker per key: more workers would be idle.
+/// The numbers of workers. The last one is one worker per key; more workers would be idle.
 const WORKERS: &[u64] = &[1, 10, 100, 1_000, 10_000];
 
 const CONTROLLER: [Sweep; 4] = [
@@ -202,7 +204,7 @@ const CONTROLLER: [Sweep; 4] = [
     },
 ];
 
-/// The sizes of client-go's `BenchmarkSharedIndexInformer`.
+/// A sweep over the store sizes of client-go's `BenchmarkSharedIndexInformer`.
 const fn readers(plot: &'static str, run: &'static [&'static str]) -> Sweep {
     Sweep {
         plot,
@@ -250,11 +252,11 @@ fn measure(workspace: &Workspace, programs: &Programs, rounds: usize, family: &F
     process::run(Command::new(programs.plots()).arg(file).arg(workspace.root.join(PLOTS)))
 }
 
-/// Runs all implementations alternately at one size.
+/// Runs all implementations alternately with one value of the growing option.
 fn point(programs: &Programs, sweep: &Sweep, rounds: usize, x: u64) -> Result<Vec<(Party, Vec<Sample>)>> {
     let (grows, adds) = (format!("--{}={x}", sweep.grows), format!("--adds={}", (sweep.adds)(x)));
     let words: Vec<&str> = sweep.run.iter().copied().chain([grows.as_str(), adds.as_str()]).collect();
-    // Ten million keys take half a minute per implementation, and further rounds differ little.
+    // A round with ten million keys takes half a minute per implementation, and the results of several rounds hardly differ. So one round is enough.
     let rounds = if sweep.grows == "keys" && x > 1_000_000 { 1 } else { rounds };
     let mut all: Vec<(Party, Vec<Sample>)> = sweep.parties.iter().map(|party| (*party, Vec::new())).collect();
     for _ in 0..rounds {

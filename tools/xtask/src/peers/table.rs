@@ -1,4 +1,4 @@
-//! The rows, their targets, and the runs that measure their figures.
+//! The rows, their targets, and the runs that measure them.
 
 use super::Group;
 use super::parties::Party::{
@@ -10,24 +10,24 @@ use super::parties::Party::{
 /// The target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
-    /// The largest ratio of flyball's figure to the peer's.
+    /// The maximum ratio of flyball's result to that of the peer.
     Ratio(f64),
-    /// The largest figure of flyball; the peer's does not matter.
+    /// The maximum result of flyball, whatever the result of the peer.
     Ours(f64),
-    /// No target: the peer does less work, or the target does not apply to the peer. The row has a separate name.
+    /// No target, because the peer does less work, or because the target does not apply to it. The name of the row then contains that of the peer.
     Shown,
 }
 
-/// One run of the programs, and the rows for its figures.
+/// One run of the programs, and the rows for its results.
 #[derive(Debug)]
 pub(super) struct Measurement {
     pub(super) groups: &'static [Group],
     pub(super) run: &'static [&'static str],
-    /// The first variant of flyball is compared with the peers; the figures of the other variants are only shown.
+    /// The variants of flyball to run. The first one is compared with the peers; the results of the others are only shown.
     pub(super) ours: &'static [Party],
     pub(super) peers: &'static [Party],
     pub(super) rows: &'static [Row],
-    /// The largest number of rounds; lower for a run that takes long and varies little.
+    /// The maximum number of rounds. It is lower for a run that takes a long time and whose results vary little.
     pub(super) most_rounds: usize,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Measurement {
 pub(super) struct Row {
     pub(super) work: &'static str,
     pub(super) unit: &'static str,
-    /// The name of the figure in the programs' output.
+    /// The name of the result in the output of the programs.
     pub(super) figure: &'static str,
-    /// The target for every peer that is not in `beside`.
+    /// The target for the peers that are not in `beside`.
     target: Target,
     beside: &'static [(Party, Target)],
 }
@@ -49,7 +49,7 @@ impl Row {
     }
 }
 
-/// No peer may be better than flyball; for the peers in `beside`, a stricter ratio applies.
+/// A row whose target is that flyball is at least as good as each peer. The peers in `beside` have a different target.
 const fn ratio(
     work: &'static str,
     unit: &'static str,
@@ -59,7 +59,7 @@ const fn ratio(
     Row { work, unit, figure, target: Target::Ratio(1.0), beside }
 }
 
-/// A target for flyball's figure alone.
+/// A row with a target for the result of flyball alone.
 const fn absolute(work: &'static str, unit: &'static str, figure: &'static str, most: f64) -> Row {
     Row { work, unit, figure, target: Target::Ours(most), beside: &[] }
 }
@@ -95,7 +95,7 @@ const LIMIT: &[Group] = &[Group::Limit];
 const STORE: &[Group] = &[Group::Store];
 const INFORMER: &[Group] = &[Group::Informer];
 const CONTROLLER: &[Group] = &[Group::Controller];
-/// The groups of the recorded cluster, which uses all layers.
+/// The groups that contain the replay of the recorded cluster, which uses all layers.
 pub(super) const ALL_OF_IT: &[Group] = &[Group::Store, Group::Controller];
 
 const THIRD: Target = Target::Ratio(1.0 / 3.0);
@@ -107,7 +107,7 @@ const AS_KUBE: &[(Party, Target)] = &[(Kube, Target::Ratio(1.0))];
 const CONTROLLERS: &[Party] = &[ClientGo, Kube];
 const FIFO: &[Party] = &[ClientGo, ControllerRuntime, Naive];
 
-/// Plays several copies of the recorded cluster side by side, as fast as the informers process the events.
+/// Replays several copies of the recorded cluster at the same time, as fast as the informers process the events.
 macro_rules! cluster {
     ($row:literal, $copies:literal) => {
         measurement(
@@ -119,7 +119,7 @@ macro_rules! cluster {
                 ratio(concat!("cluster", $row), "ns/event", "ns", &[(ClientGo, THIRD)]),
                 ratio(concat!("cluster-cpu", $row), "ns/event", "cpu", &[]),
                 ratio(concat!("cluster-peak-memory", $row), "MiB", "peak", &[]),
-                // Each implementation runs at its own full speed, so the loads differ.
+                // These rows have no targets: each implementation runs at its full speed, so the load is different for each of them.
                 shown(concat!("cluster-queued-p50", $row), "us", "p50"),
                 shown(concat!("cluster-queued-p99", $row), "us", "p99"),
                 shown(concat!("cluster-queued-longest", $row), "us", "max"),
@@ -128,7 +128,7 @@ macro_rules! cluster {
     };
 }
 
-/// Like `cluster`, at a speed of about 36 000 events per second, in their recorded bursts.
+/// Like `cluster`, but at a fixed speed of about 36 000 events per second. The events come in bursts, as they were recorded.
 macro_rules! cluster_paced {
     ($row:literal, $copies:literal, $speed:literal) => {
         measurement(
@@ -146,7 +146,7 @@ macro_rules! cluster_paced {
     };
 }
 
-/// Sends changes to a number of listeners, as fast as the watch accepts the changes.
+/// Sends changes to a number of listeners, as fast as the watch stream accepts them.
 macro_rules! informer_events {
     ($listeners:literal) => {
         measurement(
@@ -162,7 +162,7 @@ macro_rules! informer_events {
     };
 }
 
-/// Measures the controller's own work: changes are sent as fast as they are reconciled.
+/// Measures how much work the controller itself needs per reconcile: changes are sent as fast as they are reconciled.
 macro_rules! controller_throughput {
     ($name:literal, $workers:literal) => {
         measurement(
@@ -178,7 +178,7 @@ macro_rules! controller_throughput {
     };
 }
 
-/// The controller's latency at a fixed rate of changes that every compared implementation can sustain.
+/// Measures the latency of the controller at a fixed rate of changes, which every compared implementation can sustain.
 macro_rules! controller_latency {
     ($name:literal, $workers:literal) => {
         measurement(
@@ -201,8 +201,8 @@ macro_rules! controller_latency {
     };
 }
 
-/// Reconciles that sleep, with half of the workers busy on average. client-go has no target: its queue is FIFO like flyball's, so its waits depend
-/// only on the load.
+/// Measures the latency of reconciles that sleep, with half of the workers busy on average. There is no target for client-go: its queue is FIFO like
+/// that of flyball, so the waits depend only on the load.
 macro_rules! controller_busy {
     ($name:literal, $workers:literal, $rate:literal) => {
         measurement(
@@ -337,7 +337,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     ),
     Measurement {
         groups: DELAY,
-        // client-go's queues wake up every ten seconds: a shorter run would include one wakeup or none.
+        // client-go's queues wake up every ten seconds, so a shorter run would include one wake-up or none.
         run: &["idle", "--keys=10000", "--seconds=10"],
         ours: &[Ours],
         peers: &[ClientGo, ControllerRuntime],
@@ -365,14 +365,14 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         LIMIT,
         &["limit-keyed", "--keys=10000", "--adds=10000000"],
-        // Shown without a target: governor with flyball's hasher instead of its own.
+        // `GovernorFoldhash` is governor with flyball's hasher instead of its own. It is only shown, and has no target.
         &[Ours, GovernorFoldhash],
         &[Governor],
         &[ratio("limit-keyed", "ns", "ns", &[])],
     ),
     Measurement {
         groups: LIMIT,
-        // Two seconds of real time, because governor's waits do not support virtual time.
+        // This run takes two seconds of real time, because governor's waits do not support virtual time.
         run: &["limit-waiters", "--keys=100"],
         ours: &[Ours],
         peers: &[Governor, LeakyBucket],
@@ -413,7 +413,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         STORE,
         &["store-get", "--keys=100000", "--sides=8", "--adds=4000000"],
-        // `OursView` is shown beside it: all reads from one snapshot.
+        // `OursView` makes all reads from one snapshot. It is only shown, and has no target.
         &[Ours, OursView],
         &[ClientGo, Kube, Dashmap, Papaya],
         &[asked_beside("store-get", "ns", "ns", &[(ClientGo, Target::Ratio(1.8))])],
@@ -421,7 +421,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         STORE,
         &["store-by-index", "--keys=100000", "--adds=100000"],
-        // `OursCollected` is shown beside it: the objects are collected into a vector.
+        // `OursCollected` collects the objects into a vector. It is only shown, and has no target.
         &[Ours, OursCollected],
         INDEXED,
         &[asked_beside("store-by-index", "ns", "ns", &[(ClientGo, Target::Ratio(0.11))])],
@@ -505,7 +505,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             ratio("informer-slow-handler-p50", "us", "p50", &[]),
             ratio("informer-slow-handler-p99", "us", "p99", &[]),
             ratio("informer-slow-handler-longest", "us", "max", &[]),
-            // kube-runtime stops all listeners when one is slow, which needs no memory.
+            // There is no target for kube-runtime: when one listener is slow, it stops all of them, which needs no memory.
             asked_beside("informer-slow-handler-memory", "MiB more", "grown", AS_CLIENT_GO),
         ],
     ),
@@ -541,7 +541,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     controller_busy!("unbounded", "0", "5000"),
     measurement(
         CONTROLLER,
-        // The API server takes most of the time.
+        // Most of this latency is spent in the API server.
         &["kubernetes", "latency", "--rate=50", "--seconds=20"],
         &[Ours],
         &[Kube],
@@ -564,7 +564,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     ),
     measurement(
         CONTROLLER,
-        // Twice the capacity: 400 reconciles per second of 49 ms each, ten concurrently.
+        // The load is twice the capacity: 400 reconciles per second, each of which takes 49 ms, with ten workers.
         &["controller-overload", "--keys=400", "--work=49", "--seconds=6", "--sides=10"],
         &[Ours],
         CONTROLLERS,

@@ -1,11 +1,11 @@
-//! The length of a source file: a warning at 350 lines, an error at 500. Tests do not count.
+//! Limits the length of a source file: more than 350 lines are a warning, and more than 500 are an error. Test code does not count.
 
 use super::Source;
 
 const WARN: usize = 350;
 const FAIL: usize = 500;
 
-/// Files above the limit, each with the reason why it is not split.
+/// The files that may be longer, each with the reason why it is not split.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
 pub(super) fn check(source: &Source) -> Vec<String> {

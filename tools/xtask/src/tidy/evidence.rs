@@ -1,5 +1,5 @@
-//! Every model has a row and a seeded fault; every fuzz target has a corpus and an entry. Rows, faults and corpora
-//! without a model or target are errors.
+//! Checks that every model has a row in the table and a seeded fault, and that every fuzz target has a manifest entry
+//! and a committed corpus. A row or fault without a model, and an entry without a target, are errors.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub(super) fn check(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Stri
     Ok(complaints)
 }
 
-/// Checks that the table and the descriptors agree, including the floors.
+/// Checks that the table lists the same models, with the same floors, as the descriptors.
 fn rows(models: &[Declared], table: &str) -> Vec<String> {
     let rows: Vec<Vec<&str>> = table
         .lines()
@@ -49,7 +49,7 @@ fn rows(models: &[Declared], table: &str) -> Vec<String> {
     complaints
 }
 
-/// Checks that each model has one fault and each fault a model.
+/// Checks that each model has exactly one fault, and that each fault has a model.
 fn paired(models: &[Declared], faults: &[Fault]) -> Vec<String> {
     let mut complaints = Vec::new();
     for Declared { name, .. } in models {
@@ -67,7 +67,7 @@ fn paired(models: &[Declared], faults: &[Fault]) -> Vec<String> {
     complaints
 }
 
-/// Checks that the fault can be applied to the tree, and changes only shipped code.
+/// Checks that the fault can be applied to the source tree and changes only shipped code.
 fn applies(workspace: &Workspace, fault: &Fault) -> Vec<String> {
     let shipped = fault.packages(workspace).err();
     let found = fault.apply(|file| workspace.read(file).ok()).err();

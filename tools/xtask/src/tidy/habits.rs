@@ -1,18 +1,18 @@
-//! Tests and examples that check nothing are errors: ignored tests, a bare `should_panic`, sleeps.
+//! Forbids weak tests and examples: ignored tests, `should_panic` without a message, sleeps, and examples that are not compiled.
 
 use super::Source;
 
-/// Folders with ignored tests that `cargo xtask e2e` runs; each test states its reason.
+/// The folders whose tests may be ignored if they state a reason: `cargo xtask e2e` runs them.
 const ELSEWHERE: [&str; 5] = [
     "tools/e2e/tests/",
     "tools/replay/tests/kube/",
     "kube-adapter/tests/e2e/",
     "docs/examples/controllers/tests/e2e/",
-    // The other tests of this program run without a cluster, and share the scenarios of the ignored tests.
+    // The tests of this program outside of this folder run without a cluster, and use the same scenarios.
     "docs/examples/programs/tests/e2e/",
 ];
 
-/// Attributes and calls that weaken a test, with the alternative.
+/// The forbidden attributes and calls, each with the reason or the alternative.
 const WEAK: [(&str, &str); 3] = [
     ("#[ignore", "an ignored test checks nothing"),
     ("#[should_panic]", "say which panic: `expected = \"…\"`"),

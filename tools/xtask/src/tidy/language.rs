@@ -1,5 +1,5 @@
-//! Words that make a reader stop, with the alternative. The check covers comments of shipped code and of tools, and pages. It skips decisions, which
-//! stay as they were written.
+//! Forbids words that make a reader hesitate, and suggests alternatives. The check covers the comments of shipped code and of tools, and Markdown
+//! pages. It skips the decision records, which are not changed any more.
 
 use super::Source;
 
@@ -23,7 +23,7 @@ const BANNED: [(&str, &str); 16] = [
     ("overstay*", "lease overrun"),
 ];
 
-/// Pages that stay as they were written, and files that list these words.
+/// Pages that are not changed any more, and files that list the banned words.
 const ELSEWHERE: [&str; 3] = ["docs/decisions/", "CONTRIBUTING.md", "tools/xtask/src/tidy/language.rs"];
 
 pub(super) fn check(source: &Source) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The first word of a file's docs is its layer. A PURE file must not use anything impure.
+//! The docs of each file start with the layer of the file: PURE, SHELL or EDGE. A PURE file must not use anything impure.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::Source;
 
 const LAYERS: [&str; 3] = ["PURE", "SHELL", "EDGE"];
 
-/// Paths and calls that are forbidden in a PURE file: time and randomness are arguments, and nothing waits.
+/// Paths and calls that are forbidden in a PURE file. Its functions get the time and random numbers as arguments, and never wait.
 const IMPURE: [&str; 12] = [
     "flyball_sync::locks",
     "crate::locks",
@@ -23,7 +23,7 @@ const IMPURE: [&str; 12] = [
 ];
 
 pub(super) fn check(source: &Source) -> Vec<String> {
-    // A crate root has no layer, and all layers use the shim.
+    // A crate root has no layer. Neither has the shim `locks.rs`, because all layers use it.
     if source.path.ends_with("src/lib.rs") || source.path == "sync/src/locks.rs" {
         return Vec::new();
     }
@@ -41,7 +41,7 @@ pub(super) fn check(source: &Source) -> Vec<String> {
     let found = lines.chain(source.shipped_paths()).flat_map(|(number, code)| {
         IMPURE.into_iter().filter(|word| code.contains(word)).map(move |word| (number, word))
     });
-    // Most paths are found twice, as tokens and in the line.
+    // The set removes duplicates: most paths are found both in the text of the line and among the parsed paths.
     let found: BTreeSet<(usize, &str)> = found.collect();
     found
         .into_iter()

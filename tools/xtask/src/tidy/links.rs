@@ -1,12 +1,12 @@
-//! Relative links of pages, with their anchors, and paths of sources in backticks must exist. Links to other hosts must
-//! be on a list.
+//! Checks the links of Markdown pages. The files and anchors of relative links must exist, and so must source files
+//! whose paths are in backticks. Other hosts must be in a list.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The hosts that pages may link to. Links are not fetched, so check a new host by hand before you add it.
+/// The hosts that pages may link to. The check does not fetch links, so check a new host by hand before you add it.
 const HOSTS: [&str; 4] = ["docs.rs", "keepachangelog.com", "rustup.rs", "semver.org"];
 
-/// Returns an error for each target that does not exist. `read` returns the text of a file. Paths in backticks are
+/// Returns a complaint for each target that does not exist. `read` returns the text of a file. Paths in backticks are
 /// relative to the root or to the page.
 pub(super) fn check(
     page: &str,
@@ -46,13 +46,13 @@ pub(super) fn check(
     complaints
 }
 
-/// Returns true if a page may contain a link with this scheme and host.
+/// Returns whether a page may contain a link with this scheme and host.
 pub(crate) fn is_allowed(link: &str) -> bool {
     let host = link.strip_prefix("https://").and_then(|rest| rest.split(['/', '#', '?']).next());
     host.is_some_and(|host| HOSTS.contains(&host))
 }
 
-/// The lines outside of code blocks, with their numbers.
+/// Returns the lines outside of code blocks, with their line numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut example = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -62,7 +62,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors of a page: its headings in lower case, without punctuation, with hyphens for spaces.
+/// Returns the anchors of a page. An anchor is a heading in lower case, without punctuation, and with hyphens instead of spaces.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
     let slug = |heading: &str| -> String {
@@ -72,7 +72,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(|(_, line)| slug(line.trim_start_matches('#').trim())).collect()
 }
 
-/// The path without `.` and `..`.
+/// Returns the path with its `.` and `..` components resolved.
 pub(crate) fn tidied(path: &Path) -> PathBuf {
     let mut tidied = PathBuf::new();
     for component in path.components() {

@@ -1,12 +1,11 @@
-//! Every atomic operation needs a comment that states with which operation its ordering pairs, or why it needs no
-//! ordering.
+//! Every atomic operation needs a comment that names the operation with which its ordering pairs, or states why it needs no ordering.
 
 use super::Source;
 
 const ORDERINGS: [&str; 5] =
     ["Ordering::Relaxed", "Ordering::Acquire", "Ordering::Release", "Ordering::AcqRel", "Ordering::SeqCst"];
 
-/// The largest distance in lines between the comment and the operation.
+/// The maximum distance between the comment and the operation, in lines.
 const REACH: usize = 8;
 
 pub(super) fn check(source: &Source) -> Vec<String> {
@@ -30,7 +29,7 @@ fn explained(source: &Source, number: usize) -> bool {
             return true;
         }
         let code = source.lines[at].code.trim();
-        // The comment must belong to the same statement: no statement ends between them.
+        // The comment must belong to the same statement as the operation, so no statement may end between them.
         if source.lines[at].is_blank() || code.ends_with([';', '}']) {
             return false;
         }

@@ -1,6 +1,6 @@
-//! No file contains an absolute path of the machine on which it was written.
+//! Forbids absolute paths of the machine on which a file was written.
 
-/// Absolute paths of users and build machines, split so that this file does not contain them.
+/// How absolute paths start on users' machines and on build machines. The strings are split, so that this file does not contain them itself.
 const MACHINES: [(&str, &str); 6] =
     [("/wo", "rk/"), ("/ro", "ot/"), ("/ho", "me/"), ("/Us", "ers/"), ("C:\\Us", "ers"), ("/tmp", "/")];
 

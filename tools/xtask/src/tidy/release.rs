@@ -1,5 +1,5 @@
-//! A published crate contains its own readme and changelog, and the root's two licences. Its pages are shown outside of
-//! the repository, where links into the repository are dead.
+//! Checks that a published crate contains a readme, a changelog, and the two licences of the repository. Its pages are
+//! also shown outside of the repository, so they must not contain relative links to files outside of the package.
 
 use anyhow::Result;
 
@@ -33,7 +33,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// Finds links that leave the package.
+/// Finds links to files outside of the package.
 fn outside(page: &str, text: &str) -> Vec<String> {
     let lines =
         text.lines().enumerate().filter(|(_, line)| line.contains("](../") || line.contains("]: ../"));

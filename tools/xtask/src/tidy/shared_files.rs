@@ -1,5 +1,5 @@
-//! Code that several binaries share has to be in a library. A file that each binary includes by its path is compiled in each of them, with items that
-//! the binary does not use. This needs `allow(dead_code)`, which also hides items that no binary uses.
+//! Code that several binaries share has to be in a library. If each binary included the same file by its path instead, the file would be compiled
+//! into each of them, with items that this binary does not use. It would need `allow(dead_code)`, which would also hide items that no binary uses.
 
 use super::Source;
 
@@ -20,7 +20,7 @@ pub(super) fn check(source: &Source) -> Vec<String> {
     complaints
 }
 
-/// The content of each attribute without spaces, and the number of its first line.
+/// Returns the content of each attribute without spaces, with the number of its first line.
 fn attributes(source: &Source) -> Vec<(usize, String)> {
     let code =
         source.lines.iter().enumerate().flat_map(|(at, line)| {
@@ -44,12 +44,12 @@ fn attributes(source: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns true if an attribute is `path`, alone or inside `cfg_attr`.
+/// Returns whether an attribute is `path`, directly or inside `cfg_attr`.
 fn is_path(attribute: &str) -> bool {
     attribute.starts_with("path=") || attribute.starts_with("cfg_attr(") && attribute.contains(",path=")
 }
 
-/// Returns true for `allow(dead_code)` and for `allow(unused)`, the group that contains it.
+/// Returns whether an attribute allows the lint `dead_code`, or the lint group `unused`, which contains it.
 fn allows_dead_code(attribute: &str) -> bool {
     let lists = attribute.match_indices("allow(").map(|(at, word)| &attribute[at + word.len()..]);
     let mut lints = lists.flat_map(|list| list.split(')').next().unwrap_or_default().split(','));

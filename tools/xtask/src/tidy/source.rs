@@ -1,4 +1,5 @@
-//! A source file, split for the rules: code without comments and literals, comments without code, and marks for tests.
+//! A source file, prepared for the rules: each line is split into its code, without literals, and its comments, and is marked if it belongs to a
+//! test.
 
 use std::ops::Range;
 
@@ -13,16 +14,16 @@ use syn::{Attribute, ImplItem, Item, Meta, Token, TraitItem};
 /// One line.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// The code; the contents of literals are removed.
+    /// The code of the line, in which the contents of literals are removed.
     pub(super) code: String,
-    /// The text of comments, including their slashes.
+    /// The text of the comments in the line, including their slashes.
     pub(super) comment: String,
     /// Whether the line is in a `#[cfg(test)]` module or in a test file.
     pub(super) test: bool,
 }
 
 impl Line {
-    /// Returns true if the line has neither code nor a comment.
+    /// Returns whether the line has neither code nor a comment.
     pub(super) fn is_blank(&self) -> bool {
         self.code.trim().is_empty() && self.comment.trim().is_empty()
     }
@@ -33,7 +34,7 @@ impl Line {
 pub(super) struct Source {
     pub(super) path: String,
     pub(super) lines: Vec<Line>,
-    /// Paths with at least two segments, and their line numbers. Imports in a group have their full path.
+    /// The paths in the code that have at least two segments, with their line numbers. For an import in a group, this is the full path.
     paths: Vec<(usize, String)>,
 }
 
@@ -49,7 +50,7 @@ impl Source {
         let mut paths = Vec::new();
         collect_paths(tokens.clone(), "", &mut paths);
         Tests(&mut lines).visit_file(&syn::parse2(tokens)?);
-        // A file of this name belongs to a `#[cfg(test)] mod tests;` in the parent module.
+        // A file with such a path is declared as `#[cfg(test)] mod tests;` in its parent module.
         if path.ends_with("/tests.rs") || path.contains("/tests/") {
             lines.iter_mut().for_each(|line| line.test = true);
         }
@@ -61,29 +62,29 @@ impl Source {
         self.lines.iter().filter_map(|line| line.comment.trim_start().strip_prefix("//!"))
     }
 
-    /// Returns true if all lines are test code.
+    /// Returns whether all lines are test code.
     pub(super) fn is_test(&self) -> bool {
         self.lines.iter().all(|line| line.test)
     }
 
-    /// Lines outside of tests, with their numbers.
+    /// The lines that are not test code, with their line numbers.
     pub(super) fn shipped(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.lines.iter().enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.test)
     }
 
-    /// Paths outside of tests, such as `std::fmt`, with their line numbers.
+    /// The paths, such as `std::fmt`, in lines that are not test code, with their line numbers.
     pub(super) fn shipped_paths(&self) -> impl Iterator<Item = (usize, &str)> {
         let shipped = self.paths.iter().filter(|(number, _)| !self.lines[number - 1].test);
         shipped.map(|(number, path)| (*number, path.as_str()))
     }
 
-    /// Formats a complaint with the line number.
+    /// Formats a complaint with the path of the file and the line number.
     pub(super) fn at(&self, number: usize, what: impl std::fmt::Display) -> String {
         format!("{}:{number}: {what}", self.path)
     }
 }
 
-/// Splits a source file: tokens become the code of their lines, and the text between tokens becomes the comments.
+/// Splits a source file into lines: the tokens of a line are its code, and the text between the tokens is its comments.
 struct Split<'a> {
     text: &'a str,
     at: usize,
@@ -95,7 +96,8 @@ impl Split<'_> {
         for tree in tokens {
             let Range { start, end } = tree.span().byte_range();
             let text = &self.text[start..end];
-            // A doc comment is an attribute. Its tokens have the span of the comment, so they are treated as a comment.
+            // Rust parses a doc comment as an attribute. The tokens of this attribute have the span of the comment, so they are recognised and
+            // treated as a comment.
             if text.starts_with("//") || text.starts_with("/*") {
                 continue;
             }
@@ -137,7 +139,8 @@ impl Split<'_> {
     }
 }
 
-/// Collects paths with the number of their last line. The function works on tokens, because the content of a macro call is not parsed.
+/// Collects paths, each with the line number of its last segment. The function works on tokens, because syn does not parse the arguments of macro
+/// calls.
 fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, String)>) {
     let mut path = prefix.to_owned();
     for tree in tokens {
@@ -145,13 +148,13 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
         match tree {
             TokenTree::Ident(name) if open => {
                 path.push_str(&name.to_string());
-                // The path continues: remove its prefix, which was recorded as a complete path.
+                // The path continues, so its shorter form, which was recorded as a complete path, is removed.
                 paths.pop_if(|(_, begun)| {
                     path.strip_prefix(&**begun).is_some_and(|rest| rest == format!("::{name}"))
                 });
                 paths.push((name.span().start().line, path.clone()));
             }
-            // A keyword is not a segment of a path, unless it can begin a path: in `use ::std` and `&mut ::std`, the path is `::std`.
+            // A keyword is a segment of a path only if it can begin a path. In `use ::std` and `&mut ::std`, for example, the path is `::std`.
             TokenTree::Ident(name) => {
                 let name = name.to_string();
                 let begins = matches!(&*name, "crate" | "self" | "super" | "Self");
@@ -164,7 +167,7 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
                 path.clear();
             }
             TokenTree::Punct(punct) => match punct.as_char() {
-                // A type after a colon may start with `::`, too.
+                // The type after a colon may itself start with `::`.
                 ':' if open => path = "::".to_owned(),
                 ':' => path.push(':'),
                 ',' => path = prefix.to_owned(),

@@ -1,22 +1,22 @@
-//! Only one file may name locks, atomics and the switches of the model checkers. So the models check the code that
-//! ships.
+//! Only one file, the shim, may name locks, atomics and the configuration flags of the model checkers. All other code
+//! uses the shim, so the models check the same code that is shipped.
 
 use super::Source;
 
-/// The file that may use them.
+/// The only file that may use them.
 const SHIM: &str = "sync/src/locks.rs";
 
-/// A test tool for any project that uses kube. No model includes it, and it depends on no crate of the family.
+/// A test tool for any project that uses kube. It is exempt, because no model uses it and it depends on no other flyball crate.
 const TEST_TOOL: &str = "kube-testing/src/";
 
 /// Names that are forbidden outside of the shim.
 const BANNED: [&str; 7] =
     ["parking_lot", "flyball_loom", "flyball_shuttle", "loom::", "shuttle::", "UnsafeCell", "crossbeam"];
 
-/// Allowed, because it only sets an alignment and has no state.
+/// This type is allowed, because it only sets an alignment and has no state.
 const PADDING: &str = "crossbeam_utils::CachePadded";
 
-/// Items of std's `sync` that add no interleaving: shared ownership, and statics that are set once.
+/// Items of `std::sync` that add no interleavings: types for shared ownership, and for statics that are set once.
 const HARMLESS: [&str; 4] = ["Arc", "Weak", "OnceLock", "LazyLock"];
 
 pub(super) fn check(source: &Source) -> Vec<String> {

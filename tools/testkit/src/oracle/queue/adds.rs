@@ -42,7 +42,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         many
     }
 
-    /// Tries an add that waits for capacity: returns `None` if the queue is full, so that the add has to wait.
+    /// Tries an add that may wait for capacity. Returns `None` if the queue is full and the add has to wait.
     pub fn add_when_room(&mut self, key: K, now: Time) -> Option<Result<Outcome, Refused>> {
         match self.try_add(key, now) {
             Err(Refused::Full) => None,
@@ -50,7 +50,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Adds a key after a delay; the earliest deadline wins.
+    /// Adds a key after a delay. If the key is already waiting, the earlier of the two deadlines is kept.
     ///
     /// # Errors
     /// Returns the reason if the queue is shut down or full.
@@ -58,7 +58,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.add_after_with(key, after, Mode::Earliest, now)
     }
 
-    /// Adds a key after a delay, in a mode. Without a delay, the key is Ready immediately.
+    /// Adds a key after a delay. If the key is already waiting, `mode` decides which deadline is kept. A key whose deadline is not after `now` is
+    /// added without a delay.
     ///
     /// # Errors
     /// Returns the reason if the queue is shut down or full.
@@ -87,7 +88,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(self.add_wait(key, wait, now))
     }
 
-    /// Counts a failure and adds the key after its backoff. After the shutdown no failure is counted.
+    /// Counts a failure and adds the key after its backoff. After the shutdown, the add is refused and the failure is not counted.
     ///
     /// # Errors
     /// Returns the reason if the queue is shut down or full, or if the key has failed too often.
@@ -115,7 +116,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         let wait = match self.state(key) {
             Some(State::Waiting(wait) | State::LeasedWaiting(wait)) => {
                 if strict && !wait.backoff && wait.until <= until {
-                    // The backoff replaces a wait that ends earlier.
+                    // The present wait does not end later than the backoff, so the backoff replaces it.
                     Wait { backoff: true, ..wait.moved(until, None, order) }
                 } else {
                     let new = wait.combined(Mode::Earliest, until, now, order);
@@ -127,7 +128,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(self.add_wait(key, wait, now))
     }
 
-    /// Postpones the next run of a key to the end of the delay, or later. Returns whether the key had a next run.
+    /// Postpones the next run of a key, so that it starts after the delay at the earliest. Returns whether the key had a next run, that is, whether
+    /// it was waiting, Ready or dirty.
     pub fn postpone(&mut self, key: K, delay: Duration, now: Time) -> bool {
         self.pass_deadlines(now);
         if self.phase != Phase::Open {
@@ -149,8 +151,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Removes a waiting or Ready key, or the wait or dirty mark of a leased key. A lease itself is not affected. Returns whether anything was
-    /// removed.
+    /// Cancels the next run of a key: removes the key if it is waiting or Ready. A leased key stays leased, but is no longer dirty or waiting.
+    /// Returns whether the key had a next run.
     pub fn cancel(&mut self, key: K, now: Time) -> bool {
         self.pass_deadlines(now);
         self.cells.hit(self.was(key), Column::Cancel);
@@ -180,7 +182,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(())
     }
 
-    /// The column of plain adds in the state table.
+    /// Implements the column of plain adds in the state table.
     fn add_now(&mut self, key: K, now: Time) -> Outcome {
         let tail = self.tail(now);
         match self.state(key) {
@@ -195,7 +197,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// The columns of delayed adds in the state table, for a wait that is already computed.
+    /// Implements the columns of delayed adds in the state table. The caller has already computed the new wait.
     fn add_wait(&mut self, key: K, wait: Wait, now: Time) -> Outcome {
         if wait.until <= now {
             return self.add_now(key, now);

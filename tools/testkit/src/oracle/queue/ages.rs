@@ -1,4 +1,4 @@
-//! How long keys have been Ready or leased.
+//! The ages of Ready keys and of leases: how long keys have been Ready or leased.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -12,7 +12,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.aged_since.get_or_insert(now);
     }
 
-    /// The age of the oldest Ready key among the heads of all levels or groups, and the age of the oldest lease. `None` unless ages are tracked.
+    /// The age of the oldest lease, and the age of the oldest Ready key among the first keys of all levels or groups. Returns `None` if ages are not
+    /// tracked.
     pub fn ages(&mut self, now: Time) -> Option<OldestAges> {
         self.pass_deadlines(now);
         let kept = self.aged_since?;
@@ -24,7 +25,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Some(OldestAges { ready: ready.max(), leased: leased.max() })
     }
 
-    /// The time for which this key has been leased.
+    /// How long this key has been leased; `None` if it is not leased or ages are not tracked.
     #[must_use]
     pub fn lease_age(&self, key: K, now: Time) -> Option<Time> {
         let kept = self.aged_since?;
@@ -32,8 +33,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Some(now - kept.max(*since))
     }
 
-    /// Returns the oldest lease that has reached the age `bound` and was not reported as overdue before. Returns `Never` once the queue
-    /// is drained or stopped.
+    /// Returns the oldest lease that has not been reported as overdue, if its age has reached `bound`. If the queue is drained or stopped, returns
+    /// `Never`.
     pub fn next_overdue(&mut self, bound: Duration, now: Time) -> Overdue<K> {
         self.pass_deadlines(now);
         self.track_ages(now);

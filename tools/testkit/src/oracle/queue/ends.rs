@@ -7,7 +7,7 @@ use super::{OracleQueue, Phase, State};
 use crate::queue_answers::{OracleLeftovers, Time, later};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Shuts the queue down. From then on it hands out only the keys that are Ready or due at `now`, and dirty keys after their leases.
+    /// Shuts the queue down. After that, it hands out only the keys that are Ready or due at `now`, and each dirty key when its lease has ended.
     pub fn shut_down(&mut self, now: Time) {
         self.pass_deadlines(now);
         if matches!(self.phase, Phase::Open | Phase::Serving { .. }) {
@@ -15,15 +15,16 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Shuts the queue down. Returns the leftovers once no key is Ready or leased, or once the queue is stopped.
+    /// Shuts the queue down. Returns the leftovers if no key is Ready or leased any more, or if the queue is stopped; otherwise returns `None`.
     pub fn drain(&mut self, now: Time) -> Option<OracleLeftovers<K>> {
         self.shut_down(now);
         self.resume();
         self.is_drained(now).then(|| self.left())
     }
 
-    /// Refuses adds, but still hands out keys that are due by the horizon: the end of the `limit` of the first call. If the queue was shut down
-    /// before, it serves no waiting keys. Returns the leftovers if the queue is drained or the `limit` of this call is over.
+    /// Shuts the queue down, but still hands out the waiting keys whose deadlines are not after the horizon. The horizon is `now` + `limit` of the
+    /// first call. A queue that was already shut down does not hand out waiting keys. Returns the leftovers if the queue is drained or the `limit` of
+    /// this call has elapsed.
     pub fn drain_all_timeout(&mut self, limit: Duration, now: Time) -> Option<OracleLeftovers<K>> {
         self.pass_deadlines(now);
         self.resume();
@@ -34,7 +35,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         (self.is_drained(now) || until <= now).then(|| self.left())
     }
 
-    /// Stops the queue and returns the leftovers. Removes all keys that are not leased, and the waits and dirty marks of leased keys.
+    /// Stops the queue and returns the leftovers. Removes all keys that are not leased. Leased keys stay leased, but are no longer dirty or waiting.
     pub fn stop_now(&mut self, now: Time) -> OracleLeftovers<K> {
         self.shut_down(now);
         self.phase = Phase::Stopped;
@@ -57,7 +58,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         left
     }
 
-    /// Returns whether the queue is drained: no key is Ready or leased, and no wait ends by the horizon.
+    /// Returns whether the queue is drained: it is shut down, no key can be handed out or is leased, and no waiting key has a deadline up to the
+    /// horizon. A stopped queue is always drained.
     pub(super) fn is_drained(&mut self, now: Time) -> bool {
         // An infinite deadline never passes, whatever the horizon.
         let coming = |state: &State, horizon: Time| matches!(state, State::Waiting(wait) if wait.until <= horizon.min(Time::MAX - 1));

@@ -8,7 +8,7 @@ use crate::oracle::order::GroupLimits;
 use crate::queue_answers::{GetError, Time};
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Gets the first Ready key, without waiting.
+    /// Dequeues the first Ready key without waiting.
     ///
     /// # Errors
     /// Returns the reason if no key can be handed out.
@@ -34,7 +34,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// Dequeues Ready keys until there are `most` of them, or no further key can be handed out.
+    /// Dequeues Ready keys, at most `most` of them, until no further key can be handed out.
     ///
     /// # Errors
     /// Returns the reason if no key at all can be handed out.
@@ -49,13 +49,13 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(keys)
     }
 
-    /// Returns whether no key can be handed out, now or later.
+    /// Returns whether the queue is closed: it hands out no key now and will not hand out any later.
     fn is_closed(&mut self, now: Time) -> bool {
         let tally = self.tally(now);
         match self.phase {
             Phase::Open => false,
             Phase::Serving { .. } => self.is_drained(now),
-            // A dirty key becomes Ready after its lease, even after the shutdown.
+            // A dirty key becomes Ready when its lease ends, even after the shutdown.
             Phase::ShutDown | Phase::Stopped => tally.ready == self.lines.suspended() && tally.dirty == 0,
         }
     }

@@ -9,14 +9,14 @@ use crate::oracle::backoff::Failed;
 use crate::queue_answers::{Ending, NotDetached, Report, Time, later};
 use crate::queue_setup::Mode;
 
-/// The next run of a key, as requested by the outcome of its lease.
+/// The next run of a key that the outcome of its lease requests.
 #[derive(Clone, Copy, Debug)]
 enum NextRun {
     /// No further run.
     No,
     /// A run at this time.
     At(Time),
-    /// A run when the backoff ends, at this time.
+    /// A run at this time, when a backoff ends that no add shortens.
     Backoff(Time),
 }
 
@@ -93,7 +93,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             (Some(State::Leased), NextRun::At(until)) => {
                 self.set(key, State::Waiting(Wait::fixed(until, order)), ());
             }
-            // The run after the backoff also covers the adds that made the key dirty.
+            // In strict mode, a dirty key also waits for its backoff. Its next run then covers the adds that made it dirty.
             (Some(State::Leased | State::LeasedDirty), NextRun::Backoff(until)) => {
                 self.set(key, State::Waiting(Wait::backoff(until, order)), ());
             }
@@ -169,8 +169,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         failed
     }
 
-    /// Gives the key up after too many failures, and forgets them. Returns whether the key was given up. A failure that is not counted gives up no
-    /// key.
+    /// If the key has failed too often, gives it up and forgets its failures. Returns whether the key was given up. A key is given up only at a
+    /// failure that is counted.
     pub(super) fn give_up(&mut self, key: K, failed: Option<Failed>) -> bool {
         let failures = self.backoffs.failures(key);
         let counted = failed.is_some_and(|failed| failed.counted);

@@ -1,16 +1,16 @@
-//! The reports of the oracle queue to metrics, and the figures that metrics can read.
+//! What the oracle queue reports to metrics, and the numbers that metrics read from it.
 
 use std::fmt::Debug;
 
 use super::{OracleQueue, Phase, State};
 use crate::queue_answers::{Read, Refused, Report, Time};
 
-/// Derives the figures from the state changes of keys, each change given as the state before and after.
+/// Derives the numbers for metrics from the state changes of keys.
 #[derive(Clone, Debug)]
 pub(super) struct Meter<K> {
-    /// The time of the current operation, and whether the operation is a passing deadline.
+    /// The time of the current change, and whether a deadline that passed is its cause.
     at: (Time, bool),
-    /// The keys that are Ready or dirty, each with the time at which it became Ready or dirty, and whether a deadline was the cause.
+    /// The keys that are Ready or dirty, each with the time since which it is, and whether a deadline was the cause.
     asked: Vec<(K, Time, bool)>,
     adds: u64,
     delays: u64,
@@ -26,7 +26,7 @@ impl<K: Copy + PartialEq> Meter<K> {
         self.at = (time, deadline);
     }
 
-    /// Records that a key changes its state; `None` means that the key is not in the queue.
+    /// Records that a key changes its state from `was` to `is`. `None` means that the key is not in the queue.
     pub(super) fn moved(&mut self, key: K, was: Option<State>, is: Option<State>) {
         let asks = |state| matches!(state, Some(State::Ready { .. } | State::LeasedDirty));
         match (asks(was), asks(is)) {
@@ -60,12 +60,12 @@ impl<K: Copy + PartialEq> Meter<K> {
 }
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
-    /// Takes the reports since the last call.
+    /// Returns the reports since the last call, and removes them.
     pub fn reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.meter.reports)
     }
 
-    /// The figures that metrics can read. Ages must have been tracked from the start.
+    /// Returns the numbers that metrics read. They are correct only if ages were tracked from the start.
     pub fn read(&mut self, now: Time) -> Read {
         let tally = self.tally(now);
         let waits = |state: &State| matches!(state, State::Waiting(_) | State::LeasedWaiting(_));
@@ -91,7 +91,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         answer
     }
 
-    /// Counts a delay that a lease end requests, if the deadline can still pass.
+    /// Counts the delay that the outcome of a lease requests, if the phase of the queue still allows its deadline to pass.
     pub(super) fn accept_delay(&mut self, until: Time) {
         let served = match self.phase {
             Phase::Open => true,

@@ -42,7 +42,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         }
     }
 
-    /// The complete state: every key, and the state of the queue.
+    /// The complete state: the state of every key, and that of the queue.
     pub fn snapshot(&mut self, now: Time) -> QueueSnapshot<K> {
         let mut keys: Vec<_> = self.records.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
@@ -65,12 +65,12 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.phase != Phase::Open
     }
 
-    /// Forgets the failures and the open backoff of a key.
+    /// Forgets the failures of a key, so that its next failure counts as the first.
     pub fn forget(&mut self, key: K) {
         self.backoffs.forget(key);
     }
 
-    /// The Ready keys: first those that can be handed out, in their order, then the others, sorted.
+    /// The Ready keys: first those that can be handed out, in the order of hand-out, then the others, sorted by key.
     #[must_use]
     pub fn dequeue_order(&self) -> Vec<K> {
         let (mut line, able) = self.lines.dequeue_order();
@@ -84,19 +84,19 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.lines.dequeue_order().1
     }
 
-    /// The number of Ready keys that cannot be handed out.
+    /// The number of Ready keys that cannot be handed out, because their group is suspended.
     #[must_use]
     pub fn suspended(&self) -> usize {
         self.lines.suspended()
     }
 
-    /// The remaining capacity of a group, if it is bounded.
+    /// The remaining capacity of a group, or `None` if the group has no capacity limit.
     #[must_use]
     pub fn room_of(&self, group: usize) -> Option<usize> {
         self.lines.room_of(group)
     }
 
-    /// The priority of a key; if adds were made while the key was leased, the highest priority of those adds.
+    /// The priority of a key. If the key was added while it was leased, this is the highest priority of these adds.
     #[must_use]
     pub fn priority(&self, key: K) -> Option<i8> {
         self.lines.priority(key)

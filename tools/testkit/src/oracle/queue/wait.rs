@@ -1,4 +1,4 @@
-//! The wait of a key, and its combination with a delayed add.
+//! The wait of a key, and how a delayed add changes it.
 
 use crate::queue_answers::{Time, later};
 use crate::queue_setup::Mode;
@@ -7,7 +7,7 @@ use crate::queue_setup::Mode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) until: Time,
-    /// The latest time to which the wait can be postponed, if it is debounced.
+    /// The latest time to which debounced adds can postpone the deadline; `None` if the wait is not debounced.
     pub(super) cap: Option<Time>,
     /// Whether the wait is a backoff in a strict queue.
     pub(super) backoff: bool,
@@ -25,13 +25,14 @@ impl Wait {
         Self { backoff: true, ..Self::fixed(until, order) }
     }
 
-    /// Returns this wait with a new deadline and cap. If the deadline stays the same, so does the order.
+    /// Returns this wait with the given deadline and cap. If the deadline is the same as before, the wait keeps its
+    /// sequence number; otherwise it gets the number `order`.
     pub(super) fn moved(self, until: Time, cap: Option<Time>, order: u64) -> Self {
         let order = if until == self.until { self.order } else { order };
         Self { until, cap, order, ..self }
     }
 
-    /// Returns the wait of a key that was not waiting, after a delayed add until `until`.
+    /// Returns the wait after a delayed add with the deadline `until`, for a key that was not waiting.
     pub(super) fn new(mode: Mode, until: Time, now: Time, order: u64) -> Self {
         match mode {
             Mode::Earliest | Mode::Replace => Self::fixed(until, order),
@@ -42,7 +43,7 @@ impl Wait {
         }
     }
 
-    /// Returns the wait of a key that has this wait, after a delayed add until `until`.
+    /// Returns the wait after a delayed add with the deadline `until`, for a key that already has the wait `self`.
     pub(super) fn combined(self, mode: Mode, until: Time, now: Time, order: u64) -> Self {
         let (until, cap) = match (mode, self.cap) {
             (Mode::Earliest, None) => (self.until.min(until), None),

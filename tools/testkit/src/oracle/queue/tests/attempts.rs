@@ -1,4 +1,4 @@
-//! A key that fails too often is given up.
+//! Tests that the queue gives up a key that fails too often.
 
 use super::*;
 

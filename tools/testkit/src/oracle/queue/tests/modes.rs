@@ -1,4 +1,4 @@
-//! Tests of the table of delay modes.
+//! Tests of how each delay mode combines the wait of a key with a new delay.
 
 use super::*;
 use crate::queue_setup::{Delay, Mode};
@@ -10,7 +10,7 @@ fn latest(longest: u64) -> Mode {
     Mode::Latest(Delay(ns(longest)))
 }
 
-/// Adds one key with delays, once per nanosecond, and compares the outcome and the deadline after each add.
+/// Adds the same key with a delay at 0 ns, 1 ns, 2 ns and so on, and compares the outcome and the deadline after each add.
 fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, OracleKeyState)]) {
     for (now, &(after, mode, outcome, seen)) in (0..).zip(adds) {
         assert_eq!(queue.add_after_with('a', ns(after), mode, now), Ok(outcome), "at {now}");
@@ -18,7 +18,7 @@ fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, OracleKeySta
     }
 }
 
-/// Runs [`waits`] for an absent key and for a leased key.
+/// Runs [`waits`] twice: for a key that is not in the queue, and for a leased key.
 fn both(adds: &[(u64, Mode, Time)]) {
     let row = |seen: fn(Time) -> OracleKeyState, first: Outcome| {
         let mut outcome = first;
@@ -98,7 +98,7 @@ fn what_is_due_at_once_is_ready_at_once() {
         assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::Marked));
         assert_eq!(queue.seen('a', 3), OracleKeyState::LeasedDirty);
     }
-    // In this mode the later deadline applies, so the key is not due.
+    // In the mode `Latest`, the later deadline applies, so a delay of zero does not make the key due.
     let mut queue = plain();
     queue.add_after_with('a', ns(9), latest(20), 0).unwrap();
     assert_eq!(queue.add_after_with('a', ns(0), latest(20), 3), Ok(Outcome::Merged));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `l` is leased; `w`, `v` and `x` wait until 5, 10 and 11; the horizon is 10.
+/// Creates a queue that is being drained with the horizon 10. `l` is leased; `w`, `v` and `x` wait until 5, 10 and 11.
 fn serving(setup: OracleSetup) -> OracleQueue<char> {
     let mut queue = OracleQueue::new(setup);
     queue.add('l', 0).unwrap();

@@ -7,7 +7,7 @@ fn strict() -> OracleSetup {
     OracleSetup { strict: true, ..with_limiter() }
 }
 
-/// Creates a queue in which `a` has failed at 0 and waits until 10.
+/// Creates a queue in which `a` failed at 0 and waits until 10.
 fn failed() -> OracleQueue<char> {
     let mut queue = leased(strict());
     queue.end('a', Ending::Retry, 0);
@@ -15,7 +15,7 @@ fn failed() -> OracleQueue<char> {
     queue
 }
 
-/// Creates a queue in which `a` is leased, and waits until 10 because of a failure that was recorded during the lease.
+/// Creates a queue in which `a` is leased and waits until 10 for its next run, because a rate-limited add counted a failure during the lease.
 fn failed_beside_its_lease() -> OracleQueue<char> {
     let mut queue = leased(strict());
     assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Marked));
@@ -57,7 +57,7 @@ fn a_later_deadline_holds_and_is_a_backoff_still() {
 #[test]
 fn a_shorter_one_leaves_the_cap_as_well() {
     let mut queue = failed();
-    // The wait becomes debounced. Its deadline and its cap are 10.
+    // The backoff becomes a debounced wait, with 10 as its deadline and its cap.
     queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(50))), 0).unwrap();
     queue.add_after_with('a', ns(50), Mode::Replace, 0).unwrap();
     queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(60))), 0).unwrap();
@@ -69,24 +69,24 @@ fn a_shorter_one_leaves_the_cap_as_well() {
 
 #[test]
 fn a_failure_makes_any_wait_a_backoff() {
-    // The wait ends earlier than the backoff, which replaces it.
+    // A wait that ends before the backoff is replaced by the backoff.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(4), 0).unwrap();
     assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Merged));
     assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(10));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    // A wait with the same deadline becomes a backoff.
+    // A wait that ends together with the backoff becomes a backoff.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(10), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    // The wait ends later than the backoff, so the deadline of the backoff applies.
+    // A wait that ends after the backoff is shortened to the end of the backoff.
     let mut queue = OracleQueue::new(strict());
     queue.add_after('a', ns(40), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
     assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(10));
     assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
-    // Without strict backoff, the earlier deadline applies.
+    // Without strict mode, the earlier deadline applies.
     let mut queue = limited();
     queue.add_after('a', ns(4), 0).unwrap();
     queue.add_rate_limited('a', 0).unwrap();
