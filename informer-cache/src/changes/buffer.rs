@@ -374,6 +374,11 @@ impl<K, V> SubscriptionBuffer<K, V> {
         drop((pending, lost, waker));
     }
 
+    /// Returns whether the subscriber was dropped, or has ended the subscription because of its bound.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.state.lock().detached
+    }
+
     pub(crate) fn check(&self) -> Result<(), String>
     where
         K: Eq,

@@ -275,13 +275,11 @@ where
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.now_and_random();
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
-        match self.reflector.deadline_reached(now, random) {
+        // If a watch that has reached its maximum age was short and had no events, this counts as a failure, and the reflector waits.
+        let cause = self.reflector.deadline_reached(now, random);
+        match cause.or_else(|| if is_open { self.waits_after() } else { None }) {
             Some(cause) => self.handle_failure(now, cause, Failed::Silent),
-            // The watch has reached its maximum age. If the watch was short and had no events, this counts as a failure, and the reflector waits.
-            None if is_open => match self.waits_after() {
-                Some(_) => self.backoff.failed(&mut self.reflector, now),
-                None => self.backoff.succeeded(),
-            },
+            None if is_open => self.backoff.succeeded(),
             None => {}
         }
         Ok(())

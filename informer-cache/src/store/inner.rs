@@ -94,8 +94,8 @@ impl<K, V> StoreInner<K, V> {
         let ended = closed || selection.as_ref().is_some_and(|of| !of.is_valid(&snapshot.table.index_set));
         let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));
         let former = (!closed).then(|| {
-            // Removes the buffers whose subscription was dropped.
-            let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);
+            // Removes the buffers whose subscription was dropped or disconnected.
+            let alive = published.buffers.iter().filter(|buffer| !buffer.is_detached());
             let buffers = alive.chain([&buffer]).cloned().collect();
             std::mem::replace(&mut published.buffers, buffers)
         });
@@ -117,10 +117,10 @@ impl<K, V> StoreInner<K, V> {
         table
     }
 
-    /// Removes the buffers of dropped subscribers. Returns the former list, to be dropped without locks, because a buffer holds its selection.
+    /// Removes the buffers of dropped and of disconnected subscribers. Returns the former list, to be dropped without locks, because a buffer holds its selection.
     pub(crate) fn remove_detached(&self) -> SubscriptionBuffers<K, V> {
         let mut published = self.published.write();
-        let alive = published.buffers.iter().filter(|buffer| Arc::strong_count(buffer) > 1);
+        let alive = published.buffers.iter().filter(|buffer| !buffer.is_detached());
         let alive = alive.cloned().collect();
         std::mem::replace(&mut published.buffers, alive)
     }
@@ -142,5 +142,24 @@ impl<K: Clone + Eq + Hash, V: 'static> StoreInner<K, V> {
         drop(published);
         table.check(|key| self.reader.seed.hash_one(key))?;
         buffers.iter().try_for_each(|buffer| buffer.check())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{OverflowPolicy, Schema, Store, Version};
+
+    #[test]
+    fn disconnected_subscription_is_removed_although_it_is_held() {
+        let schema = Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1));
+        let mut store = Store::builder(schema).build().unwrap();
+        let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Disconnect);
+        let buffers = |store: &Store<u8, (u8, u64)>| store.inner.published.read().buffers.len();
+        (1..4).for_each(|key| drop(store.upsert((key, 1))));
+        assert_eq!(buffers(&store), 1);
+        changes.try_next().unwrap_err();
+        store.upsert((4, 2));
+        assert_eq!(buffers(&store), 0);
+        drop(changes);
     }
 }

@@ -632,6 +632,31 @@ fn continuations_in_a_circle_are_reported() {
 }
 
 #[test]
+fn a_watch_that_reaches_its_maximum_age_too_soon_is_a_reported_failure() {
+    let source = ScriptedSource::new();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let short = Duration::from_secs(1);
+    let config = ReflectorConfig {
+        min_watch_timeout: short,
+        watch_timeout_grace: short,
+        min_watch_interval: 10 * short,
+        ..ReflectorConfig::default()
+    };
+    let builder = Informer::builder(SCHEMA, source.clone()).reflector_config(config).on_error({
+        let received = received.clone();
+        move |failure| received.lock().push((failure.cause, failure.retry_at.is_some()))
+    });
+    let mut world = World::new(builder);
+    source.answer_list(Ok(Page { items: vec![], version: Version::new(5), continuation: None }));
+    source.answer_watch(Ok(()));
+    world.settle();
+    assert!(received.lock().is_empty());
+    world.advance(4 * short);
+    assert_eq!(*received.lock(), [(BackoffCause::ShortWatch, true)]);
+    assert!(world.informer.status().last_error.is_some());
+}
+
+#[test]
 fn a_senseless_configuration_is_not_built() {
     let backoff = ReflectorBackoff { factor: 0, ..ReflectorBackoff::default() };
     let zero = Duration::ZERO;
