@@ -1,4 +1,4 @@
-//! PURE. The functions by which a store reads its objects.
+//! PURE. The functions with which a store reads its objects.
 
 mod key;
 mod version;
@@ -8,12 +8,12 @@ use std::fmt;
 pub use self::key::NamespacedName;
 pub use self::version::Version;
 
-/// The functions by which a store reads the key and the version of an object, and compares two objects by identity and content.
+/// The functions with which a store reads the key and the version of an object, and compares the identity and the content of two objects.
 ///
-/// All of them are plain functions, and are called outside the locks of the store. (A [`SharedWriter`](crate::SharedWriter) calls some of them under
-/// its own lock.) They must be pure: two calls with the same arguments return the same result.
+/// All of them are function pointers. The store calls them while it holds none of its locks. (A [`SharedWriter`](crate::SharedWriter) calls some of
+/// them under its own lock.) The functions must be pure: two calls with the same arguments return the same result.
 ///
-/// Without [`with_identity`](Self::with_identity), two objects under one key always count as states of the same object.
+/// Without [`with_identity`](Self::with_identity), two objects with the same key always count as two states of one object.
 ///
 /// # Examples
 /// ```
@@ -37,28 +37,29 @@ pub struct Schema<K, V> {
 }
 
 impl<K, V> Schema<K, V> {
-    /// Creates a schema with these functions for the key and the version. For a source without versions, return [`Version::ZERO`].
+    /// Creates a schema from the functions that return the key and the version of an object. If the source has no versions, the second function
+    /// returns [`Version::ZERO`].
     #[must_use]
     pub const fn new(key: fn(&V) -> K, version: fn(&V) -> Version) -> Self {
         Self { key, version, same: |_, _| true, equal: |_, _| true }
     }
 
-    /// Sets the function that returns whether two objects under one key are states of the same object. It must return `false` if one of them was
-    /// deleted and the other created under the same key. For Kubernetes, the function compares the `uid`s.
+    /// Sets the function that returns whether two objects with the same key are two states of one object. It must return `false` if one object was
+    /// deleted and the other was created later under the same key. For Kubernetes objects, compare the `uid`s.
     #[must_use]
     pub const fn with_identity(mut self, same: fn(&V, &V) -> bool) -> Self {
         self.same = same;
         self
     }
 
-    /// Sets the function that returns whether two objects with the same key and version have the same content. Without this function, their content
-    /// counts as equal.
+    /// Sets the function that returns whether two objects with the same key and version have the same content. By default, such objects count as
+    /// equal.
     ///
     /// A source may return different content for the same version. For example, a Kubernetes API server applies the current defaults of a custom
-    /// resource, and converts the resource to the requested version of its schema, on each read. A watch does not deliver such a change, but a list
-    /// does. Every relist (after an expired version, for example) calls the function for each object whose listed version equals the stored one, and
-    /// updates the object if the function returns `false`. So the function adds at most one comparison per object to a relist, and none to an event.
-    /// Its arguments are the objects after the [transformation](crate::StoreBuilder::transform).
+    /// resource, and converts the resource to the requested API version, on each read. A watch does not deliver such a change, but a list contains
+    /// it. Every relist (for example, after the version of a watch has expired) calls the function for each object whose listed version equals the
+    /// stored version, and replaces the stored object if the function returns `false`. So a relist calls the function at most once per object, and a
+    /// watch event never calls it. The function receives the objects after the [transformation](crate::StoreBuilder::transform).
     ///
     /// # Examples
     /// ```
@@ -94,7 +95,7 @@ impl<K, V> Schema<K, V> {
         (self.version)(object)
     }
 
-    /// Returns whether two objects under one key are states of the same object.
+    /// Returns whether two objects with the same key are two states of one object.
     #[must_use]
     pub fn same_identity(&self, a: &V, b: &V) -> bool {
         (self.same)(a, b)
@@ -117,7 +118,7 @@ impl<K, V> Schema<K, V> {
     }
 }
 
-// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
+// `Copy` and `Clone` are not derived, because a derive would require `K: Copy` and `V: Copy`; function pointers are `Copy` for all types.
 
 impl<K, V> Copy for Schema<K, V> {}
 

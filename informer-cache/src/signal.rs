@@ -1,4 +1,4 @@
-//! SHELL. One-time signals, and wakers that are woken once no lock is held.
+//! SHELL. One-time signals, and wakers that are woken after all locks are released.
 
 pub(crate) mod stop_signal;
 pub(crate) mod synced;

@@ -1,4 +1,4 @@
-//! SHELL. The handle of a store. The locks and the path of a write are described in `inner`.
+//! SHELL. The handle of a store. The module `inner` describes the locks and the steps of a write.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,12 +46,12 @@ pub use self::wait_for_key::WaitForKey;
 pub use self::write_outcome::WriteOutcome;
 pub use self::writer::Writer;
 
-/// A cache of the newest known objects of one kind, with indexes. `Store` is a handle for readers: clones share the cache.
+/// A cache that holds the newest known state of each object of one kind, with indexes. `Store` is a handle for readers: clones share the cache.
 ///
-/// A [`Writer`] writes the store. A read waits for at most one lookup or commit of another thread, and a read from a [snapshot](Self::snapshot) never
-/// waits. A [subscription](Self::subscribe) receives a write only after readers can read it.
+/// A [`Writer`] writes to the store. A read waits for at most one lookup or one commit of another thread, and a read from a
+/// [snapshot](Self::snapshot) never waits. A [subscription](Self::subscribe) receives a change only after the change is visible to readers.
 ///
-/// Objects are shared and must not change by interior mutability, because an index keeps the values that its function returned when the object was
+/// Objects are shared, and must not be changed through interior mutability: an index keeps the values that its function returned when the object was
 /// written. `Hash`, `Eq` and `Ord` of keys and index values run under locks of the store, and must not call the store.
 ///
 /// # Examples

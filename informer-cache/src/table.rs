@@ -1,19 +1,20 @@
-//! PURE. The state of a store: the objects, all indexes and the version. A table is a persistent data structure that a write changes in two steps.
+//! PURE. The state of a store: the objects, all indexes and the version. A table is a persistent data structure (a copy shares unchanged parts). A
+//! write changes it in two steps.
 //!
-//! Every object has a **row**, a small number of its own. A vector holds the records by row; a hash index maps keys to rows;
-//! each index holds, for every value, the rows that have it, and for every row, its values. So a state of an object is stored in one
-//! place, however many indexes there are, and an update with the same index values changes only that place.
+//! Every object has a **row**: a small number that no other object has. A vector maps rows to records, and a hash index maps keys to rows. Each index
+//! maps every value to the rows that have it, and every row to its values. So each object is stored in only one place, regardless of the number of
+//! indexes, and an update that keeps the index values changes only that place.
 //!
-//! **Plan, then commit.** Planning compares keys and index values. These comparisons are user code and may panic, so planning changes nothing.
-//! Committing runs no user code and cannot fail halfway. (The commit does not drop the values that it replaces either: the caller holds them already,
-//! or receives them.)
+//! **Plan, then commit.** Planning compares keys and index values. These comparisons are user code, which may panic, so planning does not change the
+//! table. Committing runs no user code and cannot fail halfway. (Nor does the commit drop the values that it replaces: the caller has a reference to
+//! them, or receives one.)
 //!
 //! # Invariants
-//! 1. Keys are distinct; a row is found by the hash and key of its record.
-//! 2. There is a column for every index of the index set, and each obeys its own invariants for exactly the existing rows.
-//! 3. All structures obey their invariants.
+//! 1. Keys are distinct, and a lookup of the hash and the key of a record finds its row.
+//! 2. There is one column for each index of the index set. Each column obeys its own invariants, for exactly the existing rows.
+//! 3. All persistent structures obey their own invariants.
 //!
-//! Hence every index depends only on the stored objects, not on the earlier writes.
+//! So the content of every index depends only on the stored objects, not on earlier writes.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -37,11 +38,11 @@ pub(crate) mod seed;
 pub(crate) use column::{Column, RowNumbers, Rows};
 pub(crate) use plan::Plan;
 
-/// The whole state of a store at one version; a clone costs O(indexes + objects / 2048), or O(1) behind an `Arc`.
+/// The whole state of a store at one version. A clone costs O(indexes + objects / 2048); cloning an `Arc` of a table costs O(1).
 pub(crate) struct Table<K, V> {
     pub(crate) index_set: Arc<IndexSet<V>>,
     pub(crate) version: Version,
-    /// The number of key writes that were committed since the store was built.
+    /// The number of key writes committed since the store was built.
     pub(crate) revision: u64,
     pub(crate) rows: Slab<Record<K, V>>,
     keys: Hashes,
@@ -49,7 +50,7 @@ pub(crate) struct Table<K, V> {
     pub(crate) columns: Vec<Arc<Column>>,
 }
 
-/// The write of one key. It is computed from a table, and committed to the same table, which does not change in between.
+/// The write of one key. It is computed from a table, and committed to the same table; the table does not change in between.
 pub(crate) struct KeyWrite<K, V> {
     pub(crate) kind: ChangeKind,
     /// The row of the stored object, if there is one.
@@ -60,7 +61,8 @@ pub(crate) struct KeyWrite<K, V> {
     pub(crate) values: AllValues,
 }
 
-/// Index values and errors that a commit removed from the table. They may be the last references, so they must be dropped where no lock is held.
+/// Index values and errors that a commit removed from the table. These may be the last references to the values and errors, so they must be dropped
+/// while no lock is held.
 #[derive(Default)]
 pub(crate) struct Garbage {
     pub(crate) values: Vec<Arc<AnyValue>>,
@@ -80,25 +82,25 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Returns the row whose key `eq` accepts.
+    /// Returns the row whose key has this hash and satisfies `eq`.
     pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(&K) -> bool) -> Option<u32> {
         self.keys.find(hash, |row| self.rows.get(row).is_some_and(|record| eq(record.key())))
     }
 
-    /// Returns the record whose key `eq` accepts.
+    /// Returns the record whose key has this hash and satisfies `eq`.
     pub(crate) fn record(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<&Record<K, V>> {
         self.rows.get(self.find(hash, eq)?)
     }
 
-    /// Returns the object whose key `eq` accepts.
+    /// Returns the object whose key has this hash and satisfies `eq`.
     pub(crate) fn object(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<Arc<V>> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Loads the memory that a write of this row reads next into the CPU cache: the object and, in each index, its first group.
+    /// Loads memory that a write to this row reads next into the CPU cache: the object and, in each index, the first group of the row.
     ///
-    /// These loads do not depend on each other, so their cache misses overlap. Without these early loads, the misses would not overlap: the index
-    /// functions run one after the other, and most of them clone an `Arc`, before which the CPU waits for all earlier loads.
+    /// These loads do not depend on each other, so their cache misses overlap. Without this function, the misses would not overlap: the index
+    /// functions run one after the other, most of them clone an `Arc`, and the atomic increment of a clone makes the CPU wait for all earlier loads.
     pub(crate) fn prefetch(&self, row: u32) {
         if let Some(record) = self.rows.get(row) {
             prefetch(&record.object);
@@ -106,7 +108,7 @@ impl<K, V> Table<K, V> {
         self.columns.iter().for_each(|column| column.prefetch(row));
     }
 
-    /// Plans the changes of a write to exactly this table. Changes nothing; compares index values.
+    /// Plans the changes of a write to exactly this table. Compares index values, and does not change the table.
     pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan)
     where
         V: 'static,
@@ -115,7 +117,7 @@ impl<K, V> Table<K, V> {
         for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
             match write.values.get(at) {
                 None if write.kind.is_deletion() => plan.column(at, column, index, write.row, None),
-                // Kept values are already stored.
+                // The row already has these values.
                 None | Some(Values::Kept) => {}
                 values => plan.column(at, column, index, write.row, values),
             }
@@ -173,8 +175,8 @@ impl<K, V> Table<K, V> {
         all
     }
 
-    /// Converts the index values of an object from another index set to the index set of this table. The function of an index that is in both sets is
-    /// not called again.
+    /// Converts the index values of an object from the index set `before` to the index set of this table. If an index is in both sets, its function
+    /// is not called again.
     pub(crate) fn renew(
         &self,
         (before, mut new): (&IndexSet<V>, AllValues),
@@ -193,7 +195,7 @@ impl<K, V> Table<K, V> {
         values.collect()
     }
 
-    /// Returns the memory of the table without columns and objects, in bytes.
+    /// Returns the memory of the table in bytes, without its columns and objects.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.rows.len() * Record::<K, V>::NAME;
         size_of::<Self>() + self.rows.bytes() + self.keys.bytes() + names
@@ -209,7 +211,7 @@ impl<K, V> Table<K, V> {
     }
 }
 
-// Not derived, because a derive would require `Clone` of the types, whose values are shared.
+// `Clone` is not derived, because a derive would require `K: Clone` and `V: Clone`; a clone of a table shares the keys and the objects.
 impl<K, V> Clone for Table<K, V> {
     fn clone(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! PURE. A ready-made key: a name, with or without a namespace.
+//! PURE. A ready-made key type: a name, with or without a namespace.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::ParseNamespacedNameError;
 
-/// The key of an object that has a name: `namespace/name`, or `name` alone for an object without a namespace.
+/// The key of a named object: `namespace/name`, or only `name` for an object without a namespace.
 ///
 /// The key is a shared string: cloning it increments one reference count, and a store with these keys can be queried by `&str`. Keys are compared and
-/// hashed like their strings.
+/// hashed as strings.
 ///
 /// # Examples
 /// ```
@@ -33,7 +33,7 @@ use crate::ParseNamespacedNameError;
 #[derive(Clone)]
 pub struct NamespacedName {
     text: Arc<str>,
-    /// The position of the name in the text: 0, or just after the one slash. Derived from the text, so comparisons ignore it.
+    /// The byte offset of the name in `text`: 0, or the offset after the slash. It follows from `text`, so comparisons ignore it.
     name_at: usize,
 }
 
@@ -137,7 +137,7 @@ impl fmt::Debug for NamespacedName {
     }
 }
 
-// Compares the text alone, as `Borrow<str>` requires.
+// These implementations use only `text`, because `Borrow<str>` requires that a key compares and hashes like its string.
 
 impl PartialEq for NamespacedName {
     fn eq(&self, other: &Self) -> bool {

@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use crate::ParseVersionError;
 
-/// A position in the history of one source: larger is later.
+/// A position in the history of one source: a larger version is later.
 ///
-/// [`Version::ZERO`] means *none*: an object without a version is never older than the stored object, so it always replaces the stored object.
-/// Versions of different sources are not comparable.
+/// [`Version::ZERO`] means *no version*: an object without a version never counts as older than the stored object, so it always replaces the stored
+/// object. Versions of different sources are not comparable.
 ///
 /// # Examples
 /// ```
@@ -24,7 +24,7 @@ use crate::ParseVersionError;
 pub struct Version(u64);
 
 impl Version {
-    /// No version. It is less than every version of a source.
+    /// No version. It compares as less than every other version.
     pub const ZERO: Self = Self(0);
 
     /// Creates the version with this number.
@@ -33,7 +33,7 @@ impl Version {
         Self(number)
     }
 
-    /// Returns the number of this version; 0 for none.
+    /// Returns the number of this version; 0 means no version.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -66,7 +66,7 @@ impl FromStr for Version {
     type Err = ParseVersionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Checked because `u64::from_str` accepts a leading plus.
+        // The digits are checked here, because `u64::from_str` also accepts a leading `+`.
         let decimal = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
             _ if text.is_empty() => Ok(Self::ZERO),

@@ -2,10 +2,10 @@
 //!
 //! | guarded by `state` | |
 //! |---|---|
-//! | `requested` | whether a shutdown was requested or the run future has ended; set once, never unset |
+//! | `requested` | whether a shutdown was requested or the run future has ended; never reset to `false` |
 //! | `listener` | the waker of the run future's last pending poll; `None` once `requested` is set |
 //!
-//! One lock guards both fields, because a listener is stored only while `requested` is unset. So a later request wakes every stored listener. Wakers
+//! One lock guards both fields, so that a waker is stored only while `requested` is `false`. So the request wakes every waker that is stored. Wakers
 //! are cloned, woken and dropped outside the lock.
 
 use std::task::{Context, Waker};
@@ -35,7 +35,7 @@ impl StopSignal {
         }
     }
 
-    /// Called when the run future has ended. Drops its waker, and sets `requested`, so that no waker is stored again.
+    /// Called when the run future has ended. Drops the waker of the run future, and sets `requested`, so that no further waker is stored.
     pub(crate) fn exited(&self) {
         let mut state = self.state.lock();
         state.requested = true;
@@ -44,12 +44,12 @@ impl StopSignal {
         drop(listener);
     }
 
-    /// Returns whether a shutdown is requested.
+    /// Returns whether `requested` is set.
     pub(crate) fn is_requested(&self) -> bool {
         self.state.lock().requested
     }
 
-    /// Returns whether a shutdown is requested. If not, stores the waker of the task; [`request`](Self::request) wakes the task.
+    /// Returns whether `requested` is set. If it is not, stores the waker of the task, so that [`request`](Self::request) wakes the task.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         let state = self.state.lock();
         let listens = state.listener.as_ref().is_some_and(|listener| listener.will_wake(cx.waker()));
@@ -59,7 +59,7 @@ impl StopSignal {
         drop(state);
         let listener = cx.waker().clone();
         let mut state = self.state.lock();
-        // The request may have come between the two critical sections; in that case, nothing would wake a waker that is stored now.
+        // Another thread may have set `requested` between the two critical sections. A waker that is stored after that would never be woken.
         let requested = state.requested;
         let unused = if requested { Some(listener) } else { state.listener.replace(listener) };
         drop(state);

@@ -1,12 +1,12 @@
-//! SHELL. A one-time signal, and its waiters.
+//! SHELL. A one-time signal, and the futures that wait for it.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `outcome` | `Ok` if the event has happened, `Err` if it never will; set once, never changed |
-//! | `waiting` | a waker per pending wait; empty once there is an outcome |
+//! | `waiting` | one waker for each pending wait; empty once `outcome` is set |
 //!
-//! One lock guards both fields, because a waker is stored only while there is no outcome. So a later outcome wakes every stored waker. **Every**
-//! waiter is woken, not only the last one that polled. Wakers are cloned, woken and dropped outside the lock.
+//! One lock guards both fields, so that a waker is stored only while `outcome` is not set. So setting the outcome wakes **all** stored wakers, not
+//! only the one that was stored last. Wakers are cloned, woken and dropped outside the lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use flyball_sync::locks::Mutex;
 use crate::Stopped;
 use crate::signal::wakers::Wakers;
 
-/// A signal that is set at most once, or fails.
+/// A signal that is set at most once, or fails because it will never be set.
 #[derive(Default)]
 pub(crate) struct Synced {
     state: Mutex<State>,
@@ -34,14 +34,14 @@ struct State {
 }
 
 impl Synced {
-    /// Sets the signal. Only the first outcome counts.
+    /// Sets the signal. Does nothing if the signal has an outcome already.
     pub(crate) fn set(&self) {
         let mut wakers = Wakers::default();
         self.end(Ok(()), &mut wakers);
         wakers.wake();
     }
 
-    /// Sets the outcome, unless one is set. Moves the wakers of the waiters to `wakers`; the caller wakes them after it has released its locks.
+    /// Sets the outcome if there is none yet, and moves the stored wakers to `wakers`. The caller wakes them after it has released its locks.
     pub(crate) fn end(&self, outcome: Result<(), Stopped>, wakers: &mut Wakers) {
         let mut state = self.state.lock();
         if state.outcome.is_none() {
@@ -70,7 +70,8 @@ impl fmt::Debug for Synced {
     }
 }
 
-/// A future that waits for a signal, which it borrows or shares; made by [`Synced::wait`]. Dropping the future only ends the wait.
+/// A future that waits for a signal; made by [`Synced::wait`]. `S` is a reference or a shared pointer to the signal. Dropping the future ends the
+/// wait, and does not change the signal.
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Wait<S: Deref<Target = Synced>> {
     synced: S,

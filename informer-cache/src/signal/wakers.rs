@@ -1,15 +1,15 @@
-//! SHELL. Wakers that a thread collects under a lock, and wakes after unlocking. Guards no data.
+//! SHELL. Wakers that a thread collects under a lock, and wakes after it has released the lock. Guards no data.
 
 use std::task::Waker;
 
 use flyball_sync::panics::caught;
 
-/// Wakers to be woken once no lock is held.
+/// Wakers to be woken after all locks are released.
 #[derive(Default)]
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// Wakes all wakers, even if some of them panic. Never panics, because a waker's panic must not reach the caller, which is often a writer.
+    /// Wakes all wakers, even if some of them panic. Never panics: a panic of a waker must not reach the caller, which is often a writer.
     pub(crate) fn wake(self) {
         for waker in self.0 {
             // The panic hook has already reported the panic.

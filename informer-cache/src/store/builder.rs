@@ -58,7 +58,7 @@ where
         }
     }
 
-    /// Adds this index to the store. An index value is dropped with the last object that has it.
+    /// Adds this index to the store. The store drops an index value when no object has it any more.
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         match self.indexes.iter().any(|known| known.name == index.name()) {
             true => self.duplicate = Some(DuplicateIndex { name: index.name() }),
@@ -68,10 +68,11 @@ where
     }
 
     /// Sets a function that changes every object before it is stored, for example to remove fields that no reader needs. It runs once for each object
-    /// passed to the store, including the last state of a deleted object, outside the locks of the store.
+    /// that is passed to the store, including the last state of a deleted object. The store holds none of its locks meanwhile.
     ///
-    /// The store reads the key and the version of an object before it calls the function, so the function may remove them. Index functions and the
-    /// schema's identity function receive the result. The function must be pure, and may capture configuration.
+    /// The store reads the key and the version of an object before it calls the function, so the function may remove them. Index functions, and the
+    /// schema's functions for identity and content, receive the changed object. The function must be pure. It may be a closure that captures
+    /// configuration.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(transform));
         self
@@ -81,7 +82,7 @@ where
         self.transform.is_some()
     }
 
-    /// Returns the name of an index of this builder that `store` does not have.
+    /// Returns the name of an index that this builder has and `store` lacks.
     pub(crate) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
         store.inner.table().index_set.lacks(&self.indexes)
     }
@@ -93,8 +94,8 @@ where
         self
     }
 
-    /// Sets the number of reader slots, and the number of reads without a write after which a slot is filled. By default, there are 8 to 32 slots,
-    /// depending on the number of cores. For loom models.
+    /// Sets the number of reader slots. A slot is filled after `lookups_to_fill` lookups without a write in between. By default, there are 8 to 32
+    /// slots, depending on the number of cores. For loom models.
     #[doc(hidden)]
     pub fn reader_slots(mut self, slots: usize, lookups_to_fill: u32) -> Self {
         self.options = ReaderSlotOptions { slots, lookups_to_fill };

@@ -1,4 +1,4 @@
-//! SHELL. The work of a write that runs after the store's locks are released, and the delivery of changes to subscribers and observers.
+//! SHELL. The part of a write that runs after the store's locks are released, and the delivery of changes to subscribers and observers.
 //!
 //! Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner) lists. [`fan_out`] takes the locks of the
 //! subscriptions one after the other.
@@ -15,11 +15,11 @@ use crate::store::inner::StoreInner;
 use crate::table::record::Record;
 use crate::table::{Garbage, KeyWrite};
 
-/// The work of a write that must run without locks: reporting to observers, waking tasks, and dropping the user's values.
+/// The part of a write that must run without locks: it reports changes to observers, wakes tasks, and drops the user's values.
 pub(crate) struct Effects<K, V> {
     pub(crate) wakers: Wakers,
     pub(crate) garbage: Garbage,
-    /// States that merges removed from pending changes.
+    /// Object states that were removed from pending changes when a later change was merged into them.
     pub(crate) dropped: Vec<Dropped<K, V>>,
     /// Whether the write found a buffer whose subscriber has been dropped.
     pub(crate) detached: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Effects<K, V> {
     pub(crate) key: Option<K>,
 }
 
-// Not derived, because a derive would require `Default` of the types.
+// `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
 impl<K, V> Default for Effects<K, V> {
     fn default() -> Self {
         Self {
@@ -54,7 +54,7 @@ impl<K, V> Default for Effects<K, V> {
 }
 
 impl<K, V> Effects<K, V> {
-    /// Performs step 5 except for the drops, which may panic and are left to the owner. Never panics.
+    /// Performs step 5 except for the drops: they may panic, and happen when the owner drops this struct. Never panics.
     pub(crate) fn finish(&mut self, inner: &StoreInner<K, V>) {
         if let Some(observer_fns) = self.observer_fns.take() {
             observer_fn::report(&observer_fns, self.change.as_slice());
@@ -66,7 +66,7 @@ impl<K, V> Effects<K, V> {
     }
 }
 
-/// Performs step 4 for all subscriptions. `findings` must be those for exactly these subscriptions.
+/// Performs step 4 for all subscriptions. `findings` must have been looked up in exactly these buffers.
 pub(crate) fn fan_out<K, V>(
     buffers: &SubscriptionBuffers<K, V>,
     changes: &[Change<K, V>],

@@ -1,8 +1,8 @@
 //! SHELL. Indexes that are added and removed while the store runs.
 //!
-//! A new index is built outside the store, from a table that [`IndexBuild`] holds, and is then updated with the later writes. An update skips the
-//! nodes that the earlier and the later table share. The last update runs under the writer's `turn` (see [`SharedWriter`](crate::SharedWriter)), and
-//! then the index is installed in the published table. Before that, readers cannot use the index.
+//! [`IndexBuild`] builds a new index outside the store, from the objects of one table, and then updates the index to later tables. An update compares
+//! the two tables, and skips the nodes that they share. The last update runs under the lock `turn` of the writer (see
+//! [`SharedWriter`](crate::SharedWriter)). Then the index is installed in the published table. Before that, readers cannot use the index.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -22,9 +22,10 @@ pub(super) struct IndexBuild<K, V> {
     index: Arc<Definition<V>>,
     seed: Seed,
     column: [Arc<Column>; 1],
-    /// The table whose objects the column contains; `None` before the first one.
+    /// The table whose objects the column contains; `None` before the first update.
     table: Option<Arc<Table<K, V>>>,
-    /// The earlier tables. Each may hold the last references to objects, so it is dropped with this struct, after `turn` is released.
+    /// The earlier tables. A table may hold the last references to objects, so these tables are dropped together with this struct, after `turn` is
+    /// released.
     passed: Vec<Arc<Table<K, V>>>,
     plan: Plan,
     garbage: Garbage,
@@ -45,7 +46,8 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         })
     }
 
-    /// Updates the column to a later table. O(changes since the previous table), and O(objects) the first time. Runs the user's functions.
+    /// Updates the column to a later table. The first call is O(objects), every other call O(changes since the previous table). Runs the user's
+    /// functions.
     pub(super) fn catch_up(&mut self, table: Arc<Table<K, V>>) {
         if self.table.as_ref().is_some_and(|before| before.revision == table.revision) {
             return;
@@ -64,11 +66,11 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         self.passed.extend(before);
     }
 
-    /// Installs the column in the store. The column must be up to date with the published table.
+    /// Installs the column in the store. The column must contain the objects of the published table.
     pub(super) fn install(&mut self, core: &mut WriterCore<K, V>) -> Result<(), DuplicateIndex> {
         is_new(&core.table(), &self.index)?;
-        // Releases this build's reference to the published table, so that the table is not registered as if a snapshot held it. The reference is to
-        // an older table if only the version or other indexes have changed since the last update.
+        // Releases the reference to the published table, so that this table is not registered as if a snapshot held it. `held` is `Some` if the
+        // reference is to an older table: the version of the store, or its other indexes, may have changed since the last update.
         let held = self.table.take().filter(|held| !Arc::ptr_eq(held, &core.table()));
         self.passed.extend(held);
         let inner = core.inner();
@@ -76,7 +78,7 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
         inner.note_superseded(&mut published);
         let table = Arc::make_mut(&mut published.table);
         let indexes = table.index_set.indexes.iter().chain([&self.index]).cloned().collect();
-        // Drops no definition, because the new index set holds all definitions of the replaced one.
+        // This assignment drops no index definition, because the new index set holds all definitions of the replaced index set.
         table.index_set = Arc::new(IndexSet { indexes });
         table.columns.push(self.column[0].clone());
         Ok(())
@@ -90,11 +92,11 @@ fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), Duplic
     }
 }
 
-/// A removed index, to be dropped after `turn` is released, because dropping its values runs user code.
+/// The parts of a removed index. The caller drops them after it has released `turn`, because dropping index values runs user code.
 pub(super) type Removed<V> = (Arc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {
-    /// Removes the index with the name and the value type of `index`, and ends the subscriptions to its values.
+    /// Removes the index with the name and the value type of `index`, and ends the subscriptions that select objects by a value of this index.
     pub(super) fn remove_index(
         &mut self,
         index: &Definition<V>,

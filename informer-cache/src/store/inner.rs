@@ -2,26 +2,27 @@
 //!
 //! | lock | guards | held |
 //! |---|---|---|
-//! | `published` | the table, the lists of buffers and observers, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
+//! | `published` | the table; the lists of buffers, observers and waits; `listed`, `closed` | for one lookup, one commit in place, or one swap |
 //! | a reader slot's | a second reference to the table, for one thread ([`ReaderSlots`](crate::store::reader_slots::ReaderSlots)) | for one lookup |
-//! | a buffer's | the pending changes of its subscriber | for one step, or a small chunk of a relist |
+//! | a buffer's | the pending changes of one subscriber | for one step, or a small chunk of a relist |
 //!
-//! Lock order: `published` before a reader slot, and before a buffer if a subscriber restarts. (`synced`, the outcome of each wait and the list of
-//! `held` tables have locks of their own, which come last.)
+//! Lock order: `published` before a reader slot, and `published` before a buffer when a subscription is restarted. (`synced`, the outcome of each
+//! wait, and the list of `held` tables have their own locks, which come last in the order.)
 //!
-//! There is one writer, so the results of its lookups are still valid when it commits, and changes are fanned out in the order in which they were
-//! published. A write has five steps, in this order:
-//! 1. **Prepare**, no lock: run the owner's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
+//! There is only one writer. So the results of its lookups are still valid when it commits, and changes are fanned out in the order in which they
+//! were published. A write has five steps, in this order:
+//! 1. **Prepare**, no lock: run the user's functions (key, version, identity, index values), which may panic or read the store, and compare keys and
 //!    index values with those of the current table. Nothing has changed yet.
-//! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys. This step compares keys, too.
+//! 2. **Find**, one buffer's lock after the other: look up the pending entries of the keys that are written. This step runs user code, too: it
+//!    compares keys.
 //! 3. **Commit**, under `published`: no user code. (A write of many keys builds its table outside the lock, and holds `published` only for a swap.)
-//! 4. **Fan out**, one buffer's lock after the other: no user code. This comes after step 3, so that a subscriber that receives a change finds it
-//!    in the store.
+//! 4. **Fan out**, one buffer's lock after the other: no user code. This step comes after step 3, so that a change is in the store before a
+//!    subscriber receives it.
 //! 5. **Notify and clean up**, no lock: call the observers, wake tasks, drop the replaced objects.
 //!
-//! Subscribers may be added and dropped during a write. If the list of buffers has changed between steps 2 and 3, step 2 is repeated. A subscriber
-//! that restarts after step 3 has this write in its snapshot, so step 4 skips its buffer: each buffer stores the revision of the table up to which
-//! its subscriber has every change.
+//! Subscribers may be added and dropped during a write. If the list of buffers has changed between steps 2 and 3, step 2 is repeated. If a
+//! subscription is restarted after step 3, its snapshot contains this write, so step 4 must skip its buffer. For this, each buffer stores a revision
+//! of the table: the subscriber has every change up to this revision.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -61,27 +62,28 @@ impl<K, V> StoreInner<K, V> {
         Snapshot { table: self.table(), reader: self.reader }
     }
 
-    /// Returns the published table, if all its changes have been merged into this buffer and taken by the subscriber.
+    /// Returns the published table if the subscriber has taken every change up to this table from the buffer.
     pub(crate) fn settled(&self, buffer: &SubscriptionBuffer<K, V>) -> Settled<Arc<Table<K, V>>> {
         loop {
             let table = self.table();
             match buffer.settled(table.revision) {
-                // A newer table was published meanwhile, and its changes were merged. Tries again.
+                // Another thread has published a newer table, and its changes are merged already, so the loop tries again.
                 None => {}
                 Some(settled) => return settled.map(|()| table),
             }
         }
     }
 
-    /// Called before the table is changed. If snapshots hold the table, they keep the old state, and the table is registered as retained.
+    /// Called before the table is changed. If a snapshot holds the table, the writer changes a copy, and the old table is registered as retained.
     pub(crate) fn note_superseded(&self, published: &mut Published<K, V>) {
-        // No snapshot can be taken meanwhile. If a snapshot is dropped meanwhile, the table is registered needlessly.
+        // No snapshot can be taken while the write lock is held. A snapshot can be dropped, and then the table is registered needlessly.
         if Arc::strong_count(&published.table) > 1 {
             self.held.superseded(&published.table);
         }
     }
 
-    /// Creates a snapshot and a buffer for every later change of the selected objects, or of all objects. At most `most` keys may be pending.
+    /// Creates a snapshot, and a buffer that receives every later change of the selected objects, or of all objects. The buffer holds pending changes
+    /// of at most `most` keys.
     pub(crate) fn subscribe(
         &self,
         selection: Option<Selection<K, V>>,
@@ -89,25 +91,26 @@ impl<K, V> StoreInner<K, V> {
     ) -> (Snapshot<K, V>, Arc<SubscriptionBuffer<K, V>>) {
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
-        // Read in the same critical section as the table, so that the first list is either in the snapshot or still to be delivered.
+        // Both are read in the same critical section as the table, so that the first list is either in the snapshot, or is delivered to the buffer
+        // later.
         let (listed, closed) = (published.listed, published.closed);
         let ended = closed || selection.as_ref().is_some_and(|of| !of.is_valid(&snapshot.table.index_set));
         let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));
         let former = (!closed).then(|| {
-            // Removes the buffers whose subscription was dropped or disconnected.
+            // The new list omits the buffers whose subscription was dropped or disconnected.
             let alive = published.buffers.iter().filter(|buffer| !buffer.is_detached());
             let buffers = alive.chain([&buffer]).cloned().collect();
             std::mem::replace(&mut published.buffers, buffers)
         });
         drop(published);
-        // After unlocking, because a buffer holds its selection, whose drop may run user code.
+        // Dropped after the lock is released: a buffer holds its selection, and dropping a selection may run user code.
         drop(former);
         (snapshot, buffer)
     }
 
     /// Restarts a buffer whose capacity was exceeded. After the restart, the buffer receives every change after the returned table.
     pub(crate) fn restart_buffer(&self, buffer: &SubscriptionBuffer<K, V>) -> Arc<Table<K, V>> {
-        // Takes the lock that a commit takes, so that no write commits between reading the table and restarting the buffer.
+        // A read lock on `published` excludes commits, so no write commits between reading the table and restarting the buffer.
         let published = self.published.read();
         let table = published.table.clone();
         let ended = published.closed || buffer.selection().is_some_and(|of| !of.is_valid(&table.index_set));
@@ -117,7 +120,8 @@ impl<K, V> StoreInner<K, V> {
         table
     }
 
-    /// Removes the buffers of dropped and of disconnected subscribers. Returns the former list, to be dropped without locks, because a buffer holds its selection.
+    /// Removes the buffers of dropped and of disconnected subscribers. Returns the former list. The caller drops it while it holds no lock, because
+    /// dropping the selection of a buffer may run user code.
     pub(crate) fn remove_detached(&self) -> SubscriptionBuffers<K, V> {
         let mut published = self.published.write();
         let alive = published.buffers.iter().filter(|buffer| !buffer.is_detached());

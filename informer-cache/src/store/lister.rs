@@ -1,4 +1,4 @@
-//! EDGE. Lists objects for controllers: in one namespace or in all namespaces, selected by labels.
+//! EDGE. Lists the objects of one namespace, or of all namespaces, that a label selector accepts.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -10,8 +10,8 @@ use crate::{Index, LabelIndex, MissingIndex, Selector, Store};
 
 /// Lists objects by scope and labels, using two indexes; made by [`Store::lister`].
 ///
-/// Any index can be the scope: a namespace, a tenant, a shard. Each list is a consistent view. To iterate without collecting, or to run several
-/// queries on the same state, take a [snapshot](Store::snapshot) and [query](crate::Snapshot::query) it.
+/// Any index can be the scope, for example an index by namespace, tenant or shard. Each list is a consistent view. To iterate without collecting the
+/// objects into a `Vec`, or to run several queries on the same state, take a [snapshot](Store::snapshot) and [query](crate::Snapshot::query) it.
 ///
 /// # Examples
 /// ```
@@ -57,8 +57,8 @@ where
     pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex> {
         let view = self.store.snapshot();
         let objects = cloned(view.select(&self.labels, selector)?.iter());
-        // Dropped here, because the snapshot may hold the last references to old objects, and a panic of their drop during the return would leak the
-        // result.
+        // The snapshot is dropped explicitly: it may hold the last references to old objects, and a panic in their destructors while the function
+        // returns would leak the result.
         drop(view);
         Ok(objects)
     }

@@ -1,12 +1,12 @@
-//! PURE. The memory usage of one state of a store.
+//! PURE. Computes the memory usage of one state of a store.
 
 use crate::Snapshot;
 
-/// The memory usage of one state of a store, in bytes; returned by [`Store::memory_usage`](crate::Store::memory_usage) and
+/// The memory usage of one state of a store, in bytes, as returned by [`Store::memory_usage`](crate::Store::memory_usage) and
 /// [`Snapshot::memory_usage`].
 ///
-/// The numbers do not include the overhead of allocators, nor heap memory that keys and index values own, such as the buffer of a `String`. Memory
-/// shared with other states is counted in each of them.
+/// The numbers include neither the overhead of the allocator nor the heap memory that keys and index values own, such as the buffer of a `String`.
+/// Memory that several states share is counted in each of them.
 ///
 /// # Examples
 /// ```
@@ -30,9 +30,9 @@ pub struct MemoryUsage {
     pub objects: usize,
     /// The sum of the sizes that the caller's `weigh` function returned.
     pub object_bytes: usize,
-    /// The memory of the store without objects and indexes: the hash index of keys, the keys and the versions.
+    /// The memory of the store without its objects and indexes: the hash table of the keys, the keys, and the versions.
     pub store_bytes: usize,
-    /// The memory of each index.
+    /// The memory usage of each index.
     pub indexes: Vec<IndexMemoryUsage>,
 }
 
@@ -41,7 +41,7 @@ pub struct MemoryUsage {
 pub struct IndexMemoryUsage {
     /// The name of the index.
     pub name: &'static str,
-    /// The number of values in use.
+    /// The number of distinct values that at least one object has.
     pub values: usize,
     /// The memory of the index, in bytes.
     pub bytes: usize,
@@ -56,7 +56,7 @@ impl MemoryUsage {
 }
 
 impl<K, V> Snapshot<K, V> {
-    /// Returns the memory usage of this state; `weigh` returns how many bytes an object takes. O(objects).
+    /// Returns the memory usage of this state; `weigh` returns the size of an object in bytes. O(objects).
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         let indexes = self.columns().map(|(name, column)| IndexMemoryUsage {
             name,

@@ -1,6 +1,6 @@
-//! PURE. Reads the key and the version of an object, and transforms the object, with functions of the user.
+//! PURE. Reads the key and the version of an object, and transforms the object. The user provides the functions for this.
 //!
-//! These functions run under no lock of the store and before anything changes, so they may panic, block or read the store.
+//! These functions run while no lock of the store is held, and before the write changes anything. So they may panic, block, or read the store.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) fn transformed<V>(object: V, transform: Option<&Transform<V>>) -> Arc
     })
 }
 
-// Not derived, because a derive would require `Copy` of the types; the fields are functions and a number.
+// `Copy` and `Clone` are not derived, because a derive would require `K: Copy` and `V: Copy`; the fields are function pointers and a number.
 
 impl<K, V> Copy for ObjectReader<K, V> {}
 
@@ -56,7 +56,7 @@ impl<K: Hash, V> ObjectReader<K, V> {
     }
 }
 
-/// An object after parsing, before the lookup of its key in the store.
+/// An object whose key and version have been read, and whose key has not been looked up in the store yet.
 pub(crate) struct ParsedObject<K, V> {
     pub(crate) hash: u64,
     pub(crate) key: K,
@@ -65,8 +65,8 @@ pub(crate) struct ParsedObject<K, V> {
 }
 
 impl<K, V> ParsedObject<K, V> {
-    /// Converts the object to a record. If there is a stored record of its key, the new record shares the stored key, and the unused key is returned,
-    /// too.
+    /// Converts the object to a record. If the store has a record with this key, the new record shares the key of that record, and the key that was
+    /// read is returned as unused.
     pub(crate) fn after(self, old: Option<&Record<K, V>>) -> (Record<K, V>, Option<K>) {
         let Self { hash, key, version, object } = self;
         match old {

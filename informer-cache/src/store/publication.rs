@@ -1,20 +1,22 @@
-//! SHELL. A write of many keys. The new table is built outside the store and swapped in, and then the changes are delivered. The work is done in
-//! pieces, and other tasks may run between two pieces.
+//! SHELL. A write of many keys: it builds a new table outside the store, swaps the new table in, and then delivers the changes. It works in pieces,
+//! and other tasks may run between two pieces.
 //!
-//! This module guards no data. The step numbers are those of a write ([`StoreInner`](crate::store::inner::StoreInner)). The stages:
+//! This module guards no data. Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner) lists. The
+//! stages:
 //!
 //! | stage | a piece | runs | locks |
 //! |---|---|---|---|
 //! | `Building` | some keys, into a separate table | the user's code | none |
 //! | `Finding` | some keys for one subscription | the user's code | that subscription's |
 //! | `Committing` | one piece: a swap | none | `published` |
-//! | `Merging` | drops of the writes, then some changes for one subscription | drops, whose panics are caught | that subscription's |
+//! | `Merging` | some writes to drop; then some changes for one subscription | drops, whose panics are caught | that subscription's |
 //! | `Reporting` | some changes | observers | none |
 //!
-//! A panic before the commit leaves the store unchanged. After the commit, no stage panics, and the destructor completes the remaining stages, so a
-//! published write is always delivered. No other write runs during a publication. Subscriptions and indexes may be added and removed meanwhile: a
-//! commit that finds another list of subscriptions goes back to `Finding` for the new subscriptions with a selection, and one that finds other
-//! indexes goes back to `Building`. So every piece is short, whatever happens concurrently.
+//! A panic before the commit leaves the store unchanged. After the commit, no stage panics. If the [`Publication`] is dropped before it is complete,
+//! its destructor runs the remaining stages, so a published write is always delivered. No other write runs during a publication. Subscriptions and
+//! indexes may be added and removed during a publication. If the list of subscriptions has changed at the commit, the publication goes back to
+//! `Finding` for the new subscriptions that have a selection. If the indexes have changed, it goes back to `Building`. So every piece is short,
+//! whatever other threads do.
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -32,7 +34,7 @@ use crate::table::index_set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
-/// Comparing this many writes with a selection counts as the same work as finding one pending entry of a subscription to all objects.
+/// How many writes, compared with the selection of a subscription, cost as much as one lookup of a pending entry in a subscription to all objects.
 const SELECTED: usize = 16;
 
 /// The stage of a publication.
@@ -40,14 +42,14 @@ const SELECTED: usize = 16;
 pub(crate) enum Stage {
     Building,
     Finding,
-    /// To be committed under the writer's `turn`.
+    /// The next step is the commit, which runs under the writer's `turn`.
     Committing,
     Merging,
     Reporting,
     Done,
 }
 
-/// The base table of an earlier attempt, and the table that the attempt has built.
+/// The base table of an abandoned attempt, and the table that this attempt had built.
 type Former<K, V> = (Arc<Table<K, V>>, Option<Table<K, V>>);
 
 /// A write of many keys in progress.
@@ -57,9 +59,9 @@ pub(crate) struct Publication<K, V> {
     /// The table that the write starts from, and the table that is built so far.
     base: Arc<Table<K, V>>,
     next: Option<Table<K, V>>,
-    /// The index set for which the values of the writes were computed, if it differs from that of the base.
+    /// The index set for which the index values of the writes were computed; `None` if it is the index set of `base`.
     renews: Option<Arc<IndexSet<V>>>,
-    /// The tables of an earlier attempt, to be dropped after `turn` is released.
+    /// The tables of an abandoned attempt, which are dropped after `turn` is released.
     former: Option<Former<K, V>>,
     plan: Plan,
     arrival: VersionAdvance,
@@ -69,7 +71,7 @@ pub(crate) struct Publication<K, V> {
     buffers: SubscriptionBuffers<K, V>,
     findings: Findings,
     merging: Option<Merging>,
-    /// The position within a stage: the subscription, and the write or change.
+    /// The position within a stage: the index of the subscription (`buffer`), and that of the write or change (`at`).
     buffer: usize,
     at: usize,
     effects: Effects<K, V>,
@@ -123,7 +125,7 @@ impl<K, V> Publication<K, V> {
         std::mem::take(&mut self.effects.wakers).wake();
     }
 
-    /// Returns the changes, once the publication is complete: deletions first. Drops the rest, which may panic.
+    /// Returns the changes of a completed publication, deletions first. Drops everything else, and these drops may panic.
     pub(crate) fn into_changes(mut self) -> Vec<Change<K, V>> {
         let changes = std::mem::take(&mut self.changes);
         drop(self);
@@ -132,7 +134,8 @@ impl<K, V> Publication<K, V> {
 
     /// Drops the tables, and up to `most` of the remaining changes. Returns whether no change is left.
     pub(crate) fn release(&mut self, most: usize) -> bool {
-        // The tables are dropped first, while the changes still hold the objects, so that the objects are dropped in pieces, too.
+        // The tables are dropped first, while the changes still hold the objects. So the objects themselves are dropped later, in pieces, with the
+        // changes.
         self.before = None;
         self.base = self.store.inner.table();
         drop_each(self.changes.drain(self.changes.len().saturating_sub(most)..));
@@ -143,7 +146,7 @@ impl<K, V> Publication<K, V> {
         (self.stage, self.buffer, self.at) = (stage, 0, 0);
     }
 
-    /// Returns the next part of at most `most` of `all` items, and advances the position to its end.
+    /// Returns the next range of at most `most` items, out of `all` items, and moves the position to the end of the range.
     fn part(&mut self, all: usize, most: usize) -> Range<usize> {
         let from = self.at;
         self.at = from.saturating_add(most).min(all);
@@ -169,7 +172,7 @@ impl<K, V> Publication<K, V> {
             return done;
         }
         if !self.writes.is_empty() {
-            // The table and the changes hold the objects, too, but the writes may hold the last references to index values.
+            // The table and the changes hold the objects, so no object is dropped here. But the writes may hold the last references to index values.
             let from = self.writes.len().saturating_sub(most);
             let done = self.writes.len() - from;
             caught(|| drop_each(self.writes.drain(from..)));
@@ -200,7 +203,8 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         Self::new(store.clone(), draft.list.base, VersionAdvance::List(version), writes)
     }
 
-    /// Performs one piece of the current stage, with at most `most` keys. Does not perform the commit. Returns the number of keys in the piece.
+    /// Performs one piece of the current stage, with at most `most` keys, and returns the number of keys in the piece. Does not perform the commit:
+    /// at the stage `Committing`, it returns 0.
     pub(crate) fn advance(&mut self, most: usize) -> usize {
         drop(self.former.take());
         match self.stage {
@@ -251,8 +255,8 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         }
     }
 
-    /// Performs step 3, under the writer's `turn`: readers wait only for a pointer swap. If subscriptions or indexes have changed, returns to an earlier
-    /// stage instead.
+    /// Performs step 3, the commit, while the caller holds the writer's `turn`. Readers wait only for a pointer swap. If subscriptions or indexes
+    /// have changed, returns to an earlier stage instead.
     pub(crate) fn commit(&mut self) {
         let store = self.store.clone();
         let inner = &*store.inner;
@@ -293,7 +297,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Merging);
     }
 
-    /// Restarts because indexes were added or removed. The functions of a new index run when the writes are applied again.
+    /// Restarts from `table`, because indexes were added or removed. The functions of new indexes run when the writes are applied again.
     fn restart(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
         let next = self.next.replace(Table::clone(&table));
@@ -303,7 +307,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Building);
     }
 
-    /// Runs to the given stage without a break, under the writer's `turn`.
+    /// Runs all stages before `stage` in one go, while the caller holds the writer's `turn`.
     pub(crate) fn run_to(&mut self, stage: Stage) {
         while self.stage < stage {
             match self.stage {
@@ -316,7 +320,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     }
 }
 
-/// Completes the delivery of a published write, even if the writer's future is dropped.
+/// Completes the delivery of a published write when the publication is dropped early, for example together with the future of the writer.
 impl<K, V> Drop for Publication<K, V> {
     fn drop(&mut self) {
         while matches!(self.stage, Stage::Merging | Stage::Reporting) {

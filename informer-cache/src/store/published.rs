@@ -14,7 +14,7 @@ use crate::store::waiters::Waiters;
 use crate::table::Table;
 use crate::table::index_set::IndexSet;
 
-/// The published state: the table that readers use, and the subscribers, observers and waiters of the store.
+/// The published state: the table that readers use, the buffers of the subscribers, the observers, and the tasks that wait for a version.
 pub(crate) struct Published<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
     pub(crate) buffers: SubscriptionBuffers<K, V>,
@@ -26,8 +26,8 @@ pub(crate) struct Published<K, V> {
 }
 
 impl<K, V> Published<K, V> {
-    /// Changes the table in place if there is no other reference to it. Otherwise copies it first, which increments a few reference counts and copies
-    /// no object. Raises the version to at least `version`, and returns the resulting version.
+    /// Changes the table in place if there is no other reference to it. Otherwise, copies it first; a copy increments a few reference counts and
+    /// copies no object. Raises the version to at least `version`, and returns the resulting version.
     pub(crate) fn change(
         &mut self,
         version: Version,
@@ -63,7 +63,7 @@ impl<K, V> PublishedState<K, V> {
         Self { published: RwLock::new(published), slots }
     }
 
-    /// Calls `read` with the current table. `read` must take no lock.
+    /// Calls `read` with the current table. `read` must not take a lock.
     #[inline]
     pub(crate) fn with_table<R>(&self, read: impl FnOnce(&Arc<Table<K, V>>) -> R) -> R {
         match self.slots.with_state(read) {
@@ -80,11 +80,11 @@ impl<K, V> PublishedState<K, V> {
         self.published.read()
     }
 
-    /// Takes the write lock and clears the reader slots: no other thread reads the state until the guard is dropped.
+    /// Takes the write lock and clears the reader slots. No other thread can read the state until the guard is dropped.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // Invariant 1 of `ReaderSlots`: otherwise, lookups through a slot could read an old table. The slots are cleared even if the caller changes
-        // only the buffers.
+        // Invariant 1 of `ReaderSlots`: otherwise, lookups through a slot could read an old table. The slots are also cleared for a caller that
+        // changes only the buffers.
         self.slots.clear();
         published
     }

@@ -1,9 +1,9 @@
 //! PURE. Queries with several conditions, answered from the indexes.
 //!
-//! A column holds one index, and a group holds the rows with one value of it. A condition is a list of groups of one column. It selects the rows in
-//! these groups or, for an exclusion, all other rows. The query iterates over the rows of the condition with the fewest objects, and checks for each
-//! row the groups in the other columns, by comparing a few numbers. So a query collects only groups, and the cost of an intersection depends on its
-//! smallest condition.
+//! A column is one index, and a group is the set of rows that have one value in this index. A condition is a list of groups of one column. It selects
+//! the rows in these groups or, if it is an exclusion, all other rows. The query iterates over the rows of the condition with the fewest rows. For
+//! each row, it checks the other conditions by comparing a few group numbers. So a query allocates memory for group numbers only, and its cost
+//! depends on its smallest condition.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -21,8 +21,8 @@ use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 
 /// A query with several conditions, all of which an object must satisfy; made by [`Snapshot::query`] and [`Snapshot::select`].
 ///
-/// Without a condition, a query returns every object. The cost is O(n × conditions), where n is the number of objects of the condition with the
-/// fewest objects, or the number of all objects if every condition is an exclusion. A query yields each object once, in unspecified order.
+/// Without a condition, a query returns every object. The cost is O(n × conditions). Here, n is the number of objects that satisfy the condition with
+/// the fewest objects, or the number of all objects if every condition is an exclusion. A query yields each object once, in unspecified order.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,8 @@ pub struct Query<'a, K, V> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// Groups of one column, ascending. A row satisfies the condition if it is in one of these groups or, for an exclusion, in none of them.
+/// A list of groups of one column, in ascending order. A row satisfies the condition if it is in one of these groups or, if the condition is an
+/// exclusion, in none of them.
 #[derive(Clone)]
 struct Condition<'a> {
     column: &'a Column,
@@ -78,7 +79,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, std::iter::once(value), false)
     }
 
-    /// Keeps only objects that have one of these values in an index. Without values, the query returns no objects.
+    /// Keeps only objects that have at least one of `values` in an index. If `values` is empty, the query returns no objects.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -94,7 +95,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, values, false)
     }
 
-    /// Keeps only objects that do not have `value` in an index: objects with other values, or without a value.
+    /// Keeps only objects that do not have `value` in an index: they have only other values, or no value.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -106,8 +107,8 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, std::iter::once(value), true)
     }
 
-    /// Keeps only objects whose labels a selector accepts. A requirement costs O(its values), or O(values of the key in the index) if its operator
-    /// checks every value of the key (exists, absent, greater, less).
+    /// Keeps only objects whose labels a selector accepts. For a requirement with a list of values (in, not in), this call takes O(values in the
+    /// list). For any other requirement (exists, does not exist, greater than, less than), it takes O(values of the label in the index).
     ///
     /// # Errors
     /// Returns an error if the store has no such label index.
@@ -175,7 +176,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     }
 }
 
-/// Returns the groups of the labels with this key whose value `test` accepts.
+/// Returns the groups of all labels that have this key and a value that `test` accepts.
 fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
     let Some(order) = column.order() else { return Vec::new() };
     let label = |number| column.group(number).map(|group| typed::<Label>(&group.value));
@@ -194,7 +195,7 @@ impl Condition<'_> {
         self.first(row).is_some() != self.excluded
     }
 
-    /// Returns the first group of this condition that a row is in.
+    /// Returns the first group of this condition that contains the row.
     fn first(&self, row: u32) -> Option<u32> {
         let mut of_row = self.column.groups_of(row);
         match self.groups.as_slice() {
@@ -204,7 +205,7 @@ impl Condition<'_> {
         }
     }
 
-    /// Returns an upper bound on the number of rows in the groups.
+    /// Returns an upper bound on the number of rows in the groups of this condition.
     fn weight(&self) -> usize {
         let groups = self.groups.iter().filter_map(|number| self.column.group(*number));
         groups.map(|group| group.rows.len()).sum()
@@ -269,10 +270,11 @@ struct Records<'a, K, V> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// The rows that the query iterates over.
+/// The rows over which the query iterates.
 enum Lead<'a, K, V> {
     All(Items<'a, Record<K, V>>),
-    /// The groups of a condition, one after the other. `rows` are the remaining rows of the last group before `next`.
+    /// The groups of a condition, one after the other. `next` is the position of the next group; `rows` are the remaining rows of the group before
+    /// it.
     Groups {
         condition: Condition<'a>,
         next: usize,
@@ -302,7 +304,7 @@ impl<K, V> Lead<'_, K, V> {
             Self::Groups { condition, next, rows } => loop {
                 if let Some(row) = rows.next() {
                     let group = condition.groups[*next - 1];
-                    // A row in several of the groups is yielded only for the first of them.
+                    // A row that is in several of the groups is yielded only once, with the first of them.
                     if condition.groups.len() == 1 || condition.first(row) == Some(group) {
                         return Some(row);
                     }

@@ -1,12 +1,13 @@
-//! SHELL. One lock per reader thread, so that readers do not contend for the lock of the published state.
+//! SHELL. A separate lock for each reader thread, so that readers do not contend for the lock of the published state.
 //!
-//! Even a reader writes the cache line of a lock that it takes, so one lock serialises the readers of all cores. Here each thread has a **reader
-//! slot**: a lock with a reference to the published state, through which the thread reads between two writes. (As in Dice and Kogan, *BRAVO: Biased
-//! Locking for Reader-Writer Locks*, 2019, but with a lock in each slot, so that a lookup needs no unsafe code.) If there are more threads than
-//! slots, some share a slot; a thread that finds its slot in use reads under the lock of the published state.
+//! Taking a lock writes to its cache line, even if the lock is taken for reading. So one shared lock serialises the readers of all cores. Here, each
+//! thread has a **reader slot** instead: its own lock, which guards a reference to the published state. Between two writes, the thread reads through
+//! its slot. (The idea is from Dice and Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*, 2019. Here each slot contains a lock, so that a
+//! lookup needs no unsafe code.) If there are more threads than slots, some threads share a slot. A thread whose slot is in use takes the lock of the
+//! published state to read.
 //!
-//! A writer clears the filled slots before it changes the state, and takes one lock for each. To keep this cheap, a slot is filled only after
-//! `lookups_to_fill` lookups without a write in between. So under frequent writes no slot is filled, and a writer has none to clear.
+//! Before a writer changes the state, it clears the filled slots, and takes the lock of each of them. To keep this cheap, a slot is filled only after
+//! `lookups_to_fill` lookups without a write in between. So while writes are frequent, no slot is filled, and a writer has nothing to clear.
 //!
 //! | data | guarded by |
 //! |---|---|
@@ -15,11 +16,11 @@
 //! | `writes` | the lock of the published state: read under its read lock, changed under its write lock |
 //!
 //! # Invariants
-//! 1. A filled slot holds the published state. (A slot is filled under the read lock of that state. Every write lock clears the slots before
-//!    the state changes.)
-//! 2. The bit of a filled slot is set.
+//! 1. A filled slot refers to the current published state. (A slot is filled under the read lock of that state. A thread that takes the write lock
+//!    clears the slots before it changes the state.)
+//! 2. The bit of a filled slot is set in `filled`.
 //!
-//! Order of locks: the lock of the published state before a slot; a lookup through a slot takes no other lock.
+//! Lock order: the lock of the published state before the lock of a slot. A lookup through a slot takes no other lock.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -28,22 +29,22 @@ use std::thread::available_parallelism;
 use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicU64, Mutex, Ordering, thread_number};
 
-/// The reader slots, each of which is used by one or a few threads; see the [module](self).
+/// The reader slots of a store; see the [module](self).
 pub(crate) struct ReaderSlots<T> {
     slots: Box<[ReaderSlot<T>]>,
-    /// A bit for each filled slot.
+    /// One bit for each slot, which is set while the slot is filled.
     filled: AtomicU64,
-    /// The number of calls of [`clear`](Self::clear), which is one for each write lock of the published state.
+    /// The number of calls of [`clear`](Self::clear): one for each time that the write lock of the published state was taken.
     writes: AtomicU64,
     lookups_to_fill: u32,
 }
 
-/// The number of reader slots, and the number of lookups that fill a slot. Both affect only the speed.
+/// The number of reader slots, and the number of lookups after which a slot is filled. Both affect only performance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderSlotOptions {
-    /// At most 64. With 0, every lookup takes the lock of the published state.
+    /// At most 64; a larger number counts as 64. If it is 0, every lookup takes the lock of the published state.
     pub(crate) slots: usize,
-    /// A slot is filled after this many lookups without a write.
+    /// A slot is filled after this many lookups without a write in between.
     pub(crate) lookups_to_fill: u32,
 }
 
@@ -58,12 +59,12 @@ impl Default for ReaderSlotOptions {
     }
 }
 
-/// Padded to a pair of cache lines, because processors fetch lines in pairs.
+/// Each slot is padded to two cache lines, because processors fetch cache lines in pairs.
 type ReaderSlot<T> = CachePadded<Mutex<SlotState<T>>>;
 
 struct SlotState<T> {
     held: Option<Arc<T>>,
-    /// Lookups since write number `since`.
+    /// The number of lookups since the write with the number `since`.
     lookups: u32,
     since: u64,
 }
@@ -89,7 +90,8 @@ impl<T> ReaderSlots<T> {
         Some((&self.slots[at], 1 << at))
     }
 
-    /// Calls `read` with the state in this thread's slot; returns `read` if the slot is empty or in use.
+    /// Calls `read` with the state in the slot of this thread, and returns its result. If the slot is empty or in use, returns `Err` with `read`
+    /// itself.
     pub(crate) fn with_state<F, R>(&self, read: F) -> Result<R, F>
     where
         F: FnOnce(&Arc<T>) -> R,
@@ -107,8 +109,8 @@ impl<T> ReaderSlots<T> {
         }
     }
 
-    /// Counts a lookup under the read lock of the published state, which the caller still holds, and fills the slot after `lookups_to_fill` lookups
-    /// without a write.
+    /// Counts a lookup, and fills the slot after `lookups_to_fill` lookups without a write in between. The caller holds the read lock of the
+    /// published state.
     pub(crate) fn count_lookup(&self, published: &Arc<T>) {
         let Some((slot, bit)) = self.slot_of_thread() else { return };
         let Some(mut state) = slot.try_lock() else { return };
@@ -117,22 +119,24 @@ impl<T> ReaderSlots<T> {
         if state.since != since {
             (state.since, state.lookups) = (since, 0);
         }
-        // Saturating, because lookups of threads that share a filled slot are counted until the next write.
+        // The addition saturates. A thread that finds its slot in use may count a lookup although the slot is filled, so the count can grow until the
+        // next write.
         state.lookups = state.lookups.saturating_add(1);
         if state.lookups >= self.lookups_to_fill && state.held.is_none() {
             state.held = Some(published.clone());
-            // Ordering: Relaxed, because only the read under the write lock matters for correctness.
+            // Ordering: Relaxed, because correctness depends only on the load under the write lock, in `clear`.
             self.filled.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Waits for lookups through slots to end, and clears every filled slot. The caller holds the write lock of the published state and a reference
-    /// to that state, so clearing a slot frees no state.
+    /// Waits until no lookup uses a filled slot, and clears these slots. The caller holds the write lock of the published state and a reference to
+    /// that state, so clearing a slot never drops the last reference.
     pub(crate) fn clear(&self) {
         if self.slots.is_empty() {
             return;
         }
-        // Ordering: Relaxed for all of these. Other threads write them only under the lock of the published state, whose write lock the caller holds.
+        // Ordering: Relaxed for all accesses in this function: other threads write `writes` and `filled` only while they hold the lock of the
+        // published state, and the caller holds its write lock.
         self.writes.store(self.writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // Ordering: as above.
         let mut filled = self.filled.load(Ordering::Relaxed);
@@ -174,7 +178,7 @@ mod tests {
             assert_eq!(seen(&slots), Some(7));
             slots.clear();
             assert_eq!((seen(&slots), Arc::strong_count(&published)), (None, 1));
-            // Lookups before a write do not count.
+            // A write resets the count of lookups.
             (1..LOOKUPS_TO_FILL).for_each(|_| slots.count_lookup(&published));
             slots.clear();
         }

@@ -1,4 +1,4 @@
-//! SHELL. The reads of a store. Each read is one critical section, or uses a snapshot.
+//! SHELL. The read operations of a store. Each of them is one critical section, or reads a snapshot.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -14,12 +14,12 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Creates a builder for a store, which reads the keys and versions of its objects with this schema.
+    /// Creates a builder for a store that uses this schema to read the key and the version of each object.
     pub fn builder(schema: Schema<K, V>) -> StoreBuilder<K, V> {
         StoreBuilder::new(schema)
     }
 
-    /// Returns the object under a key.
+    /// Returns the object with this key.
     pub fn get<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -29,13 +29,13 @@ where
         self.inner.published.with_table(|table| table.object(hash, |known| known.borrow() == key))
     }
 
-    /// Returns the version of the object under a key.
+    /// Returns the version of the stored object with this key.
     pub(crate) fn stored_version(&self, key: &K) -> Option<Version> {
         let hash = self.inner.reader.seed.hash_one(key);
         self.inner.published.with_table(|table| Some(table.record(hash, |known| known == key)?.version))
     }
 
-    /// Returns the name of an index of `other` that this store does not have.
+    /// Returns the name of an index that `other` has and this store lacks.
     pub(crate) fn index_lacking(&self, other: &Self) -> Option<&'static str> {
         self.inner.table().index_set.lacks(&other.inner.table().index_set.indexes)
     }
@@ -46,7 +46,7 @@ where
         self.inner.published.with_table(|table| table.rows.len())
     }
 
-    /// Returns whether there is no object.
+    /// Returns whether the store is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -54,9 +54,10 @@ where
 
     /// Returns the version of the store; [`Version::ZERO`] before the first list or event.
     ///
-    /// Events and bookmarks raise the version. A relist sets it, possibly to an older version. If events arrive in the order of versions, as they do
-    /// from one watch of a Kubernetes API server, the store contains every change up to its version. Otherwise, this is guaranteed only if the
-    /// version is that of a list or a bookmark: at other versions, an older event of another object may not have arrived yet.
+    /// Events and bookmarks raise the version. A relist sets it, possibly to an older version. If events arrive in the order of their versions, as
+    /// they do from one watch of a Kubernetes API server, the store contains every change up to its version. If events can arrive in a different
+    /// order, this is guaranteed only when the version is that of a list or a bookmark. At any other version, an older event of a different object
+    /// may still be missing.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.published.with_table(|table| table.version)
@@ -68,12 +69,12 @@ where
         self.inner.snapshot()
     }
 
-    /// Returns the objects that have `value` in an index; an unknown value has no objects. O(hits), in unspecified order.
+    /// Returns the objects that have `value` in an index, or no objects if the value is unknown. O(hits), in unspecified order.
     ///
-    /// To iterate without collecting, or to query several values in the same state, take a [snapshot](Self::snapshot).
+    /// To iterate without collecting the objects into a `Vec`, or to query several values in the same state, take a [snapshot](Self::snapshot).
     ///
     /// # Errors
-    /// Returns an error if the store has no such index: no index of this name, or one with values of another type.
+    /// Returns an error if the store has no index with this name, or if the values of that index have a different type.
     pub fn by_index<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Vec<Arc<V>>, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
@@ -81,18 +82,19 @@ where
     {
         let snapshot = self.snapshot();
         let objects = cloned(snapshot.by_index(index, value)?);
-        // Dropped here, because the snapshot may hold the last references to old objects, and a panic of their drop during the return would leak the
-        // result.
+        // The snapshot is dropped explicitly: it may hold the last references to old objects, and a panic in their destructors while the function
+        // returns would leak the result.
         drop(snapshot);
         Ok(objects)
     }
 
-    /// Creates a lister of objects by a scope, such as their namespace, and by their labels.
+    /// Creates a [`Lister`], which lists objects by a scope, such as their namespace, and by their labels.
     pub fn lister<S: 'static>(&self, scope: &Index<V, S>, labels: &LabelIndex<V>) -> Lister<K, V, S> {
         Lister::new(self.clone(), *scope, *labels)
     }
 
-    /// Returns the index errors: for each object for which an index function failed, its key, the name of the index, and the error. O(failures).
+    /// Returns the errors of index functions: for each object on which an index function failed, the key of the object, the name of the index, and
+    /// the error. O(failures).
     #[must_use]
     pub fn index_errors(&self) -> Vec<(K, &'static str, Arc<IndexError>)> {
         let snapshot = self.snapshot();
@@ -102,7 +104,7 @@ where
         errors
     }
 
-    /// Checks every invariant, for tests. O(everything).
+    /// Checks every invariant; used by tests. O(everything).
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.inner.check()

@@ -1,4 +1,4 @@
-//! SHELL. An incomplete relist: collected page by page, then published as a whole, or discarded.
+//! SHELL. A relist in progress: its objects are collected page by page, and then published all at once, or discarded.
 //!
 //! This module guards no data, because the list is separate from the store until it is published.
 
@@ -16,12 +16,12 @@ use crate::{Change, Store, Version, Writer};
 
 /// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).
 ///
-/// Readers see no part of the list before [`publish`](Self::publish). Dropping the `Relist` discards the list. A key that is listed twice counts
-/// once, with its last object.
+/// Readers see none of the listed objects before [`publish`](Self::publish). Dropping the `Relist` discards the list. If several objects with the
+/// same key are listed, the last one counts.
 ///
-/// Unchanged objects are dropped as they are listed; each costs 4 bytes and 1 bit until the relist ends. So a relist needs memory for the changed
-/// objects and one page. Until the relist ends, it also keeps in memory the state that the store had when the relist began, as a
-/// [snapshot](crate::Snapshot) does.
+/// A listed object that is unchanged is dropped immediately; it takes 4 bytes and 1 bit until the relist ends. So the list takes little more memory
+/// than the changed objects and one page. Like a [snapshot](crate::Snapshot), a relist also keeps the state in memory that the store had when the
+/// relist began.
 ///
 /// # Examples
 /// ```
@@ -51,20 +51,22 @@ where
         Self { writer, draft }
     }
 
-    /// Adds an object to the list. Runs the schema's functions and the transformation once, and the index functions if the object differs from the
-    /// stored one.
+    /// Adds an object to the list. Runs the functions of the schema and the transformation once. Also runs the index functions if the object differs
+    /// from the stored object.
     ///
     /// # Panics
-    /// Panics only if one of these functions, or a trait method of the key, panics; nothing is changed in that case. A panic of an index function
-    /// does not propagate; it becomes an index error of this object.
+    /// Panics only if a function of the schema, the transformation, or a trait method of the key panics; the list is unchanged in that case. A panic
+    /// of an index function does not propagate; it becomes an index error of this object.
     pub fn insert(&mut self, object: V) {
         self.draft.insert(object);
     }
 
-    /// Removes a key from the list, if it is listed. Use this for a streaming list, which may report a deletion before the list is complete.
+    /// Removes the object with this key from the list, if there is one. A streaming list needs this, because it may report a deletion before the list
+    /// is complete.
     ///
     /// # Panics
-    /// Panics only if `Hash` or `Eq` of the key panics, in which case nothing is changed, or if the drop of the listed object panics.
+    /// Panics only if `Hash` or `Eq` of the key panics, or if the destructor of the removed object panics. If `Hash` or `Eq` panics, the list is
+    /// unchanged.
     ///
     /// # Examples
     /// ```
@@ -86,13 +88,13 @@ where
         self.draft.remove(key);
     }
 
-    /// Adds stored objects to the list, in their stored state: every object whose key is not listed yet and for which `keep` returns true. Use this
-    /// for objects that are known to exist, but whose current state is unknown.
+    /// For every stored object whose key is not listed yet, calls `keep`, and adds the object to the list unchanged if `keep` returns true. Use this
+    /// for objects that still exist in the source, but whose current state is unknown.
     ///
-    /// O(stored) if some stored object is not listed yet, otherwise O(changes).
+    /// O(stored objects) if some stored object is not listed yet, otherwise O(listed objects that differ from the stored ones).
     ///
     /// # Panics
-    /// Panics only if `keep` panics; the objects accepted before stay listed.
+    /// Panics only if `keep` panics; the objects that it has accepted before stay listed.
     ///
     /// # Examples
     /// ```
@@ -111,17 +113,18 @@ where
         self.draft.keep_rows(|_, stored| keep(stored));
     }
 
-    /// Replaces the store's content by the listed objects, at this version, and returns the changes: deletions first, with the last known state, then
-    /// updates and additions in the order of the list.
+    /// Replaces the content of the store with the listed objects, sets the store's version, and returns the changes. Deletions come first, with the
+    /// last known state of each object, and then updates and additions in the order of the list.
     ///
-    /// Every stored object that is not listed is deleted. An object that is listed with its stored version and identity is unchanged; the store keeps
-    /// the stored object. The list is applied even if it is older than the store.
+    /// Every stored object that is not listed is deleted. A listed object counts as unchanged if it has the version, the identity and the content of
+    /// the stored object; then the store keeps the stored object. (See [`Schema::with_content_eq`](crate::Schema::with_content_eq). An object without
+    /// a version never counts as unchanged.) The list is applied even if its version is older than that of the store.
     ///
-    /// Readers read the old state until the new one is published. O(changes), plus O(stored) to find the objects that are not listed.
+    /// Readers read the old state until the new one is published. O(changes), plus O(stored objects) to find the objects that are not listed.
     ///
     /// # Panics
     /// Panics only if a function of the schema, or a trait method of a key or an index value, panics; nothing is changed in that case. Replaced
-    /// objects are dropped last: a panic of their drop propagates after all changes are delivered.
+    /// objects are dropped last, so a panic in their destructors propagates after all changes are delivered.
     pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
         let Self { writer, draft } = self;
         writer.publish(draft, version)
@@ -139,14 +142,14 @@ pub(crate) struct RelistDraft<K, V> {
     pub(super) list: RelistDiff<K, V>,
     reader: ObjectReader<K, V>,
     transform: Option<Transform<V>>,
-    /// The positions in `list.listed` of the keys that have no row in the base.
+    /// For each listed key that has no row in the base: its position in `list.listed`.
     new: HashTable<usize>,
     len: usize,
-    /// The position in the list of the next new key. The position of a removed key stays empty.
+    /// The list position that the next new key gets. The position of a removed key is not used again.
     next: u32,
     /// Whether the key function panicked on an object of this list.
     key_fn_panicked: bool,
-    /// Rows of the base whose keys were removed from the list, whether they were listed or not.
+    /// The rows of the base for whose keys `remove` was called, whether these keys were listed or not.
     removed_rows: Vec<u32>,
 }
 
@@ -174,11 +177,12 @@ where
         self.insert_at(row, hash, key, object);
     }
 
-    /// Like [`insert`](Self::insert), but returns an error if a user's function panics on the object. In that case, the stored object of its key is
-    /// listed unchanged. If the key function panics, the key is unknown, and [`keep_unreadable`](Self::keep_unreadable) keeps every stored object
-    /// that was not removed from the list.
+    /// Like [`insert`](Self::insert), but returns an error if a user's function panics on the object. In that case, the stored object with the same
+    /// key is listed as unchanged, unless the key is listed already. If the key function itself panics, the key is unknown; then
+    /// [`keep_unreadable`](Self::keep_unreadable) keeps every stored object except those that were removed from the list.
     ///
-    /// `late` decides, from the key and the version listed under that key, whether to reject the object. Returns whether the object was rejected.
+    /// `late` receives the key and a function that returns the version listed under this key. If `late` returns true, the object is rejected, and
+    /// this function returns `Ok(true)`.
     pub(crate) fn try_insert_unless(
         &mut self,
         object: V,
@@ -204,7 +208,7 @@ where
         })
     }
 
-    /// Returns the object listed under a key so far.
+    /// Returns the object that is currently listed under this key.
     pub(crate) fn listed(&self, key: &K) -> Option<&Record<K, V>> {
         let hash = self.reader.seed.hash_one(key);
         self.listed_at(self.list.base.find(hash, |known| known == key), hash, key)
@@ -236,7 +240,7 @@ where
         }
     }
 
-    /// Lists the stored object in a row of the base as unchanged. The row must not be listed yet.
+    /// Lists the stored object in this row of the base as unchanged. The row must not be listed yet.
     fn list_as_stored(&mut self, row: u32) {
         let next = self.next.checked_add(1).expect("less than 2³² keys");
         self.list.unchanged.set(row);
@@ -250,7 +254,7 @@ where
         let arrived = reader.read_named(hash, key, object, self.transform.as_ref());
         let old = row.and_then(|row| self.list.base.rows.get(row));
         let (record, key) = arrived.after(old);
-        // Dropped here, where a panic of the drop leaves the list unchanged.
+        // The unused key is dropped before the list changes, so that a panic in its destructor leaves the list unchanged.
         drop(key);
         let verdict = old.map(|old| compare(&reader.schema, old, &record));
         let known = self.changed_at(row, hash, record.key());
@@ -275,7 +279,7 @@ where
                 (self.len, self.next) = (len, next);
                 return;
             }
-            // A key that is already in `listed` stays there.
+            // A key that is already in `listed` keeps its entry, even if the object is now unchanged.
             (Some((_, ListedState::Unchanged)), Some(old), _) => (old.clone(), AllValues::new()),
             _ => {
                 let values = base.values(row, &record.object, &reader.seed);
@@ -283,7 +287,7 @@ where
             }
         };
         let new = Listed { record, values, stored, place };
-        // From here on, only the drop of replaced objects may panic.
+        // After this line, only the destructor of a replaced object may panic.
         row.iter().for_each(|row| unchanged.clear(*row));
         (self.len, self.next) = (len, next);
         match known {
@@ -332,7 +336,7 @@ where
             }
         }
         self.len -= 1;
-        // Last, because it may panic.
+        // The removed entry is dropped last, because its destructor may panic.
         drop(removed);
     }
 
@@ -353,7 +357,7 @@ where
     }
 
     /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, also keeps every other stored object that is not listed,
-    /// because each of them may be that object. This does not apply to objects that were removed from the list.
+    /// because each of them may be the object with the unknown key. An object that was removed from the list is not kept for this reason.
     pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
         let key_fn_panicked = self.key_fn_panicked;
         let mut removed_rows = std::mem::take(&mut self.removed_rows);

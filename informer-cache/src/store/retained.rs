@@ -1,8 +1,8 @@
-//! SHELL. The earlier states of a store that snapshots still hold.
+//! SHELL. Registers the earlier states of a store that snapshots still hold.
 //!
-//! A separate lock, the last in the lock order, guards a list of weak references to tables. When the writer is about to change a table that a
-//! snapshot holds, it copies the table and adds a reference to the old one. So taking a snapshot registers nothing, and a snapshot of the current
-//! state is not counted.
+//! The states are registered in a list of weak references to tables. This list has its own lock, which is the last in the lock order. When the writer
+//! is about to change a table that a snapshot holds, it copies the table, and adds a reference to the old table to the list. So taking a snapshot
+//! does not register anything, and a snapshot of the current state is not counted.
 
 use std::sync::{Arc, Weak};
 
@@ -11,10 +11,11 @@ use flyball_sync::locks::Mutex;
 use crate::Version;
 use crate::table::Table;
 
-/// The number of earlier states of a store that are still held, and the age of the oldest; returned by
+/// How many earlier states of a store are still held, and how old the oldest of them is; returned by
 /// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
-/// Each earlier state keeps in memory what later writes have replaced. A snapshot of the current state needs no such memory, and is not counted.
+/// An earlier state keeps the objects and the index data in memory that later writes have replaced. A snapshot of the current state needs no extra
+/// memory, and is not counted.
 ///
 /// # Examples
 /// ```
@@ -34,22 +35,22 @@ use crate::table::Table;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetainedSnapshots {
-    /// The number of earlier states that snapshots or relists hold. Snapshots of the same state count once.
+    /// The number of earlier states that snapshots or relists hold. A state that several snapshots hold counts once.
     pub states: usize,
     /// The version of the oldest of these states, if there is one.
     pub oldest_version: Option<Version>,
-    /// The number of changes since the oldest state; 0 if there is none.
+    /// The number of changes since the oldest of these states; 0 if there is no such state.
     pub changes_behind: u64,
 }
 
-/// The held states.
+/// The list of held states; see the [module](self).
 pub(crate) struct Retained<K, V> {
     list: Mutex<List<K, V>>,
 }
 
 struct List<K, V> {
     tables: Vec<Weak<Table<K, V>>>,
-    /// The length at which references to dropped tables are removed.
+    /// When `tables` reaches this length, references to dropped tables are removed.
     cleanup_len: usize,
 }
 
@@ -58,23 +59,23 @@ impl<K, V> Retained<K, V> {
     pub(crate) fn superseded(&self, table: &Arc<Table<K, V>>) {
         let mut list = self.list.lock();
         if list.tables.len() >= list.cleanup_len {
-            // Removing a weak reference to a table drops no object of the user.
+            // Only weak references are removed here, so no object of the user is dropped.
             list.tables.retain(|table| table.strong_count() > 0);
             list.cleanup_len = 8 + 2 * list.tables.len();
         }
         list.tables.push(Arc::downgrade(table));
     }
 
-    /// Returns how many states are held, and the version and revision of the oldest.
+    /// Returns the number of held states, and the version and the revision of the oldest one.
     pub(crate) fn oldest(&self) -> (usize, Option<(Version, u64)>) {
-        // Dropped after unlocking, because one of these may be the last reference to its table.
+        // `tables` is dropped after the lock is released, because one of these references may have become the last one to its table.
         let tables: Vec<_> = self.list.lock().tables.iter().filter_map(Weak::upgrade).collect();
         let oldest = tables.iter().min_by_key(|table| table.revision);
         (tables.len(), oldest.map(|table| (table.version, table.revision)))
     }
 }
 
-// Not derived, because a derive would require `Default` of the types.
+// `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
 impl<K, V> Default for Retained<K, V> {
     fn default() -> Self {
         Self { list: Mutex::new(List { tables: Vec::new(), cleanup_len: 8 }) }

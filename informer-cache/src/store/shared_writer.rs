@@ -3,11 +3,12 @@
 //! | | guarded by |
 //! |---|---|
 //! | the writer | `turn`, held during a write, but not during its effects |
-//! | `holder` | itself, an atomic; the number of the thread that holds `turn`. A thread reads its own number only if an outer call of the same thread stored it |
+//! | `holder` | no lock: an atomic with the number of the thread that holds `turn`; a thread only looks for its own number in it |
 //!
-//! Order: `turn` before every lock of the store. Observers are called, tasks woken and replaced objects dropped after `turn` is released, so all of
-//! them may write. Functions that run under `turn` (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; for a
-//! list, all functions, and drops of objects that are listed and not kept) must not write. Such a write panics, because it would deadlock otherwise.
+//! Lock order: `turn` before every lock of the store. Observers are called, tasks are woken, and replaced objects are dropped after `turn` is
+//! released, so all of this user code may write. User code that runs under `turn` must not write: identity and index functions, and `Hash`, `Eq`,
+//! `Ord` and `Clone` of keys and index values. While a list is replaced, this also holds for all other functions, and for the destructors of listed
+//! objects that the store does not keep. A write from such code panics, because it would deadlock otherwise.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -26,14 +27,14 @@ use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Version, WatchEvent, WriteOutcome, Writer,
 };
 
-/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. `SharedWriter` is a handle: clones share the writer, and
-/// dropping the last clone closes the store.
+/// A [`Writer`] that several threads, tasks and observers can use; made by [`Writer::into_shared`]. `SharedWriter` is a handle: clones share the
+/// writer, and dropping the last clone closes the store.
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is
-/// released. So these functions and the observers run concurrently on several threads, and may write. Other functions run under the lock, must not
-/// write this store, and panic if they do: the schema's identity function, the index functions, and the trait methods of keys and index values. In
-/// [`replace`](Self::replace), the key, version and transformation functions also run under the lock, as does the drop of a listed object that is
-/// stored already or listed again.
+/// released. So these functions and the observers may run on several threads concurrently, and may write to this store. All other user code runs
+/// under the lock: the schema's identity function, the index functions, and the trait methods of keys and index values. It must not write to this
+/// store; a write panics. In [`replace`](Self::replace), the key, version and transformation functions also run under the lock, and so does the
+/// destructor of a listed object that is stored already or is listed a second time.
 ///
 /// # Examples
 /// ```
@@ -85,7 +86,7 @@ struct Shared<K, V> {
     holder: AtomicUsize,
 }
 
-/// Marks the current thread as the holder of `turn`, until this guard is dropped.
+/// A guard that resets `holder` when it is dropped, because the current thread no longer holds `turn`.
 struct Holding<'a>(&'a AtomicUsize);
 
 /// The value of `holder` while no thread holds `turn`.
@@ -93,7 +94,7 @@ const NO_HOLDER: usize = usize::MAX;
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
-        // Ordering: Relaxed, because the value matters only to the thread that stored it.
+        // Ordering: Relaxed, because only the thread that stored a number acts on it.
         self.0.store(NO_HOLDER, Ordering::Relaxed);
     }
 }
@@ -136,8 +137,8 @@ where
     /// Like [`Writer::upsert`].
     ///
     /// # Panics
-    /// Panics like [`Writer::upsert`]. Also panics if it is called by a function that runs under the lock of this writer; nothing is changed in that
-    /// case, either.
+    /// Panics like [`Writer::upsert`]. Also panics if user code that runs under the lock of this writer calls it; nothing is changed in that case,
+    /// either.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
@@ -164,7 +165,7 @@ where
         self.write(|core, effects| core.bookmark(version, effects));
     }
 
-    /// Like [`Writer::replace`]. Collects the items before it takes the lock.
+    /// Like [`Writer::replace`]. Collects `items` into a `Vec` before it takes the lock.
     ///
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
@@ -183,10 +184,11 @@ where
         })
     }
 
-    /// Like [`Writer::add_index`]. The index function runs outside the lock, and then under the lock for objects that were written in the meantime.
+    /// Like [`Writer::add_index`]. Runs the index function without the lock first, and then under the lock for objects that were written in the
+    /// meantime.
     ///
     /// # Errors
-    /// Returns an error if the store has an index of this name, even if it was added in the meantime.
+    /// Returns an error if the store already has an index with this name, even if that index was added during this call.
     ///
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
@@ -205,7 +207,7 @@ where
     /// Like [`Writer::remove_index`].
     ///
     /// # Errors
-    /// Returns an error if the store has no index of this name and type of values.
+    /// Returns an error if the store has no index with this name and this type of values.
     ///
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
@@ -224,7 +226,7 @@ where
         self.write(|core, effects| core.close(effects));
     }
 
-    /// Commits the list of an informer. The informer is the only writer, except for index changes.
+    /// Commits the list of an informer. While an informer runs, nothing else writes objects to its store; only indexes may be added or removed.
     pub(crate) fn commit(&self, list: &mut Publication<K, V>) {
         self.turn(list, |core, list| {
             core.release_table();
@@ -236,12 +238,13 @@ where
         let mut effects = Effects::default();
         let written = self.turn(&mut effects, write);
         effects.finish(&self.inner);
-        // Dropped here, because a panic in this drop while the function returns would leak the return value.
+        // `effects` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
         drop(effects);
         written
     }
 
-    /// Runs `write` under `turn`, with `after` for its effects. The caller drops `after` once `turn` is released, even if the write panics.
+    /// Runs `write` under `turn`. `write` puts the work that must run without `turn` into `after`, which the caller drops after `turn` is released,
+    /// even if `write` panics.
     fn turn<E, R>(&self, after: &mut E, write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R) -> R {
         let Shared { turn, holder, .. } = &*self.shared;
         let me = thread_number();
@@ -251,13 +254,13 @@ where
         let mut writer = turn.lock();
         // Ordering: as above.
         holder.store(me, Ordering::Relaxed);
-        // Dropped before the lock is released, so that it does not overwrite the number of the next holder.
+        // This guard is dropped before `turn` is released, so that it cannot overwrite the number of the next holder.
         let _holding = Holding(holder);
         write(&mut writer.core, after)
     }
 }
 
-/// The number of rounds in which a new index catches up while other threads write, before the last round blocks them.
+/// The number of rounds in which a new index is updated while other threads can write. One more round follows, which blocks other writers.
 const ROUNDS: usize = 3;
 
 impl<K, V> Clone for SharedWriter<K, V> {

@@ -1,4 +1,4 @@
-//! PURE. A consistent view of a store, which may be held for any length of time.
+//! PURE. A consistent view of a store. You can hold it for any length of time.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -17,8 +17,8 @@ pub use order::RangeIter;
 
 /// A consistent view of a store at one point in time: its objects, all its indexes and its version.
 ///
-/// Taking or cloning a snapshot is O(1). A snapshot blocks no reader or writer, and no reader or writer blocks it. While a snapshot is held, it keeps
-/// the data in memory that later writes replace. Unless documented otherwise, objects are returned in unspecified order.
+/// Taking or cloning a snapshot is O(1). A snapshot does not block readers or writers, and they do not block it. While you hold a snapshot, the data
+/// that later writes replace stays in memory. Unless documented otherwise, objects are returned in unspecified order.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ pub use order::RangeIter;
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 ///
-/// Other queries of an index:
+/// More ways to query an index:
 /// ```
 /// use flyball_informer_cache::{Index, Schema, Snapshot, Store, Version};
 ///
@@ -67,7 +67,7 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.len()
     }
 
-    /// Returns whether there is no object.
+    /// Returns whether the snapshot is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.rows.is_empty()
@@ -94,8 +94,8 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.iter().map(|(_, record)| record.key())
     }
 
-    /// Returns all objects as [initial](ChangeKind::Initial) changes, like those that a new observer receives. Use this for a resync that processes
-    /// every object again, in pieces. Each change is one allocation; neither the key nor the object is cloned.
+    /// Returns all objects as [initial](ChangeKind::Initial) changes, like those that a new observer receives. Use this to process every object again
+    /// (a resync), in pieces if you like. Each change takes one allocation; the key and the object are shared, not cloned.
     ///
     /// # Examples
     /// ```
@@ -115,7 +115,8 @@ impl<K, V> Snapshot<K, V> {
         self.table.rows.iter().map(move |(_, record)| initial(record))
     }
 
-    /// Returns the objects for which an index function failed, each with its key and the name of the index.
+    /// Returns the errors of index functions: for each object on which an index function failed, the key of the object, the name of the index, and
+    /// the error.
     ///
     /// These objects are stored like any other object, but that index does not contain them. O(failures).
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
@@ -126,7 +127,7 @@ impl<K, V> Snapshot<K, V> {
         })
     }
 
-    /// Returns the columns with the names of their indexes.
+    /// Returns each column with the name of its index.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&'static str, &Column)> + Clone {
         let columns = self.table.columns.iter().zip(&self.table.index_set.indexes);
         columns.map(|(column, index)| (index.name, &**column))
@@ -134,7 +135,7 @@ impl<K, V> Snapshot<K, V> {
 }
 
 impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
-    /// Returns the object under a key.
+    /// Returns the object with this key.
     pub fn get<Q>(&self, key: &Q) -> Option<&Arc<V>>
     where
         K: Borrow<Q>,
@@ -144,7 +145,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.table.record(hash, |known| known.borrow() == key).map(|record| &record.object)
     }
 
-    /// Returns whether there is an object under this key.
+    /// Returns whether there is an object with this key.
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -153,10 +154,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.get(key).is_some()
     }
 
-    /// Returns the objects that have `value` in an index; an unknown value has no objects.
+    /// Returns the objects that have `value` in an index, or no objects if the value is unknown.
     ///
     /// # Errors
-    /// Returns an error if the store has no such index: no index of this name, or one with values of another type.
+    /// Returns an error if the store has no index with this name, or if the values of that index have a different type.
     pub fn by_index<IK, Q>(
         &self,
         index: &Index<V, IK>,
@@ -169,7 +170,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.with_value(index, value)?.map(|record| &record.object))
     }
 
-    /// Returns the keys of the objects that have `value` in an index; an unknown value has no objects.
+    /// Returns the keys of the objects that have `value` in an index, or no keys if the value is unknown.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -185,7 +186,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.with_value(index, value)?.map(|record| record.key()))
     }
 
-    /// Returns the values that at least one object has in an index, each with the number of its objects.
+    /// Returns every value that at least one object has in an index, with the number of objects that have it.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -197,7 +198,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(column.groups().map(|group| (typed::<IK>(&group.value), group.rows.len())))
     }
 
-    /// Returns the object that has `value` in a unique index, or `None` for an unknown value. If several objects have the value, returns one of them.
+    /// Returns the object that has `value` in a unique index, or `None` if no object has it. If several objects have the value, returns one of them.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -209,8 +210,8 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.by_index(index, value)?.next())
     }
 
-    /// Returns each value of a [unique](Index::unique) index that several objects have, with these objects. The iterator is empty for an index that
-    /// is not unique. O(violations).
+    /// For a [unique](Index::unique) index, returns each value that several objects have, together with these objects. The iterator is empty for an
+    /// index that is not unique. O(violations).
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -231,12 +232,12 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         }))
     }
 
-    /// Starts a query with several conditions.
+    /// Creates a query to which you can add conditions.
     pub fn query(&self) -> Query<'_, K, V> {
         Query::new(self)
     }
 
-    /// Returns the objects whose labels a selector accepts, like a [`query`](Self::query) with this one condition.
+    /// Creates a query for the objects whose labels a selector accepts. You can add further conditions, as with [`query`](Self::query).
     ///
     /// # Errors
     /// Returns an error if the store has no such label index.
@@ -268,14 +269,14 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(Hits { table: &self.table, rows: rows.unwrap_or(RowNumbers::One(None)) })
     }
 
-    /// Checks every invariant, for tests.
+    /// Checks every invariant; used by tests.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
         self.table.check(|key| self.reader.seed.hash_one(key))
     }
 }
 
-/// An iterator over the records of rows.
+/// An iterator over the records of some rows.
 pub(crate) struct Hits<'a, K, V> {
     pub(crate) table: &'a Table<K, V>,
     pub(crate) rows: RowNumbers<'a>,
@@ -297,7 +298,7 @@ impl<'a, K, V> Iterator for Hits<'a, K, V> {
 
 impl<K, V> ExactSizeIterator for Hits<'_, K, V> {}
 
-/// O(1): the clone shares the table.
+/// Takes O(1), because the clone shares the table.
 impl<K, V> Clone for Snapshot<K, V> {
     fn clone(&self) -> Self {
         Self { table: self.table.clone(), reader: self.reader }

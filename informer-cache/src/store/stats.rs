@@ -9,7 +9,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Returns the earlier states that snapshots and incomplete lists still hold. O(states held).
+    /// Returns how many earlier states snapshots and relists in progress still hold, and how old the oldest one is. O(held states).
     #[must_use]
     pub fn retained_snapshots(&self) -> RetainedSnapshots {
         let (states, oldest) = self.inner.held.oldest();
@@ -21,8 +21,8 @@ where
         }
     }
 
-    /// Returns the memory of the current state; `weigh` returns how many bytes an object takes. O(objects). Uses a snapshot, so readers and writers
-    /// do not wait.
+    /// Returns the memory usage of the current state; `weigh` returns the size of an object in bytes. O(objects). Uses a snapshot, so readers and
+    /// writers do not wait.
     pub fn memory_usage(&self, weigh: impl Fn(&K, &V) -> usize) -> MemoryUsage {
         self.snapshot().memory_usage(weigh)
     }

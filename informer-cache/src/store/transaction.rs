@@ -1,4 +1,4 @@
-//! SHELL. Several writes that are published at once.
+//! SHELL. Several writes that are published together.
 //!
 //! This module guards no data: the owner collects the writes, and the commit compares them with the stored objects and publishes them like a relist.
 
@@ -15,11 +15,11 @@ use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};
 use crate::{Change, ChangeKind, Version, Writer};
 
-/// Writes of several objects that are published at once; made by [`Writer::transaction`](crate::Writer::transaction).
+/// Writes of several objects that are published together; made by [`Writer::transaction`](crate::Writer::transaction).
 ///
-/// Readers see no part of a transaction before [`commit`](Self::commit); dropping the transaction writes nothing. If a key is written several times,
-/// the last write counts. The commit compares each write with the stored object by the rules of [`Writer::upsert`](crate::Writer::upsert) and
-/// [`Writer::delete`](crate::Writer::delete), and ignores stale writes.
+/// Readers see none of the writes before [`commit`](Self::commit). Dropping the transaction discards its writes. If a transaction writes a key
+/// several times, the last write counts. The commit compares each write with the stored object by the rules of
+/// [`Writer::upsert`](crate::Writer::upsert) and [`Writer::delete`](crate::Writer::delete), and ignores stale writes.
 ///
 /// # Examples
 /// ```
@@ -40,7 +40,7 @@ use crate::{Change, ChangeKind, Version, Writer};
 pub struct Transaction<'a, K, V> {
     writer: &'a mut Writer<K, V>,
     writes: Vec<Write<K, V>>,
-    /// The position of each key in `writes`.
+    /// For each key, the position of its write in `writes`.
     places: HashTable<usize>,
     version: Version,
 }
@@ -75,7 +75,7 @@ where
         Self { writer, writes: Vec::new(), places: HashTable::new(), version: Version::ZERO }
     }
 
-    /// Adds a write to the transaction: the commit stores this object.
+    /// Adds a write to the transaction that stores this object.
     pub fn upsert(&mut self, object: V) {
         let (new, _) = self.writer.inner.read(object).after(None);
         let version = new.version;
@@ -83,7 +83,7 @@ where
         self.version = self.version.max(version);
     }
 
-    /// Adds a write to the transaction: the commit deletes the object under this key. `last` is the last state of the object, if known.
+    /// Adds a write to the transaction that deletes the object with this key. `last` is the last state of the object, if known.
     ///
     /// # Examples
     /// ```
@@ -121,23 +121,24 @@ where
         }
     }
 
-    /// Publishes all writes at once, and returns the changes: deletions first, then the rest in the order of their first writes.
+    /// Publishes all writes together, and returns the changes. Deletions come first, and then the other changes, in the order in which their keys
+    /// were first written.
     ///
-    /// The store's version rises to the newest version of the objects, including stale ones. Readers see all writes or none, and wait only for a
-    /// pointer swap. O(writes).
+    /// The store's version rises to the newest version of the written objects, even if that object is stale. Readers see all writes or none, and wait
+    /// only for a pointer swap. O(writes).
     ///
     /// # Panics
-    /// The same as for [`Relist::publish`](crate::Relist::publish).
+    /// Panics like [`Relist::publish`](crate::Relist::publish).
     pub fn commit(self) -> Vec<Change<K, V>> {
         let table = self.writer.inner.table();
         let writes = self.compare(&table);
         let changes = self.writer.commit(table, self.version, writes);
-        // Dropped here, because a panic in this drop while the function returns would leak the return value.
+        // `writes` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
         drop(self.writes);
         changes
     }
 
-    /// Compares each write with the stored object, and returns the resulting writes, deletions first.
+    /// Compares each write with the stored object, and returns the writes that have an effect, deletions first.
     fn compare(&self, table: &Table<K, V>) -> Vec<KeyWrite<K, V>> {
         let reader = self.writer.inner.reader;
         let (mut gone, mut rest) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! SHELL. A wait for a version. The shared state is in the store, under the lock `published`. The outcome is in the ticket, because the store may
-//! have been dropped before the future reads the outcome.
+//! SHELL. A future that waits for a version of a store. The store holds the list of waits, under the lock `published`. The outcome of a wait is in
+//! its ticket, because the store may be dropped before the future reads the outcome.
 //!
-//! Checking the version and registering the waiter are one critical section, and so are publishing a version and collecting its waiters. So no
-//! wake-up is lost.
+//! The future checks the version and registers its wait in one critical section. The writer publishes a version and collects the wakers in one
+//! critical section, too. So no wake-up is lost.
 //!
 //! Cancel safety: dropping the future only stops waiting.
 
@@ -30,7 +30,7 @@ use crate::{Version, WaitForError};
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitForVersion<K, V> {
-    /// Weak, so that a wait that is not polled keeps no objects alive.
+    /// A weak reference, so that a future that is not polled does not keep the objects of the store alive.
     inner: Weak<StoreInner<K, V>>,
     version: Version,
     ticket: Option<Ticket>,
@@ -49,7 +49,7 @@ impl<K, V> Future for WaitForVersion<K, V> {
         let this = self.get_mut();
         let waker = cx.waker().clone();
         let Some(inner) = this.inner.upgrade() else {
-            // Read after the upgrade has failed, so this reads any outcome that was recorded before the store was dropped.
+            // The outcome is read after the upgrade has failed. So if an outcome was recorded before the store was dropped, this line reads it.
             let ended = this.ticket.as_ref().and_then(Ticket::outcome);
             return Poll::Ready(ended.unwrap_or(Err(WaitForError::Closed)));
         };

@@ -1,8 +1,8 @@
-//! EDGE. Read-your-writes: a wait for a version, then a lookup of one key.
+//! EDGE. Read-your-writes: a future that waits for a version, and then looks up one key.
 //!
-//! Every event, including a deletion, raises the store's version to the version of the event. So if events arrive in the order of versions, a store
-//! that has reached the version of a write shows this write, or a later update or deletion of the object. A list may contain an object that is newer
-//! than the list; a wait for the version of that object still ends only when the store reaches this version.
+//! Every event, including a deletion, raises the store's version to at least the version of the event. So if events arrive in the order of their
+//! versions, a store that has reached the version of a write contains this write, or a later update or deletion of the object. A list may contain an
+//! object with a newer version than the list itself. A wait for the version of that object still ends only when the store's version reaches it.
 //!
 //! Cancel safety: the same as for [`WaitForVersion`].
 
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use crate::store::inner::StoreInner;
 use crate::{Version, WaitForError, WaitForVersion};
 
-/// Waits until a store shows a write to a key; made by [`Store::wait_for_key`](crate::Store::wait_for_key).
+/// Waits until a store contains a write to a key, and returns the object; made by [`Store::wait_for_key`](crate::Store::wait_for_key).
 ///
 /// # Examples
 /// ```
@@ -57,8 +57,8 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
             let hash = store.reader.seed.hash_one(&this.key);
             let object = store.published.with_table(|table| table.object(hash, |key| *key == this.key));
-            // Dropped here, because this may be the last handle, which drops all objects: a panic of their drop during the return would leak the
-            // result.
+            // The handle is dropped explicitly: it may be the last one, which drops all objects, and a panic in their destructors while the function
+            // returns would leak the result.
             drop(store);
             Ok(object)
         }))
@@ -86,7 +86,7 @@ mod tests {
     #[derive(Clone, Eq)]
     struct Key(u8);
 
-    /// Drops the last handle during a comparison, as another thread may do.
+    /// Drops the last handle of the store during a comparison of keys, because another thread may drop it at that time.
     impl PartialEq for Key {
         fn eq(&self, other: &Self) -> bool {
             drop(LAST.take());

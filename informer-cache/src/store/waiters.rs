@@ -1,9 +1,9 @@
-//! SHELL. The waiters for versions of the store. The store's `published` guards their list. A lock in each ticket, the last in order, guards the
-//! outcome of its wait, so that a future can read the outcome after the store was dropped.
+//! SHELL. The pending waits for versions of a store. The lock `published` of the store guards the list of waits. The outcome of each wait has its own
+//! lock, the last in the lock order, so that a future can read the outcome after the store was dropped.
 //!
 //! # Invariants
-//! 1. A ticket is waiting or ended, not both.
-//! 2. Every ticket that is waiting waits for a version that is greater than the store's version.
+//! 1. A wait in the list has no outcome yet.
+//! 2. The version of every wait in the list is greater than the store's version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use flyball_sync::locks::Mutex;
 use crate::signal::wakers::Wakers;
 use crate::{Version, WaitForError};
 
-/// The waits for versions of one store.
+/// The pending waits for versions of one store.
 #[derive(Default)]
 pub(crate) struct Waiters {
     next: u64,
@@ -22,25 +22,25 @@ pub(crate) struct Waiters {
     waiting: BTreeMap<(Version, u64), (Waker, Ended)>,
 }
 
-/// The handle of one wait, owned by its future.
+/// The handle of one wait, which the waiting future owns.
 pub(crate) struct Ticket {
     number: u64,
     ended: Ended,
 }
 
-/// The outcome of a wait. Shared with the future, so that it outlives the store; set once, under the store's `published`. This lock is the
-/// last in order.
+/// The outcome of a wait. The future shares it, so that it outlives the store. It is set once, under the store's `published`. This lock is the last
+/// in the lock order.
 type Ended = Arc<Mutex<Option<Result<Version, WaitForError>>>>;
 
 impl Ticket {
-    /// Returns the outcome of the wait; `None` while it lasts.
+    /// Returns the outcome of the wait; `None` while the wait is pending.
     pub(crate) fn outcome(&self) -> Option<Result<Version, WaitForError>> {
         *self.ended.lock()
     }
 }
 
 impl Waiters {
-    /// Registers a wait for a version. If the wait is registered already, so that `ticket` is set, replaces its waker and returns the replaced one.
+    /// Registers a wait for a version. If `ticket` is set, the wait is registered already; then replaces its waker, and returns the replaced waker.
     pub(crate) fn wait(
         &mut self,
         ticket: &mut Option<Ticket>,
@@ -55,7 +55,7 @@ impl Waiters {
         replaced.map(|(waker, _)| waker)
     }
 
-    /// Ends the waits for this version and older ones, because the store has reached it.
+    /// Ends the waits for this version and for older versions, because the store has reached this version.
     pub(crate) fn reached(&mut self, version: Version, wakers: &mut Wakers) {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= version) {
             let (waker, ended) = first.remove();
@@ -64,7 +64,7 @@ impl Waiters {
         }
     }
 
-    /// Ends every wait with an error, because the store will not reach its version.
+    /// Ends every wait with an error.
     pub(crate) fn end_all(&mut self, error: WaitForError, wakers: &mut Wakers) {
         for (waker, ended) in std::mem::take(&mut self.waiting).into_values() {
             *ended.lock() = Some(Err(error));

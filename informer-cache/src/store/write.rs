@@ -1,7 +1,8 @@
-//! SHELL. The path of every write to the published state; its steps are numbered in [`StoreInner`](crate::store::inner::StoreInner).
+//! SHELL. The writes to the published state. Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner)
+//! lists.
 //!
-//! [`WriterCore`] is the store's only writer, so the table does not change between its lookups and its commit. The functions of the schema and of indexes,
-//! and the equality and order of keys and index values, run on that table under no lock.
+//! [`WriterCore`] is the store's only writer, so the table does not change between its lookups and its commit. The functions of the schema and of
+//! indexes, and the comparisons of keys and index values, use that table while no lock of the store is held.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -21,21 +22,22 @@ use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Schema, Stopped, Store, Version, WaitForError, WriteOutcome};
 
-/// The writing end of a store. Its methods collect the work that must run without locks in [`Effects`], for the caller to finish.
+/// The only writer of a store. Its methods collect the work that must run without locks in [`Effects`], and the caller finishes that work.
 pub(crate) struct WriterCore<K, V> {
     pub(crate) store: Store<K, V>,
-    /// A cached reference to the published table, which only this writer changes. Released before a change, so that the table can be changed in place.
+    /// A cached reference to the published table, which only this writer changes. It is released before a change, so that the table can be changed in
+    /// place.
     table: Option<Arc<Table<K, V>>>,
-    /// Kept to reuse its allocations.
+    /// The plan of the last write, kept to reuse its allocations.
     plan: Plan,
 }
 
 /// How a write of many keys changes the version of the store.
 #[derive(Clone, Copy)]
 pub(crate) enum VersionAdvance {
-    /// A list: sets the store's version, even to an older one.
+    /// A list: sets the store's version to this version, even if it is older.
     List(Version),
-    /// Single changes: raises the store's version to at least this one.
+    /// Single changes: raises the store's version to this version, unless it is newer already.
     Changes(Version),
 }
 
@@ -52,7 +54,7 @@ impl<K, V> WriterCore<K, V> {
         self.inner().reader
     }
 
-    /// Returns the published table. Takes the cached reference.
+    /// Returns the published table; takes the cached reference if there is one.
     pub(crate) fn table(&mut self) -> Arc<Table<K, V>> {
         self.table.take().unwrap_or_else(|| self.inner().table())
     }
@@ -62,11 +64,11 @@ impl<K, V> WriterCore<K, V> {
         self.table = None;
     }
 
-    /// Raises the store's version to this one; changes no object.
+    /// Raises the store's version to `version`, unless it is newer already. Changes no object.
     pub(crate) fn bookmark(&mut self, version: Version, effects: &mut Effects<K, V>) {
         let Self { store, table, .. } = self;
         let inner = &*store.inner;
-        // Most stale events do not raise the version.
+        // Return early, because most stale events do not raise the version.
         if version <= inner.published.with_table(|table| table.version) {
             return;
         }
@@ -82,7 +84,7 @@ impl<K, V> WriterCore<K, V> {
         effects.buffers.push(buffers);
     }
 
-    /// Ends the buffers, the observers and the waits.
+    /// Ends all subscriptions and waits, and removes all observers.
     pub(crate) fn close(&mut self, effects: &mut Effects<K, V>) {
         let inner = self.inner();
         let (buffers, observer_fns, listed) = {
@@ -95,9 +97,9 @@ impl<K, V> WriterCore<K, V> {
         for buffer in &*buffers {
             buffer.end(&mut effects.wakers);
         }
-        // A published first list counts even if it has not been reported to the observers yet.
+        // Once the first list is published, the store counts as synced, even if the list has not been reported to the observers yet.
         inner.synced.end(if listed { Ok(()) } else { Err(Stopped) }, &mut effects.wakers);
-        // Moved here to be dropped after unlocking; there is no change to report to these observers.
+        // The observers are moved to `effects` only to be dropped without a lock; there is no change to report to them.
         effects.observer_fns = Some(observer_fns);
         effects.buffers.push(buffers);
     }
@@ -124,7 +126,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
                     effects.stale = Some(new);
                     let stored = old.version;
                     drop(table);
-                    // The source has reached this version nevertheless, and a task may wait for the version.
+                    // The write is stale, but the source has reached its version, and a task may be waiting for that version.
                     self.bookmark(version, effects);
                     return WriteOutcome::Stale { stored };
                 }
@@ -166,7 +168,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         WriteOutcome::Deleted
     }
 
-    /// Performs steps 2 to 4 for one key, in place.
+    /// Performs steps 2 to 4 for one key. Changes the table in place if no snapshot holds it.
     fn commit(
         &mut self,
         table: Arc<Table<K, V>>,
@@ -178,7 +180,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let inner = &*store.inner;
         table.plan(&write, plan);
         let (mut published, found) = find_and_lock(inner, &table, slice::from_ref(&write), effects);
-        // The published state holds another reference, so this drops no table.
+        // This drops only a reference, because the published state holds the table, too.
         drop(table);
         inner.note_superseded(&mut published);
         let mut old = None;
@@ -206,11 +208,11 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
     }
 }
 
-/// Subscriptions, and the pending entries that were found in them.
+/// The buffers of the subscriptions, and what step 2 found in them.
 type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings)>;
 
-/// Performs step 2, and takes the lock of step 3. The findings cover exactly the subscriptions that exist under that lock. `None` if there is no
-/// subscription.
+/// Performs step 2, and takes the lock of step 3. The findings are for exactly the subscriptions that exist when the lock is taken; they are `None`
+/// if there is no subscription.
 fn find_and_lock<'a, K: Eq, V>(
     inner: &'a StoreInner<K, V>,
     table: &Table<K, V>,
@@ -227,7 +229,7 @@ fn find_and_lock<'a, K: Eq, V>(
         }
         let buffers = published.buffers.clone();
         drop(published);
-        // A subscription was added or removed meanwhile.
+        // If there are earlier findings, they are outdated, because a subscription was added or removed meanwhile.
         if let Some((buffers, _)) = found.take() {
             effects.buffers.push(buffers);
         }
@@ -255,14 +257,15 @@ impl VersionAdvance {
     }
 }
 
-/// Compares an event's object with the stored one. An older state counts as `Unchanged`, so that it never overwrites a newer one.
+/// Compares the object of an event with the stored object. If the event is older, the result is `Unchanged`, so that an older state never overwrites
+/// a newer one.
 pub(crate) fn compare_event<K, V>(
     schema: &Schema<K, V>,
     old: &Record<K, V>,
     new: &Record<K, V>,
 ) -> ListedState {
     let same = schema.same_identity(&old.object, &new.object);
-    // Two objects may have the same version, if one write of the source deleted one and created the other.
+    // Two different objects may have the same version, if the source deleted one and created the other in a single write.
     let stale = new.version < old.version || new.version == old.version && same;
     match (stale && !new.version.is_zero(), same) {
         (true, _) => ListedState::Unchanged,
@@ -271,8 +274,8 @@ pub(crate) fn compare_event<K, V>(
     }
 }
 
-/// Creates the deletion of the stored object in a row. The last known state is `last` if that is a state of the same object, otherwise the stored
-/// state.
+/// Creates a write that deletes the stored object in `row`. The last known state is `last` if this is a state of the stored object, otherwise the
+/// stored state.
 pub(super) fn deletion<K, V>(
     schema: &Schema<K, V>,
     row: u32,

@@ -2,7 +2,8 @@
 
 use crate::Version;
 
-/// The effect of a write on the object of its key. The event type (added, modified) is ignored: the stored version decides.
+/// The effect of a write on the object with the written key. The event type (added or modified) is ignored; the effect depends on the stored object
+/// and its version.
 ///
 /// # Examples
 /// ```
@@ -17,24 +18,24 @@ use crate::Version;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The object was added; there was none under the key.
+    /// The object was added; no object with this key was stored.
     Added,
     /// The stored object was updated to the written state.
     Updated,
-    /// The stored object was replaced by a different object under the same key: subscribers receive
+    /// The stored object was replaced by a different object with the same key. Subscribers receive
     /// [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
     Replaced,
     /// The object was deleted.
     Deleted,
-    /// The write did not change the object, because a newer version is stored, or the same object at the same version. (A deletion is stale only if a
-    /// newer version is stored.)
+    /// The write did not change the stored object, because that object has a newer version, or is the same object at the same version. (A deletion is
+    /// stale only if the stored object has a newer version.)
     Stale {
         /// The version of the stored object.
         stored: Version,
     },
-    /// No effect, because there was no object to delete.
+    /// The deletion had no effect, because no object with this key was stored.
     Absent,
-    /// The event was a bookmark, which changes at most the version of the store.
+    /// The event was a bookmark. It raises the version of the store, or has no effect.
     Bookmarked,
 }
 

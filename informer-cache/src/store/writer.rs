@@ -1,4 +1,4 @@
-//! SHELL. The owner of a store's contents.
+//! SHELL. The writer of a store.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -20,11 +20,12 @@ use crate::{
 
 /// The only writer of a store; made by [`StoreBuilder::build`](crate::StoreBuilder::build).
 ///
-/// When a call returns, every [`Store`] handle shows the write, and the change is pending in every subscription. A writer derefs to [`Store`] for
-/// reading; [`store`](Self::store) returns a handle for others. Dropping the writer [closes](Self::close) the store.
+/// When a call returns, every [`Store`] handle shows the write, and the change is pending in every subscription that selects it. A writer derefs to
+/// [`Store`], so you can read through it; [`store`](Self::store) returns separate handles for readers. Dropping the writer [closes](Self::close) the
+/// store.
 ///
-/// There is no concurrent writer, so the results of its lookups are still valid when it writes. The functions of the schema and of indexes run in its
-/// calls, under no lock. To write from several threads, use a [`SharedWriter`].
+/// There is no concurrent writer, so what a writer has looked up is still valid when it writes. The methods of the writer call the functions of the
+/// schema and of indexes while they hold no lock. To write from several threads, use a [`SharedWriter`].
 ///
 /// # Examples
 /// ```
@@ -56,13 +57,13 @@ where
         self.core.store.clone()
     }
 
-    /// Converts the writer to a [`SharedWriter`] for several threads. A lock serialises their calls.
+    /// Converts the writer to a [`SharedWriter`], which several threads can use. A lock serialises their calls.
     #[must_use]
     pub fn into_shared(self) -> SharedWriter<K, V> {
         SharedWriter::new(self)
     }
 
-    /// Applies a watch event. `Added` and `Modified` have the same effect: the stored version decides whether the object is new.
+    /// Applies a watch event. `Added` and `Modified` have the same effect: whether the object is added or updated depends only on what is stored.
     pub fn apply(&mut self, event: WatchEvent<V>) -> WriteOutcome {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
@@ -77,32 +78,33 @@ where
         }
     }
 
-    /// Stores a new or newer object.
+    /// Stores an object, unless the store has the same or a newer state of it.
     ///
     /// An older state never overwrites a newer one: if the same object is stored at this version or a newer one, the write is
-    /// [stale](WriteOutcome::Stale), unless one of the two has no version. An object with another identity (see
-    /// [`Schema::with_identity`](crate::Schema::with_identity)) replaces the stored object, unless its version is older. The store's version rises to
-    /// that of the object, even if the write is stale.
+    /// [stale](WriteOutcome::Stale). (An object without a version is never stale.) An object with a different identity (see
+    /// [`Schema::with_identity`](crate::Schema::with_identity)) replaces the stored object, unless the version of the new object is older. The
+    /// store's version rises to the version of the object, even if the write is stale.
     ///
-    /// Events of different objects may arrive in any order. The store keeps no record of a deleted object, so a late event of that object adds it
-    /// again. (An [`Informer`](crate::Informer) remembers deletions and ignores such an event.)
+    /// Events of different objects may arrive in any order. The store keeps no record of a deleted object, so a late event for that object adds it
+    /// again. (An [`Informer`](crate::Informer) keeps a record of deletions, and ignores such an event.)
     ///
     /// # Panics
     /// Panics only if the transformation, a function of the schema, or a trait method of a key or an index value panics; nothing is changed in that
-    /// case. This call may also drop the replaced object: a panic of that drop propagates after the write is complete.
+    /// case. The call may also drop the replaced object. A panic in its destructor propagates after the write is complete.
     pub fn upsert(&mut self, object: V) -> WriteOutcome {
         let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
     }
 
-    /// Deletes the object under a key. `last` is its last state, if known. Without it, the change carries the stored state and has the kind
-    /// [`Missed`](crate::ChangeKind::Missed), because the store may have missed later states.
+    /// Deletes the object with this key. `last` is the last state of the object, if you have it. If `last` is `None`, the change contains the stored
+    /// state and has the kind [`Missed`](crate::ChangeKind::Missed), because the store may have missed later states.
     ///
-    /// A `last` that is older than the stored object is [stale](WriteOutcome::Stale). The store's version rises to that of `last` in any case.
+    /// If `last` is older than the stored object, the deletion is [stale](WriteOutcome::Stale). In any case, the store's version rises to the version
+    /// of `last`.
     ///
     /// # Panics
     /// Panics only if the transformation, a function of the schema, or a trait method of a key panics; nothing is changed in that case. As with
-    /// [`upsert`](Self::upsert), a panic in the drop of the stored object propagates after the write is complete.
+    /// [`upsert`](Self::upsert), a panic in the destructor of the stored object propagates after the write is complete.
     pub fn delete<Q>(&mut self, key: &Q, last: Option<V>) -> WriteOutcome
     where
         K: Borrow<Q>,
@@ -112,7 +114,7 @@ where
         self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
     }
 
-    /// Raises the store's version, because the source has delivered every change up to `version`. Never lowers it.
+    /// Raises the store's version to `version`, because the source has delivered every change up to it. Never lowers the store's version.
     ///
     /// # Examples
     /// ```
@@ -129,23 +131,23 @@ where
         self.write(|core, effects| core.bookmark(version, effects));
     }
 
-    /// Replaces the store's content by a complete list, at once, and returns the changes: deletions first, with the last known state, then updates and
-    /// additions. Like a [`relist`](Self::relist) in one call; see [`Relist::publish`].
+    /// Replaces the content of the store with a complete list, in one step, and returns the changes. Deletions come first, with the last known state
+    /// of each object, and then updates and additions. This is a [`relist`](Self::relist) in one call; see [`Relist::publish`].
     ///
     /// # Panics
-    /// The same as for [`Relist::publish`].
+    /// Panics like [`Relist::publish`].
     pub fn replace(&mut self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
         let mut list = self.relist();
         items.into_iter().for_each(|item| list.insert(item));
         list.publish(version)
     }
 
-    /// Begins a complete list that arrives in pages.
+    /// Begins a relist: a complete list of the objects, which may arrive in pages.
     pub fn relist(&mut self) -> Relist<'_, K, V> {
         Relist::new(self)
     }
 
-    /// Begins a transaction: several writes that are published at once or not at all.
+    /// Begins a transaction: several writes that are published together or not at all.
     #[must_use = "a transaction that is dropped has written nothing"]
     pub fn transaction(&mut self) -> Transaction<'_, K, V> {
         Transaction::new(self)
@@ -153,10 +155,10 @@ where
 
     /// Adds an index to the running store.
     ///
-    /// Runs the index function for every object within this call. Readers do not wait for it, and can query the index when it returns. O(objects).
+    /// This call runs the index function for every object. Readers do not wait meanwhile, and can query the index when the call returns. O(objects).
     ///
     /// # Errors
-    /// Returns an error if the store has an index of this name.
+    /// Returns an error if the store already has an index with this name.
     ///
     /// # Panics
     /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
@@ -167,11 +169,11 @@ where
         self.write(|core, _| build.install(core))
     }
 
-    /// Removes an index from the running store. O(1) for readers; the memory of the index is freed by this call, or with the last snapshot that has
-    /// the index. Subscriptions to a value of the index end.
+    /// Removes an index from the running store. Readers wait only O(1). The memory of the index is freed by this call or, if snapshots have the
+    /// index, with the last of them. Subscriptions that select a value of the index end.
     ///
     /// # Errors
-    /// Returns an error if the store has no index of this name and type of values.
+    /// Returns an error if the store has no index with this name and this type of values.
     ///
     /// # Examples
     /// ```
@@ -195,7 +197,7 @@ where
         Ok(())
     }
 
-    /// Ends every subscription once its pending changes are delivered, and ends every wait. Idempotent.
+    /// Closes the store: ends every wait, and ends every subscription after its pending changes are delivered. Idempotent.
     ///
     /// The store itself stays readable and writable, but writes are not reported to subscriptions or observers. Dropping the writer closes the store, too.
     ///
@@ -242,7 +244,7 @@ where
         let mut effects = Effects::default();
         let written = write(&mut self.core, &mut effects);
         effects.finish(self.core.inner());
-        // Dropped here, because a panic in this drop while the function returns would leak the return value.
+        // `effects` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
         drop(effects);
         written
     }
@@ -253,7 +255,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Returns, for a deletion, the hash of the key, the last state in the form in which it would be stored, and the version.
+    /// Prepares a deletion: returns the hash of the key, the last state after the transformation, and the version of the last state.
     pub(super) fn deletion<Q>(&self, key: &Q, last: Option<V>) -> (u64, Option<Arc<V>>, Version)
     where
         Q: Hash + ?Sized,

@@ -84,7 +84,7 @@ fn check_column<V: 'static>(
         }
     };
     vector?;
-    // The rows of the groups were checked above, so equal counts mean that no row names another group.
+    // The check of the groups above showed that every row in a group names this group. So if both counts are equal, no row names any other group.
     if named != members {
         return Err(format!("column invariant 2: {named} names, {members} members"));
     }

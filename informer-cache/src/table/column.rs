@@ -1,14 +1,15 @@
-//! PURE. One index of a table: the rows of each value.
+//! PURE. A column: one index of a table, which maps each value to the rows that have it.
 //!
-//! Every value in use has a **group**, numbered like rows: the value itself and the rows that have it. Values are stored
-//! only in groups; a row refers to its groups by number.
+//! For each value that at least one row has, there is a **group**, which holds the value and the rows that have it.
+//! Groups are numbered, like rows. Values are stored only in groups. For each row, the column stores the numbers of its
+//! groups: the row **names** these groups.
 //!
 //! # Invariants
-//! 1. The values of the groups are distinct; a group is found by the hash and the value.
-//! 2. A row is in exactly the groups that it names; it names each once, in ascending order. No group is empty.
+//! 1. The values of the groups are distinct, and a lookup of the hash and the value finds the group.
+//! 2. A row is in exactly the groups that it names. It names each group once, in ascending order. No group is empty.
 //! 3. An ordered index has a list of its groups in the order of their values.
 //! 4. A unique index has a list of its groups with more than one row.
-//! 5. A row for which the function failed names no group.
+//! 5. A row names no group if the index function failed on its object.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ pub(crate) struct Column {
     pub(super) values: Hashes,
     pub(super) groups: Slab<Group>,
     pub(super) named: Named,
-    /// The groups by value; only in an ordered index.
+    /// The numbers of the groups in the order of their values; `Some` only in an ordered index.
     pub(super) order: Option<Sorted>,
-    /// The groups with more than one row; only in a unique index.
+    /// The numbers of the groups with more than one row; `Some` only in a unique index.
     pub(super) violated: Option<Sorted>,
     pub(super) failed: Vector<Arc<IndexError>>,
 }
@@ -38,20 +39,20 @@ pub(crate) struct Group {
     pub(crate) rows: Rows,
 }
 
-/// Ascending rows, at least one.
+/// At least one row, in ascending order.
 #[derive(Clone)]
 pub(crate) enum Rows {
     One(u32),
     Many(Sorted),
 }
 
-/// The number of a group, plus one, so that an `Option` of it needs no extra memory.
+/// The number of a group plus one. It is never zero, so that an `Option<Name>` takes no extra memory.
 pub(super) type Name = NonZeroU32;
 
-/// The groups of each row.
+/// The groups that each row names.
 #[derive(Clone)]
 pub(super) enum Named {
-    /// For an index with one value per object.
+    /// For an index in which every object has one value.
     One(Vector<Name>),
     Many(Vector<Arc<[Name]>>),
 }
@@ -68,7 +69,7 @@ impl Column {
         }
     }
 
-    /// Returns the number of values in use.
+    /// Returns the number of values that at least one row has.
     pub(crate) fn len(&self) -> usize {
         self.groups.len()
     }
@@ -82,22 +83,22 @@ impl Column {
         self.groups.iter().map(|(_, group)| group)
     }
 
-    /// Returns the groups in the order of their values, if the index is ordered.
+    /// Returns the numbers of the groups in the order of their values, if the index is ordered.
     pub(crate) fn order(&self) -> Option<&Sorted> {
         self.order.as_ref()
     }
 
-    /// Returns the groups with more than one row, if the index is unique.
+    /// Returns the numbers of the groups with more than one row, if the index is unique.
     pub(crate) fn violated(&self) -> Option<&Sorted> {
         self.violated.as_ref()
     }
 
-    /// Returns the number of the group whose value `eq` accepts.
+    /// Returns the number of the group whose value has this hash and satisfies `eq`.
     pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(&AnyValue) -> bool) -> Option<u32> {
         self.values.find(hash, |number| self.groups.get(number).is_some_and(|group| eq(&group.value)))
     }
 
-    /// Returns the numbers of the groups of a row, in ascending order.
+    /// Returns the numbers of the groups that a row names, in ascending order.
     pub(crate) fn groups_of(&self, row: u32) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.names(row).iter().map(|name| number(*name))
     }
@@ -115,18 +116,18 @@ impl Column {
         std::hint::black_box(first.map(|name| self.group(number(*name)).map(|group| group.value.hash)));
     }
 
-    /// Returns the rows for which the function failed.
+    /// Returns the rows on whose objects the index function failed, with the errors.
     pub(crate) fn failures(&self) -> impl ExactSizeIterator<Item = (u32, &Arc<IndexError>)> {
         self.failed.iter()
     }
 
-    /// Returns the values of a row; none for an absent row.
+    /// Returns the index values of a row; no values if `row` is `None`.
     pub(crate) fn values_of(&self, row: Option<u32>) -> impl Iterator<Item = &Arc<AnyValue>> + Clone {
         let names = row.map_or(&[][..], |row| self.names(row));
         names.iter().filter_map(|name| self.group(number(*name)).map(|group| &group.value))
     }
 
-    /// Returns the memory of the column, in bytes, without the memory that values point to.
+    /// Returns the memory of the column in bytes, without the memory to which its values point.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.groups().map(|group| match &group.rows {
             Rows::One(_) => 0,
@@ -182,7 +183,7 @@ impl Rows {
         }
     }
 
-    /// Removes a row, unless it is the last one. Returns whether it is the last one.
+    /// Removes a row, unless it is the only row. Returns whether it is the only row.
     pub(super) fn remove(&mut self, row: u32) -> bool {
         let rows = match self {
             Self::One(one) => return *one == row,
@@ -196,7 +197,7 @@ impl Rows {
     }
 }
 
-/// An iterator over ascending rows; made by [`Rows::iter`].
+/// An iterator over rows in ascending order; made by [`Rows::iter`].
 #[derive(Clone)]
 pub(crate) enum RowNumbers<'a> {
     One(Option<u32>),

@@ -1,4 +1,4 @@
-//! PURE. The definition of an index inside a store: its functions on objects and values, with the type of the values erased.
+//! PURE. The definition of an index inside a store: its name and its functions, with the type of the index values erased.
 
 use std::any::{Any, TypeId};
 use std::cmp::Ordering;
@@ -13,20 +13,20 @@ use crate::table::Column;
 use crate::table::record::{AnyValue, Value, Values};
 use crate::table::seed::Seed;
 
-/// The functions with which one index reads objects and compares values. `pub`, but unreachable: the crate does not export it.
+/// The functions with which one index reads objects and compares values. The type is `pub`, but unreachable, because the crate does not export it.
 pub struct Definition<V> {
     pub(crate) name: &'static str,
     pub(crate) value_type: TypeId,
-    /// Whether every object has exactly one value.
+    /// Whether every object has exactly one value in this index.
     pub(crate) single: bool,
     pub(crate) unique: bool,
     pub(crate) values: Box<ValuesFn<V>>,
     pub(crate) equal: fn(&AnyValue, &AnyValue) -> bool,
-    /// The order of the values, if the index is ordered.
+    /// Compares two values; `Some` only in an ordered index.
     pub(crate) compare: Option<fn(&AnyValue, &AnyValue) -> Ordering>,
 }
 
-/// A function that returns the values of an object that is to be stored in a row of the index's column, or in a new row if the row is `None`.
+/// Returns the index values of an object. The row in which the object will be stored is the second argument; it is `None` for a new row.
 pub(crate) type ValuesFn<V> = dyn Fn(&Column, Option<u32>, &V, &Seed) -> Values + Send + Sync;
 
 impl<V: 'static> Definition<V> {
@@ -34,14 +34,14 @@ impl<V: 'static> Definition<V> {
         self.name == name && self.value_type == TypeId::of::<IK>()
     }
 
-    /// Returns whether the other index has the same name and type of values.
+    /// Returns whether the other index has the same name and the same type of values.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (self.name, self.value_type) == (other.name, other.value_type)
     }
 
-    /// Runs the user's function for an object that is to be stored in a row of this index's column. Returns [`Values::Kept`] if the row already has
-    /// the same values, and shares values that another row has. So most writes do not allocate for an index, and most updates do not hash values
-    /// either. A panic of the function, or of `Hash` or `Eq` of its values, becomes an index error of this object.
+    /// Runs the user's function for an object that will be stored in `row` (`None` for a new row). Returns [`Values::Kept`] if the row already has
+    /// the same values. Shares a value that a row of the column already has. So most writes do not allocate memory for an index, and most updates do
+    /// not hash index values either. A panic of the function, or of `Hash` or `Eq` of its values, becomes an index error of this object.
     pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
         attempt(|| (self.values)(column, row, object, seed)).unwrap_or_else(|message| {
             let error = IndexError::new(format!("the index function panicked: {message}"));
@@ -63,15 +63,15 @@ impl<V> fmt::Debug for Definition<V> {
     }
 }
 
-/// Converts a value to the type-erased form that an index stores.
+/// Converts an index value to the type-erased form in which it is stored.
 pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> Arc<AnyValue> {
     Arc::new(Value { hash: seed.hash_one(&key), key })
 }
 
-/// Returns the typed value inside a type-erased value.
+/// Converts a type-erased value back to its type.
 ///
 /// # Panics
-/// Never, because indexes are found by name and type.
+/// Panics only if the value has a different type; indexes are looked up by name and type, so this does not happen.
 pub(crate) fn typed<IK: 'static>(value: &AnyValue) -> &IK {
     let key: &dyn Any = &value.key;
     key.downcast_ref().expect("an index holds values of its own type")

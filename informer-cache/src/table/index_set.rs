@@ -1,17 +1,17 @@
-//! PURE. The indexes of a store. A set is immutable: adding or removing an index creates another set.
+//! PURE. The indexes of a store. An index set is immutable: adding or removing an index creates a new index set.
 
 use std::sync::Arc;
 
 use crate::MissingIndex;
 use crate::table::definition::Definition;
 
-/// The indexes of a store, each with a column of the table.
+/// The indexes of a store. A table has one column for each of them, in the same order.
 pub(crate) struct IndexSet<V> {
     pub(crate) indexes: Vec<Arc<Definition<V>>>,
 }
 
 impl<V> IndexSet<V> {
-    /// Returns the name of the first of these indexes that the set does not have, if any.
+    /// Returns the name of the first of `indexes` that this set lacks, if any.
     pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
     where
         V: 'static,
@@ -20,7 +20,7 @@ impl<V> IndexSet<V> {
         missing.map(|index| index.name)
     }
 
-    /// Returns the position of exactly this definition, which is compared by its address.
+    /// Returns the position of this definition. Definitions are compared by address.
     pub(crate) fn place(&self, index: &Arc<Definition<V>>) -> Option<usize> {
         self.indexes.iter().position(|known| Arc::ptr_eq(known, index))
     }

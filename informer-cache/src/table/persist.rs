@@ -1,17 +1,18 @@
-//! PURE. Persistent structures: a clone shares all nodes, and a change copies the shared nodes on its path.
+//! PURE. Persistent data structures: a clone shares all nodes, and a change copies the shared nodes on the path from the root to the changed place.
 //!
 //! | | holds | found by |
 //! |---|---|---|
 //! | [`Vector`] | items | number |
 //! | [`Hashes`] | numbers | hash |
 //! | [`Slab`] | items | a number that the slab assigns |
-//! | [`Sorted`] | numbers | position, in an order that the caller maintains |
+//! | [`Sorted`] | numbers | position; the caller determines the order |
 //!
-//! Only the items of a vector or a slab may have reference counts. The leaves of the other structures hold plain numbers, so copying a shared leaf
-//! only copies memory. None of them runs user code, except a function that the caller passes to a search; a panic of this function changes nothing.
+//! Only the items of a vector or a slab may contain reference counts. The leaves of the other structures hold plain numbers, so copying a shared leaf
+//! only copies memory. The structures run no user code, except a function that the caller passes to a search. If this function panics, nothing is
+//! changed.
 //!
-//! Nodes that are not shared are changed in place, by `Arc::make_mut` at every node. Nodes are shared only while a clone is held, for example by a
-//! snapshot.
+//! Nodes that are not shared are changed in place: `Arc::make_mut` copies a node only if it is shared. Nodes are shared only while a clone is held,
+//! for example by a snapshot.
 
 mod bits;
 mod hashes;

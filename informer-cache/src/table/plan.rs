@@ -1,10 +1,11 @@
-//! PURE. The changes that one write makes to the columns. Planning calls the user's `Eq` and `Ord`; carrying out the plan does not.
+//! PURE. A plan of the changes that one write makes to the columns. Planning calls `Eq` and `Ord` of the user's index values; carrying out the plan
+//! does not.
 //!
 //! # Invariants
 //! 1. The edits are grouped by column, in the order of the columns. A column without edits does not change.
-//! 2. If a column changes, its edits name all groups that the row has after the write.
-//! 3. The edits of an order go from the last position to the first, so that an edit does not shift the positions of the later edits. At one position,
-//!    removals come before insertions, and the greatest value is inserted first.
+//! 2. If a column changes, its edits name all groups that contain the row after the write.
+//! 3. The edits of the value order of an ordered index are sorted from the last position to the first, so that no edit shifts the positions of the
+//!    edits that follow it. At the same position, removals come before insertions, and the greatest value is inserted first.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::IndexError;
 use crate::table::definition::Definition;
 use crate::table::record::{AnyValue, IndexValue, Values};
 
-/// The changes of one write; reused for the next write to save allocations.
+/// The changes of one write. The writer uses the same plan again for the next write, to save allocations.
 #[derive(Default)]
 pub(crate) struct Plan {
     edits: Vec<(usize, Edit)>,
@@ -23,7 +24,7 @@ pub(crate) struct Plan {
     names: Vec<Name>,
 }
 
-/// The maximum number of groups of a row that are searched linearly for a value.
+/// If a row has at most this many groups, they are searched linearly for a value.
 const FEW: usize = 8;
 
 enum Edit {
@@ -35,9 +36,9 @@ enum Edit {
     Create(Arc<AnyValue>),
     /// The row is removed from a group.
     Leave(u32),
-    /// The function failed for the object.
+    /// The index function failed on the new object of the row.
     Fail(Arc<IndexError>),
-    /// The function no longer fails for the object.
+    /// The index function failed on the old object of the row, and did not fail on the new one.
     ClearError,
 }
 
@@ -47,9 +48,9 @@ struct OrderEdit {
 }
 
 enum OrderEditKind {
-    /// Remove a group that loses its last row.
+    /// Removes a group that loses its last row.
     Remove,
-    /// Insert a new group, at the position of its value.
+    /// Inserts a new group, at the position of its value.
     Insert(Arc<AnyValue>),
 }
 
@@ -61,7 +62,7 @@ impl Plan {
         self.names.clear();
     }
 
-    /// Plans the changes of a column that is not part of a table yet.
+    /// Plans the changes of a single column that is not part of a table yet.
     pub(crate) fn one_column<V: 'static>(
         &mut self,
         column: &Column,
@@ -75,7 +76,8 @@ impl Plan {
         }
     }
 
-    /// Plans the changes of one column for a row that gets these values. They must not be [kept](Values::Kept). Without values, the row is removed.
+    /// Plans the changes of one column for a row that gets these index values, which must not be [`Values::Kept`]. If `values` is `None`, the row is
+    /// removed from the column.
     pub(super) fn column<V: 'static>(
         &mut self,
         at: usize,
@@ -137,7 +139,7 @@ impl Plan {
         }
     }
 
-    /// Plans the insertions and removals of groups in the value order that follow from `edits[from..]`.
+    /// Plans how `edits[from..]` change the value order of an ordered index: which groups are inserted and removed, and where.
     fn column_order(
         &mut self,
         at: usize,
@@ -163,14 +165,15 @@ impl Plan {
                         continue;
                     };
                     let found = place(&group.value).ok().filter(|at| order.get(*at) == Some(*old));
-                    // An inconsistent order is the user's error, but must not lose a group.
+                    // If the user's `Ord` is inconsistent, the search may miss the group. It is found here nevertheless, so that the order never
+                    // contains a removed group.
                     let found = found.or_else(|| order.iter().position(|other| other == *old));
                     edits.extend(found.map(|at| OrderEdit { at, kind: OrderEditKind::Remove }));
                 }
                 Edit::Stay(_) | Edit::Join(_) | Edit::Fail(_) | Edit::ClearError => {}
             }
         }
-        // The sort may panic if it detects an inconsistent order; nothing has changed yet.
+        // `sort_by` may panic if it detects that the user's `Ord` is inconsistent. That is safe, because nothing has changed yet.
         edits.sort_by(|a, b| {
             b.at.cmp(&a.at).then_with(|| match (&a.kind, &b.kind) {
                 (OrderEditKind::Remove, OrderEditKind::Insert(_)) => Ordering::Less,
@@ -200,7 +203,7 @@ impl Plan {
                 column.carry_out_order(edit, garbage);
             }
             names.sort_unstable();
-            // An inconsistent equality, the user's error, may have found one group for two values.
+            // If the user's `Eq` is inconsistent, two values may have led to the same group.
             names.dedup();
             column.name(row, names);
         }
@@ -208,7 +211,7 @@ impl Plan {
 }
 
 impl Column {
-    /// Carries out an edit. Returns the group that the row is in, if any.
+    /// Carries out an edit. Returns the group of the edit if the row is in this group afterwards.
     fn carry_out(&mut self, edit: Edit, row: u32, garbage: &mut Garbage) -> Option<Name> {
         match edit {
             Edit::Stay(group) => Some(name(group)),
@@ -266,7 +269,7 @@ impl Column {
         }
     }
 
-    /// Sets the groups of a row, in ascending order.
+    /// Sets the groups of a row. `names` must be in ascending order.
     fn name(&mut self, row: u32, names: &[Name]) {
         match (&mut self.named, names) {
             (Named::One(named), [name]) => drop(named.set(row, *name)),

@@ -7,18 +7,20 @@ use crate::{IndexError, Version};
 
 /// One state of one object, with its key and version. A write never changes the clones of a record.
 ///
-/// A record has no allocation of its own. A new version of an object shares the [`Name`] of the previous version, so an update allocates only the
-/// object and its index values, and a row points directly to the name and the object.
+/// A record is stored inline in its row, and points directly to the name and the object. A new version of an object shares the [`Name`] of the
+/// previous version, so an update allocates memory only for the object and its index values.
 ///
-/// So a record may hold the key of an earlier version. Then it keeps alive any string that the key shares with that version.
+/// So a record may hold the key that was read from an earlier version of its object. If this key shares a string with the earlier version, the record
+/// keeps that string alive.
 pub(crate) struct Record<K, V> {
-    /// The first field: its word also encodes whether an `Option` of a record is `None`, so iterating over the objects reads one word per row.
+    /// This field is the first one, because an `Option<Record>` uses its word to encode `None`. So an iteration over the objects reads only one word
+    /// for each row.
     pub(crate) object: Arc<V>,
     pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,
 }
 
-/// The part of a record that all versions of an object, and the changes to it, share.
+/// The key of an object, with its hash. All versions of an object, and all changes to it, share one `Name`.
 pub(crate) struct Name<K> {
     pub(crate) hash: u64,
     pub(crate) key: K,
@@ -29,7 +31,7 @@ impl<K, V> Record<K, V> {
         Self { name: Arc::new(Name { hash, key }), version, object }
     }
 
-    /// Creates a record of another version of the object.
+    /// Creates a record of a different version of the same object.
     pub(crate) fn next(&self, version: Version, object: Arc<V>) -> Self {
         Self { name: self.name.clone(), version, object }
     }
@@ -44,16 +46,16 @@ impl<K, V> Record<K, V> {
         &self.name.key
     }
 
-    /// Returns whether both are the same record. Compares the addresses of the objects, which is safe because both objects are alive.
+    /// Returns whether both records hold the same allocation of an object. Comparing addresses is reliable, because both objects are alive.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.object, &other.object)
     }
 
-    /// The memory of a name, in bytes, without the memory that the key points to.
+    /// The memory of a name in bytes, without the memory to which its key points.
     pub(crate) const NAME: usize = size_of::<Name<K>>() + 2 * size_of::<usize>();
 }
 
-// Not derived, because a derive would require `Clone` of the types.
+// `Clone` is not derived, because a derive would require `K: Clone` and `V: Clone`.
 impl<K, V> Clone for Record<K, V> {
     fn clone(&self) -> Self {
         Self { name: self.name.clone(), version: self.version, object: self.object.clone() }
@@ -62,8 +64,8 @@ impl<K, V> Clone for Record<K, V> {
 
 /// Loads the reference counts of an object into the CPU cache.
 ///
-/// Most callers clone or drop the object next. That is an atomic read-modify-write, which the CPU neither starts early nor overlaps with other cache
-/// misses; a plain load overlaps with everything that follows.
+/// Most callers clone or drop the `Arc` next. That is an atomic read-modify-write operation, which the CPU neither starts early nor overlaps with
+/// other cache misses. A plain load, as here, overlaps with everything that follows.
 #[inline]
 pub(crate) fn prefetch<V>(object: &Arc<V>) {
     std::hint::black_box(Arc::strong_count(object));
@@ -88,33 +90,34 @@ pub(crate) fn cloned<'a, V: 'a>(mut objects: impl Iterator<Item = &'a Arc<V>>) -
     }
 }
 
-/// An index value with its hash.
+/// A value (here, an index value) with its hash.
 pub(crate) struct Value<T: ?Sized> {
     pub(crate) hash: u64,
     pub(crate) key: T,
 }
 
-/// A type-erased value. Its index determines the type.
+/// A type-erased index value. The definition of the index determines the type.
 pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 
 /// A value that an index function returned.
 pub(crate) struct IndexValue {
     pub(crate) value: Arc<AnyValue>,
-    /// The group that already had this value, if any. In a write of many keys, an earlier key's write may have removed the group before this one is
-    /// planned.
+    /// The group that already had this value, if any. In a write of many keys, the write of an earlier key may remove this group before the write of
+    /// this key is planned.
     pub(crate) group: Option<u32>,
 }
 
 /// The distinct values that an index function returned for an object.
 pub(crate) enum Values {
-    /// The object has the same values as the stored one, so nothing changes.
+    /// The object has the same values as the stored object, so the column does not change.
     Kept,
     One(IndexValue),
     Many(Vec<IndexValue>),
     Failed(Arc<IndexError>),
 }
 
-/// The values of an object in each index, in the order of the indexes. Missing elements at the end are [kept](Values::Kept), so that most updates need no list.
+/// The values of an object in each index, in the order of the indexes. Missing elements at the end mean [`Values::Kept`], so that the list of most
+/// updates is empty.
 pub(crate) type AllValues = Vec<Values>;
 
 impl Values {

@@ -1,22 +1,22 @@
-//! PURE. A relist is a diff: it consists of the writes that turn the stored objects into the listed ones, without a write for an unchanged object.
+//! PURE. Computes a relist as a diff: the writes that turn the stored objects into the listed objects. An unchanged object needs no write.
 //!
 //! | stored \ listed | not listed | same identity, same version | same identity, another version | another identity |
 //! |---|---|---|---|---|
 //! | nothing | | Added | Added | Added |
 //! | an object | Deleted, missed | unchanged | Updated, even to an older version | Replaced |
 //!
-//! "Same version" also requires that the schema reports the same content, and that the objects have a version: objects without a version always count
-//! as updated. The list is complete by definition, so it is applied even if it is older than the store, for example after a server was restored from
-//! a backup.
+//! "Same version" also requires that `content_eq` of the schema returns true, and that the objects have a version: objects without a version always
+//! count as updated. A list is the complete state of the source. So it is applied even if it is older than the store, for example after a server was
+//! restored from a backup.
 //!
-//! A list is compared page by page with the table at its start, its **base**. For an unchanged object, the list stores one bit and a position in the
-//! list, and drops the new object immediately. No other write runs meanwhile, so the objects of the base are still the stored ones when the list is
-//! complete. Indexes may be added and removed meanwhile.
+//! A list is compared page by page with its **base**: the table that was published when the relist began. For an unchanged object, the list stores
+//! one bit and the list position, and drops the listed object immediately. No object is written by anything else during a relist, so the objects of
+//! the base are still the stored objects when the list is complete. Indexes may be added and removed meanwhile.
 //!
 //! # Invariants
-//! 1. Deletions come first, then the rest in the order of the list.
-//! 2. Every key gets at most one write.
-//! 3. An unchanged object keeps its record, so its address in the store does not change.
+//! 1. The writes are in this order: deletions first, then the other writes in the order of the list.
+//! 2. There is at most one write for each key.
+//! 3. The record of an unchanged object stays in the store, so the address of the stored object does not change.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::table::record::{AllValues, Record};
 use crate::table::{KeyWrite, Table};
 use crate::{ChangeKind, Schema};
 
-/// The relation of a listed object to the stored object of the same key.
+/// The result of comparing a listed object with the stored object of the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListedState {
     Unchanged,
@@ -34,7 +34,7 @@ pub(crate) enum ListedState {
     Replaced,
 }
 
-/// Compares a listed object with the stored one; runs the user's functions for identity and content.
+/// Compares a listed object with the stored object. Runs the user's functions for identity and content.
 pub(crate) fn compare<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> ListedState {
     if !schema.same_identity(&old.object, &new.object) {
         ListedState::Replaced
@@ -48,14 +48,14 @@ pub(crate) fn compare<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Rec
     }
 }
 
-/// A listed object that differs from the stored one.
+/// A listed object that differs from the stored object, or whose key is not stored.
 pub(crate) struct Listed<K, V> {
     pub(crate) record: Record<K, V>,
     /// The object's values in the indexes of the base table.
     pub(crate) values: AllValues,
-    /// The row of its key in the base, if there is one, and the relation of the object to the stored one.
+    /// If the key has a row in the base: this row, and how the object differs from the stored object.
     pub(crate) stored: Option<(u32, ListedState)>,
-    /// The position in the list; if a key is listed twice, that of its first object.
+    /// The position in the list. If a key is listed twice, this is the position of the first object.
     pub(crate) place: u32,
 }
 
@@ -64,10 +64,10 @@ pub(crate) struct RelistDiff<K, V> {
     pub(crate) base: Arc<Table<K, V>>,
     /// The rows of the base that are listed unchanged.
     pub(crate) unchanged: Bits,
-    /// One number for each row of the base: the position of its key in the list if the row is unchanged, the position in `listed` plus one if the row
-    /// is listed with a change, and zero if it is not listed.
+    /// One number for each row of the base. If the row is listed unchanged, this is the position of its key in the list. If it is listed with a
+    /// change, this is its position in `listed` plus one. If it is not listed, this is zero.
     pub(crate) slots: Vec<u32>,
-    /// The other listed objects; their keys are distinct, and none belongs to an unchanged row.
+    /// All other listed objects. Their keys are distinct, and none of them is the key of a row in `unchanged`.
     pub(crate) listed: Vec<Listed<K, V>>,
 }
 
@@ -77,8 +77,8 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
         Self { base, unchanged: Bits::new(end), slots: vec![0; end as usize], listed: Vec::new() }
     }
 
-    /// Returns the writes that turn the base into exactly the list, and empties `listed`. Runs no user code. O(listed), plus O(base) to find the
-    /// deleted objects.
+    /// Returns the writes that turn the objects of the base into exactly the listed objects, and empties `listed`. Runs no user code. O(listed), plus
+    /// O(base) to find the deleted objects.
     pub(crate) fn writes(&mut self) -> Vec<KeyWrite<K, V>> {
         let mut kept = self.unchanged.clone();
         let stored = self.listed.iter().filter_map(|listed| listed.stored);
@@ -97,12 +97,12 @@ impl<K: Eq + Hash, V: 'static> RelistDiff<K, V> {
                 Some((_, ListedState::Unchanged)) => return None,
                 Some((_, ListedState::Updated)) => ChangeKind::Updated,
                 Some((_, ListedState::Replaced)) => ChangeKind::Replaced,
-                // The publication makes this `Initial` if it is the first list.
+                // `Publication` changes this to `Initial` if this is the first list of the store.
                 None => ChangeKind::Added,
             };
             Some(KeyWrite { kind, row: stored.map(|(row, _)| row), record, values })
         });
-        // Reuses the allocation of the list, because a write has the size of a listed object.
+        // `collect` reuses the allocation of `listed`, because a write has the same size as a listed object.
         let mut writes: Vec<_> = put.collect();
         writes.splice(0..0, deletions);
         writes

@@ -4,10 +4,11 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::{FixedState, FoldHasher, RandomState};
 
-/// The seed of the hash function for keys and index values. It never changes during the lifetime of a store, because the store keeps hashes.
+/// The seed of the hash function for keys and index values. It never changes during the lifetime of a store, because the store keeps hashes that were
+/// computed with it.
 ///
-/// The hash function is foldhash in its quality variant, because the hash index uses low bits of a hash to choose a page, and higher bits to order
-/// the entries in the page.
+/// The hash function is the quality variant of foldhash. The hash index needs good low and high bits: it uses low bits of a hash to choose a page,
+/// and higher bits to order the entries in the page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u64);
 
@@ -16,7 +17,7 @@ impl Seed {
         Self(seed)
     }
 
-    /// Creates a seed that differs between processes, so that an attacker cannot choose keys that collide.
+    /// Creates a random seed, so that an attacker cannot choose keys whose hashes collide.
     pub(crate) fn random() -> Self {
         Self(RandomState::default().hash_one(0))
     }

@@ -1,6 +1,6 @@
 //! EDGE. Checks that a source keeps the contract of [`Source`].
 //!
-//! Cancel safety: if the future of the check is dropped, the source keeps the changes made so far.
+//! Cancel safety: if the future of the check is dropped, the changes that the check has made so far stay in the source.
 
 mod follow;
 mod steps;
@@ -14,9 +14,9 @@ use flyball_sync::Timer;
 use self::steps::Check;
 use crate::{Schema, Source};
 
-/// A source under test, and the methods that change its objects. See [`check_source`].
+/// A source under test, with methods that change its objects. See [`check_source`].
 ///
-/// At first the source holds no object, and only the methods of this trait change it.
+/// The source must be empty when the check starts, and only the methods of this trait may change it.
 pub trait SourceFixture: Send {
     /// The type of the source.
     type Source: Source;
@@ -32,15 +32,15 @@ pub trait SourceFixture: Send {
     /// Returns the key of the object with this number, from 0 to 9.
     fn key(&self, number: u32) -> Self::Key;
 
-    /// Creates the object with this number, or changes it.
+    /// Creates the object with this number, or changes the object if it exists.
     fn put(&mut self, number: u32) -> impl Future<Output = ()> + Send;
 
-    /// Deletes the object with this number, which exists.
+    /// Deletes the object with this number. It is called only if the object exists.
     fn delete(&mut self, number: u32) -> impl Future<Output = ()> + Send;
 
     /// Drops the history of changes, so that watches from earlier versions expire.
     ///
-    /// The default does nothing, for a source that keeps its whole history.
+    /// The default implementation does nothing; it is for a source that keeps its whole history.
     fn compact(&mut self) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -57,13 +57,14 @@ pub trait SourceFixture: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceRule {
-    /// A list contains exactly the existing objects, and its version is that of the newest object or later.
+    /// A list contains exactly the existing objects, and no object in it is newer than the list.
     List,
-    /// The pages of a list show the state at one version, even if objects change meanwhile, or a later page fails as expired.
+    /// All pages of a list show the state at the same version, even if objects change meanwhile. Instead, a later page may fail as expired.
     Pages,
-    /// A list of the most recent version shows every change before the request; a list requested as not older than a version is not older.
+    /// A list of the most recent version contains every change that was made before the request. A list that is requested to be not older than a
+    /// version is not older than this version.
     Freshness,
-    /// A watch from a version delivers every change after it. Consecutive changes of one object may be one event.
+    /// A watch from a version delivers every change after that version. One event may combine consecutive changes of one object.
     EveryChange,
     /// A deletion is delivered as `Deleted`.
     Deletions,
@@ -71,11 +72,12 @@ pub enum SourceRule {
     GrowingVersions,
     /// A watch from the version of a delivered event continues after that event.
     Resume,
-    /// A bookmark follows every change up to its version.
+    /// A bookmark is delivered after every change up to its version.
     Bookmarks,
-    /// A watch from a version whose history was dropped either fails as expired, when it is opened or later, or still delivers every change.
+    /// If the history after a version was dropped, a watch from this version fails as expired, when it is opened or later, or it still delivers every
+    /// change.
     Expiry,
-    /// A watch without changes stays open, unless [`Source::is_polling`].
+    /// A watch stays open while there are no changes, unless [`Source::is_polling`] returns true.
     EndOfWatch,
 }
 
@@ -133,17 +135,17 @@ impl fmt::Display for SourceViolation {
 
 impl Error for SourceViolation {}
 
-/// Checks that a source keeps the contract of [`Source`]: lists, pages, watches, resumption, bookmarks, expiry, the end of a watch.
+/// Checks that a source keeps the contract of [`Source`]: every rule of [`SourceRule`].
 ///
-/// The check changes at most ten objects through the `fixture`, lists and watches, and compares the results. It waits at most `patience` for each
-/// event, as measured by `timer`: one second is enough for most sources, and a timer with virtual time makes the wait free. Streaming lists and
-/// [unreadable](Source::is_unreadable) objects are not checked.
+/// The check changes at most ten objects through the `fixture`, requests lists and watches, and compares the results. It waits at most `patience` for
+/// each event, as measured by `timer`. One second is enough for most sources; with a timer that has virtual time, waiting takes no real time.
+/// Streaming lists and [unreadable](Source::is_unreadable) objects are not checked.
 ///
 /// # Errors
-/// Returns an error with the first rule that the source breaks.
+/// Returns an error that names the first rule that the source breaks.
 ///
 /// # Cancel safety
-/// Dropping the future leaves the source as it is at that moment.
+/// If the future is dropped, the changes that the check has made so far stay in the source.
 ///
 /// # Examples
 /// ```

@@ -16,8 +16,8 @@ use crate::table::{Column, RowNumbers, Table};
 use crate::{MissingIndex, OrderedIndex};
 
 impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
-    /// Returns the objects whose values are in a range, in the order of the values. Objects with the same value are in unspecified order. O(log
-    /// values + hits).
+    /// Returns the objects whose index values are in a range, in the order of these values. Objects with the same value are in unspecified order.
+    /// O(log values + objects returned).
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -48,7 +48,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
             }),
         };
         let (start, end) = (range.start_bound(), range.end_bound());
-        // Checked even if the index has no values.
+        // This check runs even if the index has no values.
         if let (
             Bound::Included(start) | Bound::Excluded(start),
             Bound::Included(end) | Bound::Excluded(end),
@@ -60,8 +60,9 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
-    /// Returns the objects whose values are in a contiguous range. `place` returns whether a value is before the range (`Less`), in it (`Equal`), or
-    /// after it (`Greater`). For example, to query by the first part of a compound value: `|(namespace, _)| namespace.cmp("default")`.
+    /// Returns the objects whose index values are in a contiguous range, which `place` defines: it returns whether a value is before the range
+    /// (`Less`), in the range (`Equal`), or after it (`Greater`). For example, this function selects by the first part of a compound value:
+    /// `|(namespace, _)| namespace.cmp("default")`.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -91,7 +92,8 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(RangeIter::new(&self.table, column, order, from, to.max(from)))
     }
 
-    /// Returns the objects whose values begin with `prefix`, in the order of the values. The values must be ordered like their strings.
+    /// Returns the objects whose index values begin with `prefix`, in the order of these values. `Ord` of the values must agree with the order of
+    /// their strings.
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
@@ -111,12 +113,12 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         index: &OrderedIndex<V, IK>,
     ) -> Result<(&Arc<Column>, &Sorted), MissingIndex> {
         let column = self.column(index)?;
-        // An index of this name and type may have been added without an order.
+        // The store may have an index with this name and type that is not ordered.
         column.order().map(|order| (column, order)).ok_or(MissingIndex { name: index.name() })
     }
 }
 
-/// Returns whether a text is before (`Less`), in (`Equal`) or after (`Greater`) the range of texts that begin with a prefix.
+/// Compares a text with the range of texts that begin with `prefix`: returns `Less` before the range, `Equal` in it, and `Greater` after it.
 pub(crate) fn begins(text: &str, prefix: &str) -> Ordering {
     match text.starts_with(prefix) {
         true => Ordering::Equal,
@@ -124,13 +126,13 @@ pub(crate) fn begins(text: &str, prefix: &str) -> Ordering {
     }
 }
 
-/// Returns how many values at the start of the order satisfy `before`.
+/// Returns how many values satisfy `before`; these must be the first values of `order`.
 fn split<IK: 'static>(column: &Column, order: &Sorted, before: impl Fn(&IK) -> bool) -> usize {
     order
         .partition_point(|number| column.group(number).is_some_and(|group| before(typed::<IK>(&group.value))))
 }
 
-/// An iterator over the objects of a range of values; made by [`Snapshot::range`], [`Snapshot::range_by`] and [`Snapshot::prefix`].
+/// An iterator over the objects whose index values are in a range; made by [`Snapshot::range`], [`Snapshot::range_by`] and [`Snapshot::prefix`].
 ///
 /// # Examples
 /// ```
@@ -155,7 +157,7 @@ pub struct RangeIter<'a, K, V, IK> {
     table: &'a Table<K, V>,
     column: &'a Column,
     order: &'a Sorted,
-    /// The remaining positions in `order`.
+    /// The remaining positions in `order` are `from..to`.
     from: usize,
     to: usize,
     descending: bool,
@@ -177,7 +179,7 @@ impl<'a, K, V, IK> RangeIter<'a, K, V, IK> {
         self
     }
 
-    /// Returns the number of values that are left.
+    /// Returns the number of values whose objects the iterator has not reached yet.
     #[must_use]
     pub fn values(&self) -> usize {
         self.to - self.from

@@ -1,4 +1,4 @@
-//! PURE. A set of numbers below a bound, one bit each. Not persistent: it is used for one pass over a table.
+//! PURE. A set of numbers below a bound, with one bit for each number. It is not a persistent structure, because it is used only during one relist.
 
 /// A set of numbers.
 #[derive(Clone)]

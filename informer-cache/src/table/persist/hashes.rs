@@ -1,17 +1,18 @@
 //! PURE. A persistent hash index from hashes to numbers.
 //!
-//! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): the number of pages follows the number of items, and a
-//! change splits or joins at most one page. So a change rewrites at most two pages, and the index is never rehashed as a whole. A page is a sorted
-//! list of entries. The upper half of an entry is 32 bits of the hash, and the lower half is the number. The low ones of these 32 bits choose the
-//! page, and the high ones order the entries in the page. Entries are plain numbers, so copying a shared page only copies memory. A page is one
-//! allocation, because a second one would cost a lookup another cache miss. The length of a page is its capacity, and its vacant entries are last.
+//! It uses linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): the number of pages grows and shrinks with the
+//! number of entries, and a change splits one page, joins two pages, or does neither. So a change rewrites at most two pages, and the index is never
+//! rehashed as a whole. A page is a sorted list of entries. The upper half of an entry is 32 bits of the hash, and the lower half is the number. The
+//! low bits of these 32 bits choose the page, and the high bits order the entries in the page. Entries are plain numbers, so copying a shared page
+//! only copies memory. A page is one allocation, because with a second one, each lookup would have one more cache miss. A page has vacant entries at
+//! its end, and its length includes them.
 //!
 //! Several numbers may have the same hash; the caller's `eq` distinguishes them. Only [`find`](Hashes::find) calls `eq`.
 //!
 //! # Invariants
 //! 1. There are `count` pages, numbered from 0. `count` is 0 if, and only if, there is no entry.
-//! 2. An entry is in the page of its hash; a page is sorted and holds no entry twice, except the [vacant](VACANT) ones.
-//! 3. `len` is the number of entries. After a change, [`SPARSE`] × (`count` − 1) ≤ `len` ≤ [`FULL`] × `count`.
+//! 2. An entry is in the page that its hash chooses. A page is sorted, and holds no entry twice, except [vacant](VACANT) entries.
+//! 3. `len` is the number of entries that are not vacant. After a change, [`SPARSE`] × (`count` − 1) ≤ `len` ≤ [`FULL`] × `count`.
 
 use std::iter::{empty, repeat_n};
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use std::sync::Arc;
 use super::Vector;
 use super::vector::ARC;
 
-/// A page is split if the pages have more entries than this number on average.
+/// A page is split if the pages hold more than this number of entries on average.
 const FULL: usize = 48;
-/// Two pages are joined if, after the join, the pages still have fewer entries than this number on average.
+/// Two pages are joined if the pages will hold fewer than this number of entries on average after the join.
 const SPARSE: usize = 20;
-/// Pages grow by this many entries instead of doubling, which leaves less unused memory.
+/// A full page grows by this many entries. It does not double, so that less memory is unused.
 const STEP: usize = 8;
 
 /// A map from hashes to numbers; see the [module](self).
@@ -34,7 +35,7 @@ pub(crate) struct Hashes {
     len: usize,
 }
 
-/// 32 bits of the hash, then the number.
+/// 32 bits of the hash in the upper half, and the number in the lower half.
 type Entry = u64;
 
 /// A vacant entry: greater than any other, because no slab assigns this number.
@@ -48,17 +49,17 @@ fn entries(page: &[Entry]) -> impl Iterator<Item = Entry> {
     page.iter().copied().take_while(|entry| *entry != VACANT)
 }
 
-/// Creates a page of sorted entries, with some vacant ones.
+/// Creates a page of these entries, which must be sorted, and adds some vacant entries.
 fn page_of(entries: impl Iterator<Item = Entry>) -> Arc<[Entry]> {
     let mut page: Vec<_> = entries.collect();
     page.resize((page.len() + 1).next_multiple_of(STEP), VACANT);
     page.into()
 }
 
-/// Returns how many entries of a sorted page are before this one.
+/// Returns how many entries of a sorted page are less than this entry.
 ///
-/// Hashes are evenly distributed, so the search starts at the estimated position and continues in growing steps. It usually stays within one cache line,
-/// where a binary search would touch three. O(log n) for all hashes.
+/// Hashes are evenly distributed, so the search starts at the estimated position and continues in growing steps. The search usually stays within one
+/// cache line; a binary search would touch three cache lines. It takes O(log n) for any distribution of the hashes.
 fn lower_bound(page: &[Entry], entry: Entry) -> usize {
     let likely = page.len().saturating_sub(STEP / 2) as u64;
     let guess = (((entry >> 32) * likely) >> 32) as usize;
@@ -92,7 +93,7 @@ impl Hashes {
         Self { pages: Vector::new(), count: 0, len: 0 }
     }
 
-    /// Returns the number with this hash that `eq` accepts.
+    /// Returns the number with this hash that satisfies `eq`.
     pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(u32) -> bool) -> Option<u32> {
         let page = self.pages.get(self.page(hash))?;
         let first = lower_bound(page, hash << 32);
@@ -100,7 +101,7 @@ impl Hashes {
         same.map(|entry| *entry as u32).find(|number| eq(*number))
     }
 
-    /// Inserts a number that is not in the index with this hash.
+    /// Inserts a number with its hash. The number must not be in the index with this hash already.
     pub(crate) fn insert(&mut self, hash: u64, number: u32) {
         if self.count == 0 {
             self.pages.set(0, page_of(empty()));
@@ -111,7 +112,7 @@ impl Hashes {
         if page.last() != Some(&VACANT) {
             *page = page.iter().copied().chain(repeat_n(VACANT, STEP)).collect();
         }
-        // A page that was full has just been replaced by a copy. Any other page is copied here if it is shared.
+        // If the page was full, the line above has replaced it by a longer copy. Otherwise, this line copies it if it is shared.
         let page = Arc::make_mut(page);
         let at = lower_bound(page, entry);
         page.copy_within(at..page.len() - 1, at + 1);
@@ -122,7 +123,7 @@ impl Hashes {
         }
     }
 
-    /// Removes a number that is in the index with this hash.
+    /// Removes a number with its hash. The number must be in the index with this hash.
     pub(crate) fn remove(&mut self, hash: u64, number: u32) {
         let entry = entry(hash, number);
         let page = self.page(hash);
@@ -141,7 +142,7 @@ impl Hashes {
         }
     }
 
-    /// Returns the page of a hash among `count` pages.
+    /// Returns the number of the page that holds the entries with this hash.
     fn page(&self, hash: u64) -> u32 {
         let bits = self.count.max(1).next_power_of_two();
         let page = hash as u32 & (bits - 1);
@@ -153,7 +154,7 @@ impl Hashes {
         self.pages.get_mut(page).expect("invariant 1: the page exists")
     }
 
-    /// Adds a page, and moves its entries there from another page.
+    /// Adds a page, and moves to it the entries of one earlier page that belong there now.
     fn split(&mut self) {
         let new = self.count;
         let bits = (new + 1).next_power_of_two();
@@ -179,12 +180,12 @@ impl Hashes {
         self.count -= 1;
     }
 
-    /// Returns the memory of the index, in bytes.
+    /// Returns the memory of the index in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.bytes() + self.pages.iter().map(|(_, page)| ARC + size_of_val(&**page)).sum::<usize>()
     }
 
-    /// Checks the invariants; `hash_of` returns the hash that a number was inserted with.
+    /// Checks the invariants; `hash_of` returns the hash with which a number was inserted.
     pub(crate) fn check(&self, hash_of: impl Fn(u32) -> Option<u64>) -> Result<(), String> {
         self.pages.check()?;
         if self.pages.len() != self.count as usize || (self.count == 0) != (self.len == 0) {

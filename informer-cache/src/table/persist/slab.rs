@@ -1,12 +1,12 @@
-//! PURE. A vector that gives each new item the lowest free number.
+//! PURE. A vector that stores each new item under the lowest free number.
 //!
 //! # Invariants
-//! 1. A number below `end` either has an item or is free. No number at or above `end` has an item or is free.
-//! 2. In an empty slab, `end` is 0, so numbers start again at 0.
+//! 1. Each number below `end` either has an item or is in `free`. No other number has an item or is in `free`.
+//! 2. In an empty slab, `end` is 0, so the next item gets the number 0.
 
 use super::{Items, Sorted, Vector};
 
-/// A vector that assigns the numbers of its items.
+/// A vector that assigns a number to each item; see the [module](self).
 #[derive(Clone)]
 pub(crate) struct Slab<T> {
     items: Vector<T>,
@@ -41,12 +41,12 @@ impl<T> Slab<T> {
         &self.items
     }
 
-    /// Returns one more than the highest number that was assigned since the slab was last empty; 0 for an empty slab.
+    /// Returns the highest number that was assigned since the slab was last empty, plus one. Returns 0 for an empty slab.
     pub(crate) fn end(&self) -> u32 {
         self.end
     }
 
-    /// Returns the memory of the slab, in bytes, without the memory that items point to.
+    /// Returns the memory of the slab in bytes, without the memory to which its items point.
     pub(crate) fn bytes(&self) -> usize {
         self.items.bytes() + self.free.bytes()
     }
@@ -70,7 +70,7 @@ impl<T: Clone> Slab<T> {
         self.items.get_mut(number)
     }
 
-    /// Removes an item; its number is free again.
+    /// Removes an item, and makes its number free again.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let removed = self.items.remove(number)?;
         if self.items.is_empty() {

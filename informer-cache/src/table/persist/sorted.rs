@@ -1,15 +1,16 @@
-//! PURE. A persistent list of numbers in an order that the caller defines: a B⁺-tree by position.
+//! PURE. A persistent list of numbers in an order that the caller defines. It is a B⁺-tree that is indexed by position.
 //!
-//! Each branch stores how many numbers are below each of its nodes, so a number is found by its position, or by a search with the caller's
-//! comparison. The same type holds the rows of an index value (ascending) and the values of an ordered index (in the order of the values). Changes
-//! use positions and compare nothing, so a comparison that panics, or is inconsistent, cannot leave a half-changed tree.
+//! Each branch stores how many numbers are below each of its nodes, so a lookup can find a number by its position. A search uses a comparison that
+//! the caller provides. This type holds the rows that have an index value, in ascending order. It also holds the groups of an ordered index, in the
+//! order of their values. An insertion or a removal takes a position and compares nothing, so a comparison that panics or is inconsistent cannot
+//! leave a half-changed tree.
 //!
-//! Leaves hold plain numbers, so copying a shared leaf only copies memory. Everything is O(log n).
+//! Leaves hold plain numbers, so copying a shared leaf only copies memory. Every lookup, search and change is O(log n).
 //!
 //! # Invariants
-//! 1. All leaves have the same depth; a branch holds at least two nodes; the root of an empty list is an empty leaf.
+//! 1. All leaves have the same depth. The root has at least two nodes if it is a branch, and is an empty leaf if the list is empty.
 //! 2. Every node except the root and the last one of each level is at least a quarter full. No node exceeds its capacity.
-//! 3. A branch's `lens` and `firsts` are those of its nodes.
+//! 3. `lens` and `firsts` of a branch agree with its nodes.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const LEAF: usize = 128;
 /// The maximum number of nodes in a branch.
 const BRANCH: usize = 64;
 
-/// Numbers in order; see the [module](self).
+/// A list of numbers in order; see the [module](self).
 #[derive(Clone)]
 pub(crate) struct Sorted {
     root: Arc<Node>,
@@ -40,7 +41,7 @@ enum Node {
 #[derive(Clone)]
 struct Branch {
     nodes: Vec<Arc<Node>>,
-    /// For each node, how many numbers are below it (`lens`), and the first of these numbers (`firsts`).
+    /// For each of the nodes, `lens` is how many numbers are below it, and `firsts` is the first of these numbers.
     lens: Vec<u32>,
     firsts: Vec<u32>,
 }
@@ -76,7 +77,7 @@ impl Sorted {
         }
     }
 
-    /// Returns how many numbers at the start of the list satisfy `before`. If a number does not satisfy `before`, no later number may satisfy it.
+    /// Returns how many numbers satisfy `before`. The numbers that satisfy it must come before all others in the list.
     pub(crate) fn partition_point(&self, mut before: impl FnMut(u32) -> bool) -> usize {
         let (mut node, mut passed) = (&*self.root, 0);
         loop {
@@ -91,7 +92,8 @@ impl Sorted {
         }
     }
 
-    /// Returns the position of the number for which `compare` returns `Equal`, or else the position where such a number belongs.
+    /// Returns `Ok` with the position of the number for which `compare` returns `Equal`. If there is none, returns `Err` with the position at which
+    /// such a number would be inserted.
     pub(crate) fn search(&self, mut compare: impl FnMut(u32) -> Ordering) -> Result<usize, usize> {
         let at = self.partition_point(|number| compare(number) == Ordering::Less);
         match self.get(at) {
@@ -100,7 +102,7 @@ impl Sorted {
         }
     }
 
-    /// Inserts a number at a position, before the number there. A position beyond the end counts as the end.
+    /// Inserts a number at the position `at`, before the number that is there now. If `at` is beyond the end, inserts the number at the end.
     pub(crate) fn insert_at(&mut self, at: usize, number: u32) {
         let at = at.min(self.len());
         if let Some(right) = Arc::make_mut(&mut self.root).insert(at, number, true) {
@@ -122,9 +124,9 @@ impl Sorted {
         Some(removed)
     }
 
-    /// Inserts a number into an ascending list, unless it is in the list. Returns whether it was inserted.
+    /// Inserts a number into an ascending list, unless the list contains it already. Returns whether the number was inserted.
     pub(crate) fn insert(&mut self, number: u32) -> bool {
-        // Rows are usually assigned in ascending order, so a list usually grows at its end, without a search.
+        // Rows are usually assigned in ascending order, so a number is usually inserted at the end of the list, and no search is needed.
         let at = match self.last() {
             Some(last) if last >= number => match self.search(|other| other.cmp(&number)) {
                 Ok(_) => return false,
@@ -136,7 +138,7 @@ impl Sorted {
         true
     }
 
-    /// Removes a number from an ascending list. Returns whether it was in the list.
+    /// Removes a number from an ascending list. Returns whether the list contained the number.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         let found = self.search(|other| other.cmp(&number));
         found.is_ok_and(|at| self.remove_at(at).is_some())
@@ -157,12 +159,12 @@ impl Sorted {
         Numbers::new(&self.root)
     }
 
-    /// Returns the memory of the list, in bytes.
+    /// Returns the memory of the list in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.root.bytes()
     }
 
-    /// Checks the invariants, except for the order, which the caller has to check.
+    /// Checks the invariants. Does not check the order of the numbers; the caller must do that.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.root.check(true, true).map(drop)
     }
@@ -191,15 +193,15 @@ impl Node {
         }
     }
 
-    /// Inserts a number. If the node is full, adds a node to the right of it and returns the new node. `last` is whether this is the last node of its
-    /// level.
+    /// Inserts a number. If the node is full, splits it, and returns the new node, which belongs to the right of this node.
+    /// `last` is true if this node is the last one of its level.
     fn insert(&mut self, at: usize, number: u32, last: bool) -> Option<Self> {
         match self {
             Self::Leaf(numbers) if numbers.len() < LEAF => {
                 numbers.insert(at, number);
                 None
             }
-            // A list that grows at its end keeps its leaves full.
+            // An insertion at the end of the list starts a new leaf, so that the leaves of a list that grows at its end stay full.
             Self::Leaf(_) if last && at == LEAF => Some(Self::Leaf(vec![number])),
             Self::Leaf(numbers) => {
                 let mut right = numbers.split_off(LEAF / 2);
@@ -277,13 +279,13 @@ impl Branch {
         Self { nodes, lens, firsts }
     }
 
-    /// Returns how many numbers are below the nodes before this one.
+    /// Returns how many numbers are below the nodes before the node with the index `child`.
     fn passed(&self, child: usize) -> usize {
         self.lens[..child].iter().map(|len| *len as usize).sum()
     }
 
-    /// Returns the index of the child with the number at a position, and the position within that child. For a position at the end, returns the last
-    /// child.
+    /// Returns the index of the child that contains the position `at`, and the position within that child. If `at` is the end of the list, returns
+    /// the last child.
     fn child(&self, mut at: usize) -> (usize, usize) {
         for (child, len) in self.lens.iter().enumerate() {
             match at.checked_sub(*len as usize) {
@@ -295,7 +297,8 @@ impl Branch {
         (last, at + self.lens[last] as usize)
     }
 
-    /// Like [`child`](Self::child), but returns the left one of two children for a position between them, so that a list grows at the end of a leaf.
+    /// Like [`child`](Self::child), but for an insertion: if `at` is between two children, returns the left one, so that the number is appended to a
+    /// leaf.
     fn child_for(&self, at: usize) -> (usize, usize) {
         match self.child(at) {
             (child, 0) if child > 0 => (child - 1, self.lens[child - 1] as usize),
@@ -334,11 +337,11 @@ impl Branch {
         self.firsts.append(&mut other.firsts);
     }
 
-    /// Merges a node that has become too small with its neighbour, or moves items from the neighbour into the node.
+    /// If a child has become too small, merges it with its neighbour, or moves items from the neighbour into it. Removes an empty child.
     fn refill(&mut self, child: usize) {
         let (filled, full) = self.nodes[child].filling();
         if filled == 0 {
-            // Only the last node of its level can become empty; its branch may become too small next.
+            // Only the last node of a level can become empty. Now this branch may be too small, too; its parent checks that next.
             self.take(child);
             return;
         }

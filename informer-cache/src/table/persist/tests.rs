@@ -1,10 +1,11 @@
-//! Compares each structure with a simple reference implementation. Clones of both are held meanwhile, and compared at the end.
+//! Compares each structure with a simple reference implementation, by random operations. Each test holds clones of both from several points in time,
+//! and compares the clones at the end.
 
 use std::collections::BTreeMap;
 
 use super::{Hashes, Sorted, Vector};
 
-/// xorshift. The assertions print the seed.
+/// A random number generator (xorshift). The assertions print its seed.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +23,7 @@ const SEEDS: std::ops::Range<u64> = 1..40;
 fn vector_matches_btree_map() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        // The numbers are dense or sparse.
+        // With few numbers, most of them have an item; with many numbers, few have one.
         let numbers = [40, 1_500, 20_000][seed as usize % 3];
         let (mut ours, mut naive) = (Vector::new(), BTreeMap::new());
         let mut held = Vec::new();
@@ -53,7 +54,8 @@ fn vector_matches_btree_map() {
 fn hashes_find_inserted_numbers() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        // Three distinct hashes; hashes that are equal in the bits that choose the page; or well distributed hashes.
+        // The seed selects one of three kinds of hashes: only three distinct hashes, hashes that are equal in the bits that choose the page, or well
+        // distributed hashes.
         let hash_of: fn(u32) -> u64 = match seed % 3 {
             0 => |number| u64::from(number % 3),
             1 => |number| u64::from(number) << 20,
@@ -62,7 +64,7 @@ fn hashes_find_inserted_numbers() {
         let (mut ours, mut naive) = (Hashes::new(), Vec::new());
         let mut held = Vec::new();
         for step in 0..3_000_u32 {
-            // The index grows, then shrinks until empty, then grows again.
+            // The index grows, then shrinks until it is empty, then grows again.
             let grows = step / 1_000 != 1;
             if (random.next(10) < 8) == grows {
                 ours.insert(hash_of(step), step);
@@ -100,7 +102,7 @@ fn sorted_matches_vec() {
         let (mut ours, mut naive) = (Sorted::new(), Vec::new());
         let mut held = Vec::new();
         for step in 0..40_000_u32 {
-            // The list grows to three branches, at random positions or at the end, and then shrinks until empty.
+            // The list grows to three branches, by insertions at random positions or at the end, and then shrinks until it is empty.
             let grows = step / 15_000 != 1;
             if (random.next(10) < 9) == grows {
                 let at =

@@ -1,15 +1,15 @@
-//! PURE. A persistent sparse vector: items by number, in three levels.
+//! PURE. A persistent sparse vector: a map from numbers to items, which is a tree of three levels.
 //!
-//! A radix tree of fixed depth (Bagwell and Rompf, *RRB-Trees*, 2011, without relaxation) with a root as wide as needed: the root has any number of
-//! branches, a branch has 64 leaves, a leaf has 32 items. A lookup is three loads without a comparison. If nodes are shared, a change copies a leaf
-//! with 32 reference counts and a branch with 64. The root is a part of the vector, so a clone copies the root and increments one reference count for
-//! every 2048 items. A vector behind an `Arc` is cloned in O(1). Most of the cost of a change is the check whether each node is shared, so there is
-//! no node between the `Arc` of the vector and the branches.
+//! It is a radix tree of fixed depth (Bagwell and Rompf, *RRB-Trees*, 2011, without relaxation). The root has as many branches as needed, a branch
+//! has 64 leaves, and a leaf has 32 items. A lookup is three loads without a comparison. If nodes are shared, a change copies one leaf, which
+//! increments up to 32 reference counts, and one branch, which increments up to 64. The root is a part of the vector, so a clone copies the root and
+//! increments one reference count for every 2048 items. A vector behind an `Arc` is cloned in O(1). Most of the cost of a change comes from checking
+//! whether each node is shared. So there is no further node between the vector and its branches.
 //!
-//! Decision 0024 has the measurements that led to these sizes.
+//! The measurements that led to these sizes are in decision 0024.
 //!
 //! # Invariants
-//! 1. `len` is the number of items in the vector, and `used` the number below a branch or in a leaf.
+//! 1. `len` is the number of items in the vector. `used` is the number of items below a branch, or in a leaf.
 //! 2. There is no empty leaf or branch, and the last slot of the root is not empty.
 
 use std::array;
@@ -17,12 +17,12 @@ use std::slice;
 use std::sync::Arc;
 use std::vec;
 
-/// The number of items of a leaf.
+/// The maximum number of items in a leaf.
 const LEAF: usize = 32;
-/// The number of leaves of a branch.
+/// The maximum number of leaves in a branch.
 const BRANCH: usize = 64;
 
-/// A persistent sparse vector; see the [module](self). Cloning an item must run no user code.
+/// A persistent sparse vector; see the [module](self). `T::clone` must not run user code.
 pub(crate) struct Vector<T> {
     root: Vec<Option<Arc<Branch<T>>>>,
     len: usize,
@@ -40,7 +40,7 @@ struct Leaf<T> {
     used: usize,
 }
 
-/// The location of an item.
+/// The location of an item: the index of its branch, of its leaf within the branch, and of the item within the leaf.
 struct Place {
     branch: usize,
     leaf: usize,
@@ -78,8 +78,8 @@ impl<T> Vector<T> {
         Items { root: &self.root, leaves: [].iter(), items: [].iter(), next: 0, left: self.len }
     }
 
-    /// Returns the numbers in the leaves that the two vectors do not share, each with its old item (in `before`) and its new item (in `self`). Shared
-    /// nodes are skipped.
+    /// Returns the numbers of all items in those leaves that the two vectors do not share, each with its old item (in `before`) and its new item (in
+    /// `self`). The items may be equal. Shared nodes are skipped.
     pub(crate) fn differing<'a>(
         &'a self,
         before: Option<&'a Self>,
@@ -104,7 +104,7 @@ impl<T> Vector<T> {
         })
     }
 
-    /// Returns the memory of the vector, in bytes, without the memory that items point to.
+    /// Returns the memory of the vector in bytes, without the memory to which its items point.
     pub(crate) fn bytes(&self) -> usize {
         let branches = self.root.iter().flatten();
         let below = branches.map(|branch| {
@@ -127,7 +127,7 @@ fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
 pub(super) const ARC: usize = 2 * size_of::<usize>();
 
 impl<T: Clone> Vector<T> {
-    /// Sets the item of a number. Returns the item it replaces.
+    /// Stores an item under a number. Returns the item that it replaces.
     pub(crate) fn set(&mut self, number: u32, item: T) -> Option<T> {
         let place = Place::of(number);
         if self.root.len() <= place.branch {
@@ -144,9 +144,9 @@ impl<T: Clone> Vector<T> {
         replaced
     }
 
-    /// Returns the item of a number, to be changed in place.
+    /// Returns a mutable reference to the item under a number.
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        // Looked up first, so that a miss copies nothing.
+        // This lookup comes first, so that no node is copied if there is no item.
         self.get(number)?;
         let place = Place::of(number);
         let branch = Arc::make_mut(self.root[place.branch].as_mut()?);
@@ -202,7 +202,7 @@ impl<T: Clone> Vector<T> {
     }
 }
 
-/// Shares all branches. O(items / 2048), which is the length of the root.
+/// The clone shares all branches. Takes O(length of the root), which is the highest number / 2048.
 impl<T> Clone for Vector<T> {
     fn clone(&self) -> Self {
         Self { root: self.root.clone(), len: self.len }
@@ -225,10 +225,10 @@ impl<T> Default for Leaf<T> {
 pub(crate) struct Items<'a, T> {
     /// The remaining branches.
     root: &'a [Option<Arc<Branch<T>>>],
-    /// The remaining leaves of this branch, and the remaining items of this leaf.
+    /// The remaining leaves of the current branch, and the remaining items of the current leaf.
     leaves: slice::Iter<'a, Option<Arc<Leaf<T>>>>,
     items: slice::Iter<'a, Option<T>>,
-    /// The number of the next item.
+    /// The number that belongs to the next slot of `items`. The slot may be empty.
     next: u32,
     left: usize,
 }
@@ -281,9 +281,9 @@ impl<T> Clone for Items<'_, T> {
     }
 }
 
-/// Iterates over a vector and keeps only the remaining items alive: it releases each branch after the last item of that branch.
+/// An iteration over a vector that keeps only the remaining items alive: it releases each branch after the last item of that branch.
 pub(crate) struct Walk<T> {
-    /// The remaining branches, and the current one.
+    /// The branches after the current one, and the current branch.
     root: vec::IntoIter<Option<Arc<Branch<T>>>>,
     branch: Option<Arc<Branch<T>>>,
     /// The position in the current branch.
@@ -311,7 +311,7 @@ impl<T> Walk<T> {
         self.branch.as_deref()?.leaves.get(self.leaf)?.as_deref()?.items.get(self.item)?.as_ref()
     }
 
-    /// Moves on to the next item. Returns the branch that the walk has passed, if any, which may hold the last references to its items.
+    /// Moves to the next item. If it is in a different branch, returns the previous branch, which may hold the last references to its items.
     pub(crate) fn advance(&mut self) -> impl Sized + use<T> {
         self.left = self.left.saturating_sub(1);
         self.item += 1;
@@ -321,7 +321,7 @@ impl<T> Walk<T> {
         self.enter()
     }
 
-    /// Moves on to the first item of the next branch. Returns the branch that the walk has passed.
+    /// Moves to the first item of the next branch. Returns the previous branch.
     fn enter(&mut self) -> Option<Arc<Branch<T>>> {
         let behind = self.branch.take();
         // Vector invariant 2: every branch has an item.
@@ -331,7 +331,7 @@ impl<T> Walk<T> {
         behind
     }
 
-    /// Moves on to the first item of this branch at or after the current position. Returns whether there is one.
+    /// Moves to the first item at or after the current position in the current branch. Returns whether there is such an item.
     fn settle(&mut self) -> bool {
         let Some(branch) = self.branch.as_deref() else { return false };
         while let Some(leaf) = branch.leaves.get(self.leaf) {

@@ -1,6 +1,6 @@
-//! EDGE. Follows a source from a given version, over several watches, as an informer does.
+//! EDGE. Follows the changes of a source from a given version, with one watch after another, as an informer does.
 //!
-//! Cancel safety: if a future of a watch is dropped at a deadline, the watch is dropped, too.
+//! Cancel safety: if the deadline passes and a future of a watch is dropped, the watch is dropped, too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::{Schema, Source, SourceError, Version, WatchEvent, WatchRequest, Watc
 /// The keys that exist, with their versions.
 pub(super) type Objects<K> = BTreeMap<K, Version>;
 
-/// The known objects of a source, and the watch that updates them.
+/// The known objects of a source, and the watch whose events update them.
 pub(super) struct Follow<K, S: Source> {
     schema: Schema<K, S::Object>,
     pub(super) known: Objects<K>,
@@ -34,9 +34,9 @@ pub(super) struct Follow<K, S: Source> {
 pub(super) enum Applied {
     /// The event reports a change.
     News,
-    /// The event is older than the known state, or repeated.
+    /// The event is older than the known state, or repeats it.
     Stale,
-    /// The event has no object.
+    /// The event has no object: it is a bookmark, or the end of the initial list.
     Nothing,
 }
 
@@ -45,12 +45,12 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
         Self { schema, known, deleted: Objects::new(), position, covered: Version::ZERO, watch: None }
     }
 
-    /// Drops the watch, so that the next event comes from a new one.
+    /// Drops the watch, so that the next event comes from a new watch.
     pub(super) fn interrupt(&mut self) {
         self.watch = None;
     }
 
-    /// Returns the next event; `None` at the `deadline`. If a watch ends normally, opens a new one.
+    /// Returns the next event, or `None` if the `deadline` passes first. If a watch ends normally, opens a new one.
     pub(super) async fn next(
         &mut self,
         source: &S,
@@ -80,7 +80,7 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
                 }
                 Some(None) => {
                     self.interrupt();
-                    // If a polling source responds immediately, the loop must not keep the thread busy until the deadline.
+                    // Without this sleep, a polling source that responds immediately would keep this loop spinning until the deadline.
                     sleep(timer, Duration::from_millis(1)).await;
                 }
                 None => {
@@ -109,7 +109,7 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
         let before = self.known.get(&key).copied();
         let is_deletion = matches!(event, WatchEvent::Deleted(_));
         let newer = before.or(self.deleted.get(&key).copied()).is_none_or(|before| version > before);
-        // A source may deliver a deletion with the version of the object's last change.
+        // Some sources deliver a deletion with the version of the last change of the object.
         let news = newer || is_deletion && before == Some(version);
         if !news || is_deletion && before.is_none() {
             return Ok(Applied::Stale);
@@ -133,7 +133,7 @@ impl<K: Ord + Clone + fmt::Debug, S: Source> Follow<K, S> {
     }
 }
 
-/// Creates a request for a plain watch from this version.
+/// Creates a request for a watch from this version, without a streaming list.
 pub(super) fn request(from_version: Version) -> WatchRequest {
     WatchRequest { from_version, streaming_list: false, timeout: Duration::from_secs(300) }
 }

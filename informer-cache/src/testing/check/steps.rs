@@ -1,6 +1,6 @@
-//! EDGE. The steps of a check: each changes objects and compares the responses of the source.
+//! EDGE. The steps of a check. Each step changes objects, and compares the responses of the source with the expected ones.
 //!
-//! Cancel safety: the same as for the check.
+//! Cancel safety: if the future of a step is dropped, the changes that it has made so far stay in the source.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 
 type Checked<R> = Result<R, SourceViolation>;
 
-/// The maximum number of pages. A list with more pages counts as endless.
+/// The maximum number of pages. A list that has more pages breaks the rule that is being checked.
 const MOST_PAGES: usize = 100;
 
 pub(super) struct Check<'a, F: SourceFixture, T> {
@@ -48,7 +48,7 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
         Ok(listed)
     }
 
-    /// Checks a paged list, with changes between the first page and the second.
+    /// Checks a paged list. Objects change between the first page and the second.
     pub(super) async fn pages(&mut self, before: Listed<F::Key>) -> Checked<Listed<F::Key>> {
         let rule = SourceRule::Pages;
         let mut page =

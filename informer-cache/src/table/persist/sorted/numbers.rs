@@ -1,13 +1,13 @@
-//! PURE. An iterator over a sorted list.
+//! PURE. An iterator over the numbers of a [`Sorted`](super::Sorted).
 
 use std::sync::Arc;
 
 use super::Node;
 
-/// An iterator over the numbers in order; made by [`Sorted::iter`].
+/// An iterator over the numbers of a list in order; made by [`Sorted::iter`].
 #[derive(Clone)]
 pub(crate) struct Numbers<'a> {
-    /// For every branch on the path, the nodes that remain.
+    /// For every branch on the path from the root to the current leaf, the nodes that remain.
     path: Vec<std::slice::Iter<'a, Arc<Node>>>,
     leaf: std::slice::Iter<'a, u32>,
     left: usize,
