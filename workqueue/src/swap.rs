@@ -1,4 +1,4 @@
-//! EDGE. Traits over queues: a small trait for each ability, so that other queues can stand in for [`Queue`].
+//! EDGE. A small trait for each capability of a queue, so that generic code also works with queues other than [`Queue`].
 //!
 //! Cancel safety: depends on the queue behind the trait. For [`Queue`], [`GetKeys::get`] is as cancel-safe as [`Queue::get`].
 
@@ -58,10 +58,10 @@ pub trait AddKeys<K> {
 /// # Ok::<(), String>(())
 /// ```
 pub trait DelayKeys<K>: AddKeys<K> {
-    /// Adds a key that becomes Ready after `delay`, or earlier if the key is added without a delay. Of several deadlines the earliest
-    /// applies.
+    /// Adds a key that becomes Ready after `delay`, or earlier if the key is added without a delay. If several deadlines are requested for a key, the
+    /// earliest one applies.
     ///
-    /// A worker may call this for the key that it has leased: the key waits for `delay` once the lease has ended.
+    /// A worker may call this for the key that it has leased: the key becomes Ready after `delay`, but not before the lease has ended.
     ///
     /// # Errors
     /// Like [`add`](AddKeys::add).
@@ -71,9 +71,10 @@ pub trait DelayKeys<K>: AddKeys<K> {
 /// A queue that can end the work on a key: the part of a queue that a worker needs besides [`GetKeys`] or
 /// [`BlockingGetKeys`].
 ///
-/// Every [`Queue`] implements this trait, and hands out its [`Lease`]. For a queue with client-go's interface, which hands out the bare
-/// key, an implementation takes three lines: `succeed` is `forget` and `done`, `retry` is `add_rate_limited` and `done`. The queue defines
-/// what happens if a leased key is dropped: a dropped lease is a failure, and its key runs again; a dropped bare key never runs again.
+/// Every [`Queue`] implements this trait; the type that it hands out is [`Lease`]. For a queue with client-go's interface, which hands out bare keys,
+/// the implementation takes three lines: `succeed` calls `forget` and `done`, and `retry` calls `add_rate_limited` and `done`. The type that is
+/// handed out determines what happens if a worker drops it: a dropped [`Lease`] counts as a failure, and its key runs again; a dropped bare key never
+/// runs again.
 ///
 /// # Examples
 /// ```
@@ -105,10 +106,10 @@ pub trait EndKeys {
     /// Returns the key of a leased item.
     fn key<'a>(&self, leased: &'a Self::Leased) -> &'a Self::Key;
 
-    /// Ends the work on the key with success, and forgets the failures of the key.
+    /// Ends the work on the key with a success, and forgets the failures of the key.
     fn succeed(&self, leased: Self::Leased);
 
-    /// Ends the work on the key with failure: the queue schedules the key again.
+    /// Ends the work on the key with a failure: the queue schedules the key again.
     fn retry(&self, leased: Self::Leased);
 }
 

@@ -116,7 +116,7 @@ pub trait SupportsAsync: TimeMode {}
 pub(crate) mod sealed {
     use super::{Nanos, SupportsDelays, Waker};
 
-    /// The operations behind the sealed marker traits.
+    /// The operations that the sealed marker traits hide from users.
     pub trait TimeMode: Send + Sync + 'static {
         const DELAYS: bool;
         const TIMER: bool;

@@ -257,13 +257,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.reported.iter(&self.slab).chain(self.leases.iter(&self.slab)).collect()
     }
 
-    /// Returns the time up to which deadlines have passed.
+    /// Returns the time up to which deadlines count as passed.
     #[inline]
     pub(super) fn due_by(&self, now: Nanos) -> Nanos {
         self.phase.due_by(now, self.horizon)
     }
 
-    /// Checks the whole state, and returns the first invariant that is violated. O(n).
+    /// Checks all invariants, and returns a description of the first one that is violated. O(n).
     pub(crate) fn check(&self) -> Result<(), String> {
         self.slab.check()?;
         self.order.check(&self.slab)?;

@@ -1,4 +1,4 @@
-//! PURE. Handing out keys, and ending leases.
+//! PURE. The transitions that hand out keys and end leases.
 
 use flyball_sync::Nanos;
 
@@ -23,8 +23,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Hands out the key that [`next_slot`](Self::next_slot) returned. The caller must have observed the time before, because the time determines the
-    /// next key.
+    /// Hands out the key that [`next_slot`](Self::next_slot) returned. The caller must [observe](Self::observe) the time before it calls `next_slot`,
+    /// because the next key depends on the time.
     #[inline]
     pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> NextKey<K>
     where
@@ -43,7 +43,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         NextKey::Key(LeaseId { slot, generation }, key)
     }
 
-    /// Returns the slot that is handed out next, with the order's pick; `None` while the queue is paused.
+    /// Returns the slot to hand out next, and why the order picked it; `None` if no key can be handed out, or the queue is paused or stopped.
     #[inline]
     pub(super) fn next_slot(&self, now: Nanos) -> Option<(u32, O::Pick)> {
         if self.paused || self.phase == Phase::Stopped {
@@ -61,9 +61,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Ends a lease. A key that leaves the queue is returned, for the caller to drop outside every lock.
+    /// Ends a lease. If the key leaves the queue, returns the key, so that the caller can drop it outside every lock.
     ///
-    /// A stale id has no effect.
+    /// If the lease has ended before, this call has no effect.
     #[inline]
     pub(crate) fn end(&mut self, id: LeaseId, transition: Transition, now: Option<Nanos>) -> Option<K> {
         let now = self.observe(now);
@@ -82,8 +82,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         None
     }
 
-    /// Applies the transition to a key that stays after its lease has ended. A separate function, so that the common
-    /// case, a key that leaves, does not pay for it.
+    /// Applies the transition to a key that stays after its lease has ended. This is a separate function, so that the common case, in which the key
+    /// leaves the queue, does not become slower.
     #[inline(never)]
     fn apply_transition(&mut self, slot: u32, state: State, transition: Transition, now: Nanos) {
         let transition = self.served(transition, now);
@@ -120,7 +120,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Makes a key that was dirty Ready, whatever the transition. Exception: with strict backoff, a key whose lease has failed waits.
+    /// Makes a dirty key Ready at the end of its lease, whatever the transition is. Exception: with strict backoff, a key whose lease has failed
+    /// waits for its backoff.
     fn end_dirty(&mut self, slot: u32, transition: Transition, now: Nanos) {
         match transition {
             Transition::Wait(wait) if self.options.strict && wait.backoff => {
@@ -131,9 +132,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Adjusts a transition for a delay of zero, and for a shutdown. A delay of zero makes the key Ready. After
-    /// shutdown a retried or requeued key gets a deadline after the horizon, so that it becomes a leftover and does not
-    /// keep the queue open. While delayed keys are still served, a deadline up to the horizon stays unchanged.
+    /// Returns the transition that takes effect, which depends on the phase of the queue. A delay of zero makes the key Ready. After shutdown, a key
+    /// that is retried or requeued gets a deadline after the horizon, so that the key becomes a leftover and does not keep the queue open. While a
+    /// drain still serves delayed keys, deadlines up to the horizon are not changed.
     fn served(&mut self, transition: Transition, now: Nanos) -> Transition {
         let wait = match transition {
             Transition::Leave => return transition,
@@ -155,7 +156,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Detaches a lease from its guard. From now on the lease is ended by its key.
+    /// Detaches a lease from its guard. From now on, the lease is identified by its key.
     pub(crate) fn detach(&mut self, id: LeaseId) {
         let entry = self.slab.get_mut(id.slot);
         if entry.generation == id.generation && entry.state.is_leased() {
@@ -163,7 +164,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Marks the detached lease of a key as attached, and returns its id and key for a new guard; `None` if there is no such lease.
+    /// Attaches the detached lease of a key again: returns the lease's id and a clone of the key, for a new guard. Returns `None` if the key has no
+    /// detached lease.
     pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(LeaseId, K)>
     where
         K: Clone + Eq,

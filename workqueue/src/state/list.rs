@@ -6,7 +6,8 @@ use crate::state::slab::Slab;
 /// A list of slots in the order in which they were pushed. Removing a slot from the middle is O(1).
 ///
 /// # Invariants
-/// 1. Following the second links from `head` visits `len` slots and ends at `tail`. The first links lead back the same way.
+/// 1. The second link of a slot leads to the next slot, the first link to the previous one. From `head` the second links lead through `len` slots to
+///    `tail`, and the first links lead back through the same slots.
 #[derive(Debug)]
 pub(crate) struct List {
     head: u32,
@@ -56,7 +57,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// Returns all slots, from the first. If the list is corrupt, the iteration ends early.
+    /// Returns all slots, from head to tail. If the list is corrupt, the iteration ends early.
     pub(crate) fn iter<'a, K>(&self, slab: &'a Slab<K>) -> impl Iterator<Item = u32> + use<'a, K> {
         let mut slot = self.head;
         let mut left = self.len + 1;

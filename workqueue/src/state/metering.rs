@@ -1,11 +1,12 @@
 //! PURE. The counters of a queue with metrics, each updated in constant time.
 //!
-//! Adds are not counted when a key becomes pending, because this happens in many places, and a deadline that passes runs no code at all. Instead the
-//! number is computed. Each key that became pending was handed out, was withdrawn, or is still pending. So
+//! Each time that a key becomes pending counts as an add. No counter is incremented at that time: keys become pending in many places, and when a
+//! deadline passes, no code runs. Instead, the number of adds is computed: each key that became pending was handed out, was withdrawn, or is still
+//! pending. So
 //!
 //! > adds = taken + withdrawn + depth
 //!
-//! and the depth includes a key as soon as its deadline has passed, before any operation has processed the deadline.
+//! The depth includes a key as soon as its deadline has passed, even before an operation has processed the deadline.
 
 use std::time::Duration;
 
@@ -24,12 +25,12 @@ pub(super) struct Meter {
     /// The number of pending keys that were withdrawn: cancelled, postponed, stopped, or held back by a strict backoff.
     withdrawn: u64,
     delays: u64,
-    /// The highest number of adds that was returned, so that the number does not fall if the clock jumps back.
+    /// The highest number of adds that was returned so far, so that the returned number does not decrease if the clock jumps back.
     most_adds: u64,
     /// The sum of the times at which the current leases began.
     began: u128,
-    /// The time since which a key has been pending, if the entry of the key does not store that time, because the key
-    /// was leased then or has been gathered into the order since. Only for Ready and dirty slots.
+    /// The time at which a key became pending, and whether it had waited for a deadline. This map contains only Ready and dirty slots whose entries
+    /// do not provide this data: the key became pending while it was leased, or its deadline passed and the order has gathered it since.
     pending_since: SparseMap<PendingSince>,
     last_hand_out: HandedOut,
 }
@@ -48,7 +49,7 @@ pub(crate) struct HandedOut {
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Sets the statistics that only metrics provide.
+    /// Sets the statistics that only a queue with metrics has.
     pub(super) fn meter_stats(&mut self, stats: &mut QueueStats, now: Nanos) {
         let Some(meter) = self.meter.as_mut() else { return };
         meter.most_adds = meter.most_adds.max(meter.taken + meter.withdrawn + stats.depth() as u64);
@@ -86,8 +87,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Returns how long a lease that is about to end has been held; `None` without metrics, or if the lease has ended.
     ///
-    /// `seen` is false if no worker has started on the key. If the key then becomes pending and was not, its hand-out is no longer counted, so
-    /// the key is not counted as an add again.
+    /// `seen` is false if no worker has started on the key. If such a key is not pending and now becomes pending, its hand-out is subtracted from
+    /// `taken`, so that the key is not counted as a second add.
     pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
         let comes_back = !seen && self.comes_back(lease.slot, now.unwrap_or(self.seen));
         let meter = self.meter.as_mut()?;
@@ -100,7 +101,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         })
     }
 
-    /// Returns whether a leased key that is not pending becomes Ready if its lease ends as not begun.
+    /// Returns whether a leased key is not pending now, but becomes Ready if its lease ends with `Transition::NotBegun`.
     fn comes_back(&self, slot: u32, now: Nanos) -> bool {
         let served = match self.phase {
             Phase::Open => true,
@@ -115,14 +116,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         served && is_free
     }
 
-    /// Stores the time since which a slot has been pending: the time of an add while it is leased, or a deadline.
+    /// Stores the time at which the key of a slot became pending: the time of an add while the key was leased, or the key's deadline.
     pub(super) fn meter_pending(&mut self, slot: u32, since: Nanos, delayed: bool) {
         if let Some(meter) = &mut self.meter {
             meter.pending_since.set(slot, PendingSince { since, delayed });
         }
     }
 
-    /// Returns whether a slot counts in the depth.
+    /// Returns whether the key of a slot is pending, so that it counts in the depth.
     pub(super) fn is_pending(&self, slot: u32, now: Nanos) -> bool {
         match self.slab.get(slot).state {
             State::Ready | State::LeasedDirty => true,
@@ -131,7 +132,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Counts a pending slot as withdrawn, because its key is not handed out.
+    /// Counts the pending key of a slot as withdrawn: it will not be handed out.
     pub(super) fn meter_withdrawn(&mut self, slot: u32) {
         if let Some(meter) = &mut self.meter {
             meter.withdrawn += 1;

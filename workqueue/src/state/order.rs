@@ -1,9 +1,8 @@
 //! PURE. The order in which Ready keys are handed out.
 //!
-//! An order has two parts. The [`Order`] that a user builds stays outside the queue's lock, and computes the *tag* of
-//! an add (nothing, a priority, or a group), which runs user code. The [`ReadyQueue`](sealed::ReadyQueue) that it
-//! creates is under the lock, holds the Ready and the waiting keys, and runs no user code except `Eq` and `Clone` of
-//! groups.
+//! An order has two parts. The [`Order`] that a user builds is used outside the queue's lock. For each add it computes the *tag* (nothing, a
+//! priority, or a group); computing the tag runs user code. The order creates a [`ReadyQueue`](sealed::ReadyQueue), which is used under the lock. The
+//! ready queue holds the Ready and the waiting keys, and runs no user code except `Eq` and `Clone` of groups.
 
 mod credits;
 mod fair;
@@ -23,16 +22,16 @@ pub use stats::{GroupStats, PriorityStats, TopGroups};
 
 pub(crate) use sealed::ReadyQueue;
 
-/// The line of adders that wait only for room in the queue.
+/// The number of the line of adders that need room in the queue, but not in a group.
 pub(crate) const ANY_ROOM: u32 = 0;
-/// The line of adders whose class has a capacity of 0, so that no key that leaves the queue makes room for them.
+/// The number of the line of adders whose group has no keys and a capacity of 0, so that no key that leaves the queue makes room for them.
 pub(crate) const NO_ROOM: u32 = 1;
 
-/// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed, because the correctness of the queue depends on
-/// its order, and so that methods can be added later.
+/// The order in which a queue hands out its Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. This trait is sealed, because a wrong order would make
+/// the queue incorrect, and so that methods can be added later.
 ///
 /// # Examples
-/// A function for queues with any order:
+/// A function that accepts any order:
 /// ```
 /// use flyball_workqueue::{Fair, Key, Order, Priority, Queue};
 ///
@@ -46,7 +45,7 @@ pub(crate) const NO_ROOM: u32 = 1;
 /// assert_eq!(filled(Fair::by_group(|key| key % 2)).ready_len(), 3);
 /// ```
 ///
-/// Your own type is no order, so this does not compile:
+/// You cannot implement an order yourself, so this does not compile:
 /// ```compile_fail,E0277
 /// # use flyball_workqueue::Queue;
 /// struct ShortestFirst;
@@ -67,7 +66,7 @@ pub(crate) mod sealed {
     use crate::state::entry::State;
     use crate::state::slab::Slab;
 
-    /// The part of an order outside the lock.
+    /// The part of an order that is used outside the queue's lock.
     pub trait Order<K>: Send + Sync + 'static {
         type ReadyQueue: ReadyQueue;
 
@@ -84,42 +83,43 @@ pub(crate) mod sealed {
 
     pub(crate) type Tag<O> = <O as ReadyQueue>::Tag;
 
-    /// The part of an order under the lock: the Ready keys, linked through their entries; the waiting keys, in one or
-    /// several heaps; and, by slot, the order's data on every other key.
+    /// The part of an order that is used under the queue's lock. It holds the Ready keys, linked through their entries; the waiting keys, in one or
+    /// several heaps; and the order's own data on each slot.
     ///
-    /// A slot is [admitted](Self::admit) before any other call for it, and [vacated](Self::vacate) at the end. In all
+    /// For each slot, [`admit`](Self::admit) is called before all other methods, and [`vacate`](Self::vacate) after them. In all
     /// methods, `by` is the time up to which deadlines have passed.
     pub trait ReadyQueue: Send + 'static {
         /// Whether due keys are gathered from the heaps into the order. If not, [`next`](Self::next) takes them
         /// directly from the heaps; this suits an order that hands out the due keys of each heap by deadline.
         const GATHERS: bool;
-        /// Whether adds of a queued key may change its position.
+        /// Whether an add of a key that is already queued may change the key's position.
         const RAISES: bool;
 
-        /// The data that an add carries.
+        /// The data that [`Order::tag`] computes for an add.
         type Tag: Send;
-        /// The data that the order derives from the tag.
+        /// The data about a new key that the order derives from the tag.
         type Class;
-        /// The reason why a slot is next.
+        /// The reason why [`next`](Self::next) has chosen a slot.
         type Pick: Copy;
 
         /// The number of keys in the order.
         fn count(&self) -> usize;
 
-        /// The number of keys in the order that could be handed out one after the other if no lease ended.
+        /// The number of keys in the order that can be handed out even if no lease ends in the meantime.
         #[inline]
         fn available(&self) -> usize {
             self.count()
         }
 
-        /// The number of keys in the order that cannot be handed out, whichever lease ends. Such keys neither keep a
+        /// The number of keys in the order that cannot be handed out even if all leases end. Such keys neither keep a
         /// queue open nor prevent it from being idle.
         #[inline]
         fn suspended(&self) -> usize {
             0
         }
 
-        /// Returns the slot to hand out next, which is in the order or due, and the reason; `None` if no slot can be handed out.
+        /// Returns the slot to hand out next, and the reason for the choice; `None` if no slot can be handed out. The slot is in the order, or waits
+        /// and is due.
         fn next<K>(
             &self,
             slab: &Slab<K>,
@@ -131,13 +131,13 @@ pub(crate) mod sealed {
         #[inline]
         fn on_hand_out(&mut self, _pick: Self::Pick, _by: impl FnOnce() -> Nanos) {}
 
-        /// Returns the candidates for the slot that has been in the order the longest. Due slots may be among the candidates.
+        /// Returns some slots, among them the slot that has been in the order for the longest time. Due slots may be among them, too.
         fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32>;
 
         /// Returns the heaps of all waiting keys.
         fn heaps(&self) -> impl Iterator<Item = &Deadlines>;
 
-        /// Like [`heaps`](Self::heaps), but mutable, to renumber them.
+        /// Like [`heaps`](Self::heaps), but mutable, so that the caller can renumber the waiting keys.
         fn heaps_mut(&mut self) -> impl Iterator<Item = &mut Deadlines>;
 
         /// Makes a slot wait.
@@ -146,23 +146,24 @@ pub(crate) mod sealed {
         /// Ends the wait of a slot. The caller must then set the state of the slot.
         fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// Moves the wait of a slot to another deadline.
+        /// Changes the deadline of a waiting slot.
         fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32);
 
-        /// Returns whether a tag was computed before the limits were refreshed, and must be renewed before it is used.
+        /// Returns whether a tag was computed before the last refresh of the limits. The caller must [renew](Order::renew) such a tag before it uses
+        /// it.
         #[inline]
         fn is_stale(&self, _tag: &Self::Tag) -> bool {
             false
         }
 
-        /// Finds the class of an absent key, and returns whether the class has room for one more key. May run `Eq`, but
-        /// changes nothing before.
+        /// Finds the class of an absent key, and returns whether the class has room for one more key. May run `Eq` of a group, but only before it
+        /// changes anything.
         #[inline]
         fn has_room(&mut self, _tag: &mut Self::Tag) -> bool {
             true
         }
 
-        /// Returns the line in which an adder waits after it has found no room.
+        /// Returns the line in which an adder waits after [`has_room`](Self::has_room) has returned false for its tag.
         #[inline]
         fn adder_line(&self, _tag: &Self::Tag) -> u32 {
             ANY_ROOM
@@ -176,17 +177,17 @@ pub(crate) mod sealed {
         #[inline]
         fn leave_line(&mut self, _line: u32) {}
 
-        /// Returns how many more keys the class of a line has room for.
+        /// Returns for how many more keys of the adders in a line there is room, without regard to the capacity of the queue.
         #[inline]
         fn room(&self, _line: u32) -> usize {
             usize::MAX
         }
 
-        /// Returns the class of a new key, for which there [is room](Self::has_room). Parts of the tag that the class
+        /// Returns the class of a new key, after [`has_room`](Self::has_room) has returned true for its tag. Parts of the tag that the class
         /// does not need stay in the tag, and are dropped with it.
         fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
 
-        /// Called when a key of this class occupies a slot.
+        /// Called when a new key of this class has been stored in a slot.
         #[inline]
         fn admit(&mut self, _slot: u32, _class: Self::Class) {}
 
@@ -199,39 +200,39 @@ pub(crate) mod sealed {
         #[inline]
         fn reposition<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
 
-        /// Called when the clock has jumped back: deadlines after `by` have not passed, even if a later time was passed in before.
+        /// Called when the clock has jumped back: deadlines after `by` count as not passed, even if a previous call passed a later time.
         #[cold]
         fn clock_jumped_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
 
-        /// Links a slot at the tail.
+        /// Appends a slot to the order.
         fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// Unlinks a slot from wherever it is linked. The caller must then set the state of the slot.
+        /// Removes a Ready slot from the order. The caller must then set the state of the slot.
         fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// Called when a slot that was unlinked is handed out.
+        /// Called when a slot is handed out, after the slot has been unlinked.
         #[inline]
         fn begin(&mut self, _slot: u32) {}
 
-        /// Called when the lease of a slot has ended with this transition, which applies unless the key is dirty.
+        /// Called when the lease of a slot has ended. Unless the key is dirty, the transition is applied afterwards.
         #[inline]
         fn end(&mut self, _slot: u32, _transition: Transition) {}
 
-        /// Cancels the adds that made a leased key dirty or waiting.
+        /// Called when the adds that made a leased key dirty or waiting are cancelled.
         #[inline]
         fn unmark(&mut self, _slot: u32) {}
 
-        /// Called when a slot that is not linked is freed.
+        /// Called before a slot is vacated. The slot is not linked.
         #[inline]
         fn vacate(&mut self, _slot: u32) {}
 
         /// Returns all slots in the order, for inspection.
         fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32>;
 
-        /// Returns all Ready slots, including due ones, in the order of hand-out as far as it is known.
+        /// Returns all Ready slots, including due ones, sorted by their hand-outs as far as these can be predicted.
         fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32>;
 
-        /// Checks all invariants, and returns the first that is violated.
+        /// Checks all invariants, and returns a description of the first one that is violated.
         fn check<K>(&self, slab: &Slab<K>) -> Result<(), String>;
     }
 }

@@ -1,4 +1,4 @@
-//! PURE. Operations of the state machine that depend on the order.
+//! PURE. The operations of the state machine that exist only for certain orders.
 
 use flyball_sync::Nanos;
 
@@ -54,7 +54,7 @@ impl<K, G: Clone + Eq + Send + 'static> QueueState<K, Groups<G>> {
         self.order.start_refresh(refresh, names);
     }
 
-    /// Sets the limits of groups. Has no effect on a closed queue, which stays closed.
+    /// Sets the limits of groups. If the queue is closed, this has no effect, so that the queue stays closed.
     pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], refresh: usize, now: Option<Nanos>) {
         self.observe(now);
         if !self.is_closed() {

@@ -1,4 +1,4 @@
-//! PURE. Pausing, shutting down, stopping.
+//! PURE. The operations that pause, shut down and stop the queue.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.paused = paused;
     }
 
-    /// Refuses adds from now on, and keeps leased keys from becoming dirty. Keys that are due now are still handed out;
-    /// keys that wait longer stay. If a drain still serves delayed keys, this ends the serving.
+    /// From now on, adds are refused and leased keys do not become dirty. Keys that are due now are still handed out; keys with a later deadline stay
+    /// in the queue. If a drain is still serving delayed keys, it serves no more of them.
     pub(crate) fn shut_down(&mut self, now: Option<Nanos>) {
         let now = self.observe(now).min(LAST);
         self.horizon = match self.phase {
@@ -24,7 +24,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Phase::ShutDown | Phase::Stopped => return,
         };
         self.phase = Phase::ShutDown;
-        // A leased key whose wait is over becomes dirty, so that the queue does not close before its lease ends.
+        // If the deadline of a leased key has passed, the key becomes dirty, so that the queue does not close before the lease ends.
         let horizon = self.horizon;
         let due: Vec<u32> =
             self.postponed.iter().filter(|(_, own)| own.wait.at <= horizon).map(|(slot, _)| slot).collect();
@@ -36,7 +36,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Refuses adds from now on, and serves delayed keys for `time`. A queue that is shut down stays shut down.
+    /// From now on, adds are refused, and delayed keys are served for `time`. If the queue is shut down already, this has no effect.
     pub(crate) fn drain_delays(&mut self, now: Nanos, time: Duration) {
         if self.phase == Phase::Open {
             self.observe(Some(now));
@@ -45,19 +45,19 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Empties the queue: moves the keys that are not leased to `left`, and clones the leased keys into it. From now on, ending a lease has no
-    /// effect.
+    /// Empties the queue: moves the keys that are not leased to `left`, and clones the leased keys into it. From now on, the end of a lease only
+    /// removes the key.
     ///
-    /// `left` is passed in by the caller, so that keys are dropped outside every lock, even if a `Clone` panics.
+    /// The caller passes `left` in, so that keys are dropped outside every lock, even if a `Clone` panics.
     pub(crate) fn stop(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)
     where
         K: Clone,
     {
-        // These are the only clones. They are made before any change, so that a panic in `Clone` does not stop the queue.
+        // Only the leased keys are cloned. They are cloned before any change, so that the queue is not stopped if a `Clone` panics.
         self.clone_keys(self.leased_slots(), &mut left.leased);
         self.shut_down(now);
         let (ready, waiting, leased) = self.slots(now);
-        // Called after `slots`, which gathers due keys and records the time since which they are due.
+        // Called after `slots`, because `slots` gathers the due keys and stores when they became pending; `meter_stop` removes these times.
         self.meter_stop(now);
         self.phase = Phase::Stopped;
         for (slots, keys) in [(ready, &mut left.ready), (waiting, &mut left.waiting)] {

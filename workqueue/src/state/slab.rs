@@ -1,4 +1,4 @@
-//! PURE. Entries in one allocation, addressed by slot.
+//! PURE. The entries of all keys in one allocation, addressed by slot.
 
 use crate::state::entry::{Entry, Flags, NIL, State};
 
@@ -24,7 +24,7 @@ impl<K> Slab<K> {
         self.live
     }
 
-    /// Returns a slot for `key` that is not linked. The caller must set the state of the slot before anything else.
+    /// Stores `key` in a slot, and returns the slot, which is not linked. The caller must set the state of the slot before any other operation.
     ///
     /// # Panics
     /// Panics if the slab holds 2³²−1 keys already.
@@ -55,7 +55,7 @@ impl<K> Slab<K> {
         slot as u32
     }
 
-    /// Vacates a slot that is no longer linked. The caller must drop the key outside every lock.
+    /// Vacates a slot that is no longer linked, and returns its key, which the caller must drop outside every lock.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.entries[slot as usize];

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 
 use crate::state::hash::spread;
 
-/// Maps some of the slots to a value. It keeps its memory, so that repeated inserts and removals do not allocate.
+/// Maps some of the slots to a value. The map does not free memory when values are removed, so that repeated inserts and removals do not allocate.
 #[derive(Debug)]
 pub(crate) struct SparseMap<V> {
     values: HashTable<(u32, V)>,

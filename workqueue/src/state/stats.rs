@@ -42,9 +42,9 @@ pub struct QueueStats {
     pub waiting: usize,
     /// The number of leased keys, including dirty and waiting ones.
     pub leased: usize,
-    /// The number of leased keys that are Ready again when their lease ends.
+    /// The number of leased keys that become Ready again when their lease ends.
     pub dirty: usize,
-    /// The number of leased keys that wait for a deadline once their lease has ended.
+    /// The number of leased keys that will wait for a deadline after their lease has ended.
     pub leased_waiting: usize,
     /// How many more keys the queue has room for; `None` without a [capacity](crate::QueueBuilder::capacity).
     pub capacity_left: Option<usize>,
@@ -56,9 +56,8 @@ pub struct QueueStats {
     pub ages_tracked: bool,
     /// How long the oldest Ready key has been Ready; `None` if no key is Ready, or ages are not tracked.
     ///
-    /// Only the first key of each priority or group of an [order](crate::Order) is examined. So a key whose priority
-    /// was [lowered](crate::Queue::set_priority), and which is therefore behind younger keys, counts only once it is
-    /// the first.
+    /// Only the first key of each priority, or of each group, is examined. So if the priority of a key was [lowered](crate::Queue::set_priority), and
+    /// the key is now behind keys that became Ready later, it is not taken into account until it is the first.
     pub oldest_ready: Option<Duration>,
     /// How long the oldest lease has been held; `None` if no key is leased, or ages are not tracked.
     pub oldest_lease: Option<Duration>,
@@ -67,13 +66,14 @@ pub struct QueueStats {
     /// The total number of times that a key became pending (Ready, or leased and dirty): by an add, by a deadline that
     /// passed, or by a retry. An add that is merged is not counted. Never decreases. Zero without metrics.
     pub adds: u64,
-    /// The total number of delays that were accepted, of any length: those of delayed adds, requeues and backoffs.
+    /// The total number of delays that the queue accepted, however short: delays of adds, of requeues, and of backoffs.
     /// Never decreases. Zero without metrics.
     pub delayed_adds: u64,
 }
 
 impl QueueStats {
-    /// The number of pending keys: Ready, or leased and Ready again when the lease ends (client-go's depth).
+    /// The number of pending keys: those that are Ready, and those that are leased and become Ready again when the lease ends. This is client-go's
+    /// depth.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.ready + self.dirty

@@ -1,5 +1,5 @@
-//! PURE. The steps that the operations are made of. `make_ready`, `wait` and `lease` link a slot that is not linked; `unlink`,
-//! `forget_wait` and `remove` undo these steps.
+//! PURE. The basic steps from which the operations are built. `make_ready`, `wait` and `lease` link a slot that is not linked. `unlink` undoes the
+//! first two, `unlink_lease` the third.
 
 use flyball_sync::Nanos;
 
@@ -9,9 +9,9 @@ use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
-/// A table with more buckets than this does not fit into the CPU's nearest cache.
+/// A key table with more buckets than this does not fit into the CPU's first-level cache.
 const LARGE: usize = 1 << 14;
-/// The largest number of due keys that one operation gathers.
+/// The maximum number of due keys that one operation gathers, if one of them can be handed out.
 const GATHER_LIMIT: usize = 64;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
@@ -33,13 +33,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.seen
     }
 
-    /// Moves due keys to their position in the order, if the order gathers them. Every operation starts with this, so
-    /// that a due key is placed before keys that become Ready after its deadline.
+    /// Moves due keys from the heap to their positions in the order. Called only for orders that gather due keys. Every operation does this first, so
+    /// that a due key is placed before all keys that become Ready after its deadline.
     ///
-    /// Not all due keys are gathered by one operation: a million of them would take 0.2 s under the lock. If more
-    /// deadlines than the limit pass between two operations, the remaining due keys are Ready, but get their positions
-    /// a little later. Keys that cannot be handed out do not count towards the limit; otherwise a queue might never
-    /// reach the keys behind them.
+    /// The number of keys that one operation gathers is limited: gathering a million keys would hold the lock for 0.2 s. If more deadlines than the
+    /// limit pass between two operations, the remaining due keys count as Ready, but get their positions in a later operation. As long as no key in
+    /// the order can be handed out, gathering continues beyond the limit. Otherwise a queue might never reach a key that can be handed out.
     fn gather(&mut self, now: Nanos) {
         let by = self.due_by(now);
         let mut most = GATHER_LIMIT;
@@ -90,14 +89,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         slot
     }
 
-    /// Vacates a slot that is not linked.
+    /// Vacates a slot that is not linked, and returns its key.
     #[inline]
     pub(super) fn remove(&mut self, slot: u32) -> Option<K> {
         let hash = spread(self.slab.get(slot).hash);
         let buckets = self.keys.num_buckets();
         if buckets > LARGE {
-            // Reads the bucket in parallel with the table's control bytes. Both reads miss the cache, and in parallel they take only as long as one
-            // miss. Draining 10⁶ keys then takes 17 % less time.
+            // Reads the bucket here, so that the CPU loads it in parallel with the table's control bytes. Both reads miss the cache; in parallel,
+            // they take only as long as one miss. Draining 10⁶ keys then takes 17 % less time.
             std::hint::black_box(self.keys.get_bucket(hash as usize & (buckets - 1)).copied());
         }
         if let Ok(found) = self.keys.find_entry(hash, |&other| other == slot) {
@@ -135,7 +134,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.leases.push(&mut self.slab, slot);
     }
 
-    /// Sets the wait of a leased key, which begins when the lease ends.
+    /// Stores the wait of a leased key. The key starts to wait when the lease ends.
     pub(super) fn postpone_lease(&mut self, slot: u32, wait: Wait) {
         let sequence = self.next_sequence();
         self.slab.get_mut(slot).state = State::LeasedWaiting;
@@ -170,7 +169,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Removes a Ready or Waiting slot from the order or the heap, with all data on its wait.
+    /// Removes a Ready slot from the order, or a Waiting slot from its heap, together with all data on its wait.
     #[inline]
     pub(super) fn unlink(&mut self, slot: u32) {
         let entry = self.slab.get_mut(slot);
@@ -187,7 +186,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Removes a leased slot from its list.
+    /// Removes a leased slot from the list of leases that contains it.
     #[inline]
     pub(super) fn unlink_lease(&mut self, slot: u32) {
         let flags = &mut self.slab.get_mut(slot).flags;

@@ -23,9 +23,9 @@ use crate::state::wait::Wait;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The key was absent and is now queued, or waiting.
+    /// The key was absent, and is now Ready or waiting.
     New,
-    /// The key was queued, waiting or dirty already, and the add was merged into it.
+    /// The key was Ready, waiting or dirty already, and the add coalesced with the pending run of the key.
     Merged,
     /// The key was waiting for a deadline and is now Ready.
     Promoted,
@@ -33,7 +33,7 @@ pub enum Added {
     Dirty,
 }
 
-/// A key to add, with its hash and tag. Both are computed before locking, because computing them runs user code.
+/// A key to add, with its hash and tag. Hash and tag are computed before the queue is locked, because this runs user code.
 #[derive(Debug)]
 pub(crate) struct NewKey<K, T> {
     /// `None` once the key is inserted. A duplicate stays here and is dropped outside every lock, even if its `Eq`
@@ -44,7 +44,7 @@ pub(crate) struct NewKey<K, T> {
     pub(crate) tag: T,
 }
 
-/// Identifies a lease: its slot, and the slot's generation.
+/// Identifies a lease by its slot and the slot's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseId {
     pub(super) slot: u32,
@@ -53,7 +53,7 @@ pub(crate) struct LeaseId {
 
 /// The result of a `get`.
 pub(crate) enum NextKey<K> {
-    /// This key, now leased.
+    /// The next key, which is now leased.
     Key(LeaseId, K),
     /// No key is Ready, and none becomes Ready before this deadline unless a key is added or a lease ends.
     Wait(Nanos),
@@ -70,13 +70,13 @@ pub enum Transition {
     Leave,
     /// The key waits.
     Wait(Wait),
-    /// The key is Ready at the tail.
+    /// The key becomes Ready, at the tail of the order.
     Ready,
-    /// The key is Ready at the tail. The lease does not count as a hand-out, because no worker has started on the key.
+    /// The key becomes Ready, at the tail of the order. The lease does not count as a hand-out, because no worker has started on the key.
     NotBegun,
 }
 
-/// The keys that were not finished, by state.
+/// The keys that were not finished when a drain ended or the queue was stopped, by state.
 ///
 /// Ready keys are in the order in which they would have been handed out; waiting keys are ordered by deadline.
 ///
@@ -98,9 +98,9 @@ pub enum Transition {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Leftovers<K> {
-    /// Ready keys that were not taken.
+    /// Ready keys that were not handed out.
     pub ready: Vec<K>,
-    /// Keys of delayed adds and retries that were not served.
+    /// Keys that were still waiting for the deadline of a delayed add, a requeue or a retry.
     pub waiting: Vec<K>,
     /// Leased keys.
     pub leased: Vec<K>,

@@ -1,6 +1,6 @@
-//! PURE. How several delayed adds of a key combine to one wait.
+//! PURE. How several delayed adds of a key combine into one wait.
 //!
-//! A wait is *fixed*, or *debounced*: a debounced wait has a limit, up to which later adds may move it.
+//! A wait is *fixed* or *debounced*. A debounced wait has a limit: later adds may move its deadline up to this limit.
 //!
 //! | mode | no wait yet | fixed t₀ | debounced t₀, limit c₀ |
 //! |---|---|---|---|
@@ -8,8 +8,8 @@
 //! | debounce, at most until c | min(t, c), limit c | min(t, c′), limit c′ = min(t₀, c) | min(max(t₀, t), c′), limit c′ = min(c₀, c) |
 //! | replace | t | t | t |
 //!
-//! So no key runs after a deadline that was requested for it, as a fixed time or as a limit, unless the deadline is
-//! replaced, or a strict backoff holds the key.
+//! So a key becomes Ready no later than any fixed deadline or limit that was requested for it, unless the deadline is replaced, or the key waits for
+//! a strict backoff.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use flyball_sync::Nanos;
 
 /// How a delayed add combines with an existing wait of the key.
 ///
-/// No mode moves a key that is Ready already; for that, use [`postpone`](crate::Queue::postpone).
+/// If the key is Ready already, it stays Ready in every mode. To make such a key wait, use [`postpone`](crate::Queue::postpone).
 ///
 /// # Examples
 /// ```
@@ -40,8 +40,8 @@ pub enum DelayMode {
     /// The earlier of the two deadlines applies.
     #[default]
     Earliest,
-    /// Debounce: adds in this mode postpone one another, but the key waits at most `max_wait` after each of them, and
-    /// no longer than an add in another mode requested.
+    /// Debounce: each further add in this mode postpones the key, but the key becomes Ready at most `max_wait` after each of these adds, and no later
+    /// than an add in a different mode requested.
     Debounce {
         /// The longest time that the key waits after this add, however many adds follow.
         max_wait: Duration,
@@ -60,7 +60,7 @@ pub struct Wait {
     pub(crate) backoff: bool,
 }
 
-/// A delayed add, in absolute times.
+/// The request of a delayed add, with absolute times instead of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DelayRequest {
     Earliest(Nanos),
@@ -69,7 +69,7 @@ pub(crate) enum DelayRequest {
         limit: Nanos,
     },
     Replace(Nanos),
-    /// Like `Earliest`, for the backoff after a failure.
+    /// The backoff after a failure. Like `Earliest`, but if backoff is strict, a later backoff replaces a wait that is not a backoff.
     Backoff(Nanos),
 }
 

@@ -50,7 +50,7 @@ fn ages_are_kept_on_request() {
     assert_eq!(ages(&queue), (None, None));
 }
 
-/// The stats report the ages of the oldest Ready key and of the oldest lease. Only a key that can be handed out counts.
+/// The stats report the ages of the oldest Ready key and of the oldest lease. A key counts only while it can be handed out.
 #[test]
 fn the_oldest_counts() {
     let (queue, clock) = timed();
@@ -74,7 +74,7 @@ fn the_oldest_counts() {
     assert_eq!((ages(&queue), second.age()), ((Some(7), Some(0)), Some(ns(0))));
 }
 
-/// The age of a dirty key starts at the end of its lease, the age of a promoted key at its add.
+/// The age of a dirty key is measured from the end of its lease. The age of a key that an add promoted is measured from that add.
 #[test]
 fn ready_since_when() {
     let (queue, clock) = timed();
@@ -96,7 +96,7 @@ fn ready_since_when() {
     assert_eq!(ages(&queue), (None, None));
 }
 
-/// After the clock has jumped back, an age is zero and not negative.
+/// If the clock has jumped back, ages are zero, not negative.
 #[test]
 fn a_clock_that_jumps_back() {
     let (queue, clock) = timed();
@@ -138,7 +138,8 @@ fn overdue_oldest_first_and_once_each() {
     queue.check().unwrap();
 }
 
-/// The watcher does not poll: the alarm is set for the time at which the oldest lease becomes overdue.
+/// A future of `next_overdue` (a watcher) does not check the leases periodically: the alarm is set for the time at which the oldest lease becomes
+/// overdue.
 #[test]
 fn overdue_waits_for_the_moment() {
     let (queue, clock) = timed();
@@ -162,7 +163,7 @@ fn overdue_waits_for_the_moment() {
     b.done();
 }
 
-/// A lease that began before ages were tracked has its age counted from the first `next_overdue`.
+/// If a lease began before the queue tracked ages, its age is measured from the first poll of `next_overdue`.
 #[test]
 fn overdue_time_counts_from_the_first_poll() {
     let (queue, clock) = timed();
@@ -252,7 +253,7 @@ fn watchers_with_different_bounds() {
     assert_eq!(told(slow.finish()), overdue("b", 90));
 }
 
-/// One alarm serves getters and watchers; it is set for the earliest time.
+/// Getters and watchers share one alarm, which is set for the earliest time that any of them needs.
 #[test]
 fn the_alarm_is_shared_with_getters() {
     for (deadline, bound) in [(20, 50), (50, 20), (30, 30)] {
@@ -294,7 +295,7 @@ fn the_alarm_is_shared_with_getters() {
     }
 }
 
-/// A watcher that is dropped, before or after a lease becomes overdue, does not keep the report from the next watcher.
+/// If a watcher is dropped, before or after a lease becomes overdue, the next watcher still reports the lease.
 #[test]
 fn a_dropped_watcher_reports_nothing() {
     for dropped_at in [0, 49, 50, 60] {

@@ -1,4 +1,4 @@
-//! Leases that end with a limit of attempts, and leases that end as if the key had not been handed out.
+//! Ending a lease with a limit on the attempts, and `requeue`, which ends a lease as if the key had not been handed out.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ fn the_last_failure_hands_the_lease_back() {
             0 => (KeyState::Absent, &[Report::Ended(Ending::Done, 0)]),
             1 => (KeyState::Absent, &[Report::Ended(Ending::Succeed, 0)]),
             2 => (KeyState::Waiting(Nanos::new(37)), &[Report::Ended(Ending::RequeueAfter(ns(0)), 0)]),
-            // The failures were forgotten, so this failure is the first one.
+            // The failures were forgotten, so this failure counts as the first one.
             _ => (KeyState::Waiting(Nanos::new(40)), &FAILED),
         };
         assert_eq!((queue.state(&"a"), &*told(&reports)), (state, after));
@@ -103,7 +103,7 @@ fn without_failure_counts_no_failure_is_the_last_one() {
     }
     assert!(queue.try_get().unwrap().retry_up_to(0, ns(5)).is_ok());
     assert_eq!(deadline(&queue, "a"), 5);
-    // A bucket determines how long a key waits, and counts no failures.
+    // A token bucket makes failed keys wait, but does not count failures.
     let clock = ManualClock::new();
     let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     let queue = Queue::builder().timer(clock.timer()).limiter(bucket).build();
@@ -125,7 +125,7 @@ fn waits_at_least_the_given_minimum() {
     assert_eq!(deadline(&queue, "b"), 10);
 }
 
-/// Of the limit of the queue and the limit of the caller, the lower applies. If they are equal, the limit of the caller applies.
+/// If both the queue and the caller set a limit, the lower one applies. If the limits are equal, the caller's limit applies.
 #[test]
 fn beside_the_limit_of_the_queue_the_lower_one_holds() {
     for (most, given_up) in [(1, false), (2, false), (3, true)] {
@@ -236,7 +236,7 @@ fn a_requeued_key_is_left_over_after_shutdown() {
     assert!(!queue.has_ready());
 }
 
-/// A requeue counts no add, also if the key waits, or if it is left over because the drain no longer serves delayed keys.
+/// A requeue is not counted as an add, even if the key had a wait, or becomes a leftover because the drain no longer serves delayed keys.
 #[test]
 fn a_requeue_is_no_add() {
     let (queue, clock, _) = measured();
@@ -260,7 +260,7 @@ fn a_requeue_is_no_add() {
     queue.check().unwrap();
 }
 
-/// The adds of a queue whose statistics were not read before.
+/// A requeued key that becomes a leftover stays counted as an add, even if the statistics were not read before the requeue.
 #[test]
 fn a_key_left_over_by_a_requeue_stays_counted() {
     let (queue, clock, _) = measured();
@@ -272,7 +272,7 @@ fn a_key_left_over_by_a_requeue_stays_counted() {
     assert_eq!((queue.stats().adds, queue.stats().waiting), (1, 1));
 }
 
-/// With strict backoff, a requeued key that failed beside its lease waits for its backoff.
+/// With strict backoff, if `add_rate_limited` starts a backoff while the key is leased, a requeue does not end this backoff.
 #[test]
 fn a_requeue_in_a_strict_backoff_waits() {
     let clock = ManualClock::new();

@@ -17,7 +17,8 @@ fn waits_until(queue: &BackoffQueue, key: &'static str) -> u64 {
     }
 }
 
-/// The key waits for the longer of the minimum and the limiter's delay. The minimum does not change the limiter's own backoff.
+/// With `retry_after_at_least`, the key waits for the given minimum or for the limiter's delay, whichever is longer. The minimum does not change the
+/// limiter's own backoff.
 #[test]
 fn a_retry_waits_for_the_later_of_backoff_and_minimum() {
     let (queue, clock) = backoff();
@@ -62,7 +63,8 @@ fn a_minimum_is_kept_without_a_limiter() {
     }
 }
 
-/// In kubernetes#136853, eighteen failures within moments made a key wait for a thousand seconds.
+/// In kubernetes#136853, eighteen failures within a few moments made a key wait for a thousand seconds. In this queue, all failures during one
+/// backoff count as one.
 #[test]
 fn a_storm_of_events_cannot_drive_the_exponent_up() {
     let (queue, clock) = backoff();
@@ -85,7 +87,7 @@ fn a_storm_of_events_cannot_drive_the_exponent_up() {
     assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (2, 30));
 }
 
-/// A storm of rate-limited adds, without a worker, counts one failure.
+/// If a key is added with `add_rate_limited` many times, and no worker takes it in between, this counts as one failure.
 #[test]
 fn a_storm_of_limited_adds_counts_once() {
     let (queue, _clock) = backoff();
@@ -132,7 +134,7 @@ fn outcomes_forget_or_keep() {
     }
 }
 
-/// Forgetting the failures also ends the limiter's backoff: the next failure counts as the first.
+/// Forgetting the failures also ends the limiter's backoff: the next failure counts as the first one.
 #[test]
 fn after_a_success_the_first_delay_again() {
     for forget in [false, true] {
@@ -155,7 +157,7 @@ fn after_a_success_the_first_delay_again() {
     }
 }
 
-/// `done` is neither a success nor a failure, as in client-go. The backoff of the key does not end.
+/// `done` counts neither as a success nor as a failure, as in client-go. So it does not end the backoff of the key.
 #[test]
 fn done_keeps_the_open_backoff() {
     let (queue, clock) = backoff();
@@ -231,7 +233,7 @@ impl Policy<u32> for Counted {
     }
 }
 
-/// In controller-runtime#1594 and flyte#6025, each duplicate took a token although only the earliest duplicate ran. Here the limiter is called once
+/// In controller-runtime#1594 and flyte#6025, each duplicate took a token although only the earliest duplicate ran. This queue calls the limiter once
 /// per wait.
 #[test]
 fn the_limiter_is_asked_once_per_wait() {

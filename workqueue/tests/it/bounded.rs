@@ -48,7 +48,7 @@ fn every_state_takes_room() {
     drop(leases);
 }
 
-/// Only an absent key needs room: every other add, and every end of a lease, works as in a queue with room.
+/// Only adds of absent keys need room. In a full queue, all other adds and all lease ends work as in a queue with room.
 #[test]
 fn a_full_queue_works_on() {
     let (queue, clock) = bounded(3);
@@ -195,7 +195,7 @@ fn add_many_wakes_as_many_getters() {
     assert_eq!(crate::task::keys(&leases), [1, 2, 3]);
 }
 
-/// The iterator may use another queue, or the queue itself, because the iterator runs before the queue is locked.
+/// The iterator passed to `add_many` may use a different queue, or the queue itself, because it runs before the queue is locked.
 #[test]
 fn add_many_from_the_queue_itself() {
     let queue = Queue::new();
@@ -250,7 +250,7 @@ fn room_is_given_in_fifo_order() {
     queue.check().unwrap();
 }
 
-/// If another add takes the room, the woken adder waits again, and is woken for the next room.
+/// If a different add takes the room first, the woken adder waits again, and is woken when there is room the next time.
 #[test]
 fn waits_again_if_another_add_takes_the_room() {
     let (queue, _clock) = bounded(1);
@@ -323,7 +323,7 @@ fn a_blocked_adder_gets_its_room() {
     }
 }
 
-/// A key that is given up makes room like any other key that leaves.
+/// A key that is given up makes room, like any other key that leaves the queue.
 #[test]
 fn a_key_that_is_given_up_makes_room() {
     let queue = Queue::builder()

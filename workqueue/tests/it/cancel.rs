@@ -1,4 +1,4 @@
-//! Futures dropped at every poll: wake-ups are passed on, and the timer wakes the remaining waiters.
+//! Futures that are dropped between any two polls: their wake-ups are passed on, and the timer wakes the remaining waiters.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -159,7 +159,7 @@ fn the_last_waker_counts() {
     assert_eq!((old.wakes(), new.wakes()), (0, 1));
 }
 
-/// A drain future that moves to another task wakes that task.
+/// If a drain future moves to a different task, that task is woken.
 #[test]
 fn the_last_waker_of_a_drain_counts() {
     let queue = Queue::new();
@@ -175,7 +175,7 @@ fn the_last_waker_of_a_drain_counts() {
     assert!(poll_once(drain.as_mut()).is_ready());
 }
 
-/// A future that was polled and then leaked keeps at most one wake-up from the other getters.
+/// A getter that is polled and then leaked receives at most one wake-up. All other wake-ups go to the remaining getters.
 #[test]
 fn a_getter_that_is_never_polled_takes_one_wake_up_at_most() {
     let queue = Queue::new();
@@ -218,7 +218,7 @@ fn an_earlier_deadline_moves_the_alarm() {
     assert_eq!(*getter.take(), "a");
 }
 
-/// A delayed add arms the timer for a getter that is parked already, without another poll of the getter.
+/// A delayed add arms the timer for a getter that is parked already; the getter does not have to be polled again.
 #[test]
 fn an_add_arms_for_a_waiting_getter() {
     let (queue, clock) = timed();
@@ -283,8 +283,7 @@ fn a_stalled_getter_does_not_stall_the_timer() {
     now.done();
 }
 
-/// A getter that was woken and is never polled does not prevent the next add from waking another getter, because the key of the first wake-up has
-/// been taken.
+/// If a getter was woken and is never polled, and a different getter takes the key, the next add wakes a third getter.
 #[test]
 fn a_stalled_getter_does_not_stall_the_next_add() {
     let queue = Queue::new();
@@ -298,7 +297,7 @@ fn a_stalled_getter_does_not_stall_the_next_add() {
     assert_eq!((*first, *third.take()), ("a", "b"));
 }
 
-/// Several keys that are due at the same time wake as many getters, one after the other.
+/// If several keys become due at the same time, the same number of getters are woken, one after the other.
 #[test]
 fn every_due_key_finds_a_getter() {
     let (queue, clock) = timed();
@@ -315,7 +314,7 @@ fn every_due_key_finds_a_getter() {
     assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
-/// Taking the key of the first deadline arms the timer for the next deadline.
+/// A getter that takes the key with the first deadline arms the timer for the next deadline.
 #[test]
 fn the_hand_out_of_the_first_due_key_arms_the_next_deadline() {
     let (queue, clock) = timed();
@@ -345,7 +344,7 @@ fn a_retry_wakes_a_getter_when_it_is_due() {
     drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
 }
 
-/// A key with a deadline at the maximum time never becomes Ready, and wakes no getter.
+/// A key whose deadline is `Nanos::MAX` never becomes Ready, and wakes no getter.
 #[test]
 fn never_is_never() {
     let (queue, clock) = timed();
@@ -452,7 +451,7 @@ fn timed_by_number() -> (TimedQueue<u64>, flyball_sync::ManualClock) {
     (Queue::builder().timer(clock.timer()).seed(1).build(), clock)
 }
 
-/// A drain may be dropped at any poll. After its first poll the queue stays shut down, and the next drain completes as usual.
+/// A drain may be dropped before or after any poll. After its first poll the queue stays shut down, and the next drain completes as usual.
 #[test]
 fn drains_dropped_at_any_poll_lose_nothing() {
     for dropped_at in 0..4 {

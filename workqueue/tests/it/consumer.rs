@@ -191,7 +191,7 @@ fn a_stopped_getter_takes_nothing() {
     queue.check().unwrap();
 }
 
-/// `stop` releases the tasks and threads that wait in this consumer, and no other getter.
+/// `stop` wakes the tasks and threads that wait through this consumer, and no other getters.
 #[test]
 fn stop_releases_its_waiting_getters() {
     for _ in 0..30 {
@@ -323,7 +323,7 @@ fn a_batch_is_that_many_gets() {
     queue.check().unwrap();
 }
 
-/// A batch of 0 keys returns immediately and without an error, whether keys are Ready or not.
+/// A request for a batch of 0 keys returns immediately and without an error, whether keys are Ready or not.
 #[test]
 fn a_batch_of_none_takes_nothing_and_waits_for_nothing() {
     let (queue, _clock) = timed();
@@ -356,7 +356,7 @@ fn a_batch_waits_for_its_first() {
     assert_eq!(queue.try_get_many(2).unwrap_err(), TryGetError::Closed);
 }
 
-/// A batch takes keys that other getters were woken for. The next keys wake those getters again.
+/// A batch may take keys for which other getters were woken. The next keys wake those getters again.
 #[test]
 fn a_batch_leaves_the_next_key_to_woken_getters() {
     let queue = Queue::new();
@@ -505,7 +505,7 @@ fn wakes_a_getter_behind_any_number_that_are_never_polled() {
     }
 }
 
-/// Wakers are woken in batches. If there are more waiters than fit into one batch, all of them are woken, whatever they wait for.
+/// Wakers are woken in batches. Even if there are more waiters than fit into one batch, all of them are woken, whatever they wait for.
 #[test]
 fn wakes_any_number_of_tasks() {
     const TASKS: u32 = 100;
@@ -539,7 +539,7 @@ fn wakes_any_number_of_tasks() {
     assert!(closed.iter().all(Task::was_woken), "a getter was not woken by the shutdown");
 }
 
-/// A waker that polls its future inside `wake`, as the waker of an executor may.
+/// A waker that polls its future inside `wake`, as the wakers of some executors do.
 struct PollsWhenWoken {
     future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
     polls: AtomicUsize,
@@ -548,7 +548,7 @@ struct PollsWhenWoken {
 impl PollsWhenWoken {
     fn poll(self: &Arc<Self>) {
         assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "one change woke the task again and again");
-        // The lock is taken if the task is woken while it is polled.
+        // The future is locked if the task is woken while it is polled.
         let Some(mut future) = self.future.try_lock() else { return };
         assert!(poll_with(future.as_mut(), &self.clone().into()).is_pending());
     }
@@ -575,7 +575,7 @@ fn a_change_wakes_a_task_once_however_many_wait_again() {
             task
         })
         .collect();
-    // The queue is idle, and not empty.
+    // The queue is idle, but not empty.
     queue.add_after("later still", ns(2_000)).unwrap();
     for task in tasks {
         assert_eq!(task.polls.load(Ordering::SeqCst), 2);
@@ -630,7 +630,7 @@ fn lets_other_tasks_run_however_full_the_queue_is() {
             lease.done();
         }
     });
-    // A task that had to wait has let other tasks run, so it does not yield.
+    // A task that had to wait does not yield, because other tasks could run while it waited.
     let empty = Queue::new();
     for key in 0..500 {
         let mut task = Task::waiting(empty.get());

@@ -1,6 +1,6 @@
-//! Known defects and feature requests of other projects, one test each. The name of a test starts with the reference (`k`: kubernetes/kubernetes,
-//! `cr`: controller-runtime, `d`: kube-runtime, by the number in `docs/comparison.md`; other projects by name). The comment of a test describes the
-//! other project; the test shows that this queue does not have the defect, or which feature it has instead.
+//! One test for each known defect or feature request of other projects. The name of a test starts with the reference (`k`: kubernetes/kubernetes,
+//! `cr`: controller-runtime, `d`: kube-runtime, by the number in `docs/comparison.md`; other projects by name). The comment of a test describes what
+//! happened in the other project. The test shows that this queue does not have the defect, or that it has the requested feature or an alternative.
 //!
 //! Not covered here:
 //! - Priorities, which a FIFO queue does not have: cr#3363, cr#3330, cr#3408, cr#3496, cr#2374, k#109348, k#109349, k#132327, k#68179,
@@ -12,7 +12,7 @@
 //!   cr#3085, cr#3419, k#117157.
 //! - The limiters themselves (`flyball-ratelimit`): spark-operator#2186, k#104655, k#138743, shipper#209, k#24052, traefik/mesh#130.
 //! - One limiter shared by two queues (virtual-kubelet#953), which does not compile: a queue takes its policy by value.
-//! - A payload beside the key (k#86381): the queue holds only keys, by design.
+//! - A payload in addition to the key (k#86381): the queue holds only keys, by design.
 //! - Speed: k#127635, k#127944, k#90631, cr#3014, cr#3415, cr#3471, karmada#7072. Speed is measured, not tested.
 //! - D2 to D8 and D13 to D16 are about watches, stores and controllers.
 
@@ -107,7 +107,7 @@ fn k79934_k141079_done_out_of_turn_doubles_nothing() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
 }
 
-/// A drain did not serve a key that was added while it was leased.
+/// A drain did not serve a key that had been added again during its lease.
 #[test]
 fn k101928_a_drain_serves_a_marked_key_and_can_be_limited() {
     let queue = Queue::new();
@@ -275,7 +275,7 @@ fn cr3538_workers_that_add_beside_a_shutdown() {
     }
 }
 
-/// The tree of waiting keys was modified while it was iterated, when all waits ended at the same time.
+/// When all waits ended at the same time, the tree of waiting keys was modified during an iteration over it.
 #[test]
 fn cr3060_everything_is_due_at_once() {
     let clock = ManualClock::new();
@@ -292,7 +292,7 @@ fn cr3060_everything_is_due_at_once() {
     queue.check().unwrap();
 }
 
-/// The delay of one key was also applied to the next key of the same call.
+/// If one call added several keys, the delay of one key was also applied to the next key.
 #[test]
 fn cr3103_failures_are_each_keys_own() {
     let (queue, clock) = backoff();
@@ -348,7 +348,7 @@ fn k133560_client_go131_add_after_can_be_replaced() {
     assert_eq!(serve(&queue), 0);
 }
 
-/// A controller ran for a delayed add that it could not cancel.
+/// A controller could not cancel a delayed add, so it ran although the run was no longer needed.
 #[test]
 fn k113607_k108266_a_delay_can_be_taken_back() {
     let (queue, clock) = timed();
@@ -360,7 +360,7 @@ fn k113607_k108266_a_delay_can_be_taken_back() {
     assert!(getter.poll().is_pending());
 }
 
-/// An add, or a delay of zero, ran the key, and the wait then ran it again.
+/// If a waiting key was added without a delay, or with a delay of zero, it ran immediately, and once more at the end of the wait.
 #[test]
 fn k126027_an_add_is_the_run_of_the_wait() {
     for leased in [false, true] {
@@ -381,7 +381,7 @@ fn k126027_an_add_is_the_run_of_the_wait() {
     }
 }
 
-/// Three requested behaviours: an add that ends a wait, an add that keeps the wait, and a backoff that no add shortens.
+/// Three behaviours were requested: an add that ends the key's wait, an add that keeps the wait, and a backoff that no add shortens.
 #[test]
 fn k112325_three_ways_to_meet_a_wait() {
     let (queue, _clock) = backoff();
@@ -446,7 +446,7 @@ fn k136853_events_do_not_raise_the_backoff() {
     }
 }
 
-/// Each duplicate took a token of the limiter, although only the earliest one ran.
+/// Each duplicate add took a token from the limiter, although only the earliest add led to a run.
 #[test]
 fn cr1594_flyte6025_baaah61_duplicates_take_nothing() {
     let (queue, clock) = backoff();
@@ -489,7 +489,7 @@ fn k110696_a_success_forgets() {
     }
 }
 
-/// Controllers counted the attempts of a key themselves to limit them. Here the queue gives the key up and calls a hook.
+/// Controllers had to count the attempts of a key themselves to limit them. This queue gives the key up at the limit, and calls a hook.
 #[test]
 fn volcano1031_linkerd12079_kubermatic1851_the_most_tries() {
     let dead = Arc::new(AtomicUsize::new(0));
@@ -554,7 +554,7 @@ fn client_go700_all_is_done() {
     assert!(queue.blocking_wait_idle_timeout(Duration::ZERO) && !queue.is_shutting_down());
 }
 
-/// Adding or taking many keys took one lock for each key.
+/// Adding or taking many keys locked the queue once for each key.
 #[test]
 fn k99185_cr1744_port_k8s_exporter224_many_at_once() {
     let queue = Queue::new();
@@ -564,7 +564,7 @@ fn k99185_cr1744_port_k8s_exporter224_many_at_once() {
     assert_eq!(keys(&queue.blocking_get_many(9)).len(), 9, "a key of a dropped lease is missing");
 }
 
-/// A bound outside the queue was exceeded, because the check and the add were two steps.
+/// The number of keys was limited outside the queue. It exceeded the limit, because the check and the add were two separate steps.
 #[test]
 fn argocd_agent1078_a_bound_is_a_bound() {
     for _ in 0..20 {
@@ -604,7 +604,7 @@ fn grafana119322_kro616_a_drain_with_a_limit() {
 
 // ---- the Rust peers --------------------------------------------------------------------------------------------
 
-/// Under load some keys never ran. Here 2000 keys run equally often on 10 slots, although the slots can do only half of the work.
+/// Under load some keys never ran. In this test, 2000 keys run equally often on 10 slots, although the slots can do only half of the work.
 #[test]
 fn d1_no_key_starves_under_load() {
     const KEYS: usize = 2_000;
@@ -625,7 +625,7 @@ fn d1_no_key_starves_under_load() {
     assert!(*least >= 5 && most - least <= 1, "{least} to {most} runs");
 }
 
-/// Immediate work waited for a timer with a resolution of milliseconds. Here no timer is used.
+/// Work without a delay waited for a timer with a resolution of milliseconds. This queue uses no timer for such work.
 #[test]
 fn d9_immediate_work_is_immediate() {
     let clock = ManualClock::new();
@@ -644,7 +644,7 @@ fn d9_immediate_work_is_immediate() {
     assert_eq!(alarms.load(Ordering::SeqCst), 0);
 }
 
-/// Keys with equal deadlines were handed out last in, first out; keys that waited for a slot, in the order of their hashes.
+/// Keys with equal deadlines were handed out in LIFO order, and keys that waited for a free slot in the order of their hashes.
 #[test]
 fn d10_first_in_first_out() {
     let clock = ManualClock::new();
@@ -664,7 +664,7 @@ fn d10_first_in_first_out() {
     );
 }
 
-/// A debounce starved a key that was added all the time, and delayed a requeue that the run itself requested.
+/// A debounce starved a key that was added again and again. It also delayed a requeue that the run itself had requested.
 #[test]
 fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     let (queue, clock) = timed();
@@ -688,7 +688,7 @@ fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     assert_eq!(serve(&queue), 1, "a requeue by the run was delayed");
 }
 
-/// Each wake-up iterated over all keys in flight, or over all waiting keys. Here a step accesses only its own key.
+/// Each wake-up iterated over all keys in flight, or over all waiting keys. In this queue, an operation on a key accesses only that key.
 #[test]
 fn d12_a_step_touches_one_key() {
     const MANY: u32 = 5_000;

@@ -24,8 +24,8 @@ enum Wait {
 }
 use Wait::{Debounced, Fixed};
 
-/// Determines the kind of a wait by debounced adds, which change the wait: a debounced add makes only a fixed wait shorter, and moves a
-/// debounced wait to its limit.
+/// Returns the wait of the key, and changes it: whether a wait is fixed or debounced is determined by two debounced adds. The first one shortens the
+/// wait only if it is fixed. The second one moves a debounced wait to its limit.
 fn probe(queue: &TimedQueue, key: &'static str) -> Wait {
     let debounce = DelayMode::Debounce { max_wait: NEVER };
     let at = deadline(queue, key);
@@ -166,7 +166,7 @@ fn a_ready_key_stays_ready() {
     }
 }
 
-/// Among equal deadlines, a key loses its position exactly when its deadline changes.
+/// A key loses its position among keys with equal deadlines exactly when its deadline is changed.
 #[test]
 fn a_new_deadline_gets_a_new_sequence_number() {
     type Change = fn(&TimedQueue);
@@ -214,7 +214,7 @@ fn a_new_deadline_gets_a_new_sequence_number() {
     }
 }
 
-/// If a lease ends with a delay, the delay combines with the wait of the key like an add in mode `Earliest`.
+/// If a lease ends with a delay, the delay combines with the key's existing wait in the same way as an add in mode `Earliest`.
 #[test]
 fn a_lease_ends_into_a_wait() {
     for (old, after, new) in [
@@ -369,8 +369,7 @@ fn strict_a_wait_under_a_lease_meets_the_backoff() {
     }
 }
 
-/// A backoff that starts while the key is leased: an add does not make the key dirty, and the end of the lease does not shorten the
-/// backoff.
+/// If a backoff starts while the key is leased, an add does not make the key dirty, and the end of the lease does not shorten the backoff.
 #[test]
 fn strict_a_backoff_under_a_lease() {
     type End =
@@ -410,7 +409,7 @@ fn strict_the_later_of_two_backoffs() {
     assert_eq!((deadline(&queue, "a"), queue.num_requeues(&"a")), (300, 1));
 }
 
-/// With strict backoff, `add_rate_limited` turns a shorter wait into a backoff.
+/// With strict backoff, `add_rate_limited` turns any other wait into a backoff.
 #[test]
 fn strict_a_limited_add_makes_a_wait_a_backoff() {
     for (after, until) in [(30, 100), (100, 100), (500, 100)] {
@@ -434,7 +433,7 @@ fn strict_a_backoff_ends() {
     queue.check().unwrap();
 }
 
-/// With a backoff of zero, a failed key is Ready immediately, dirty or not.
+/// With a backoff of zero, a failed key is Ready immediately, whether it is dirty or not.
 #[test]
 fn strict_a_backoff_of_nothing() {
     for marked in [false, true] {
@@ -517,7 +516,7 @@ fn postpone_takes_back_a_mark() {
     }
 }
 
-/// A delay of zero changes nothing, not even the limit of a debounced wait.
+/// `postpone` with a delay of zero changes nothing, not even the limit of a debounced wait.
 #[test]
 fn postpone_by_nothing() {
     let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
@@ -553,7 +552,7 @@ fn postpone_after_shutdown_does_nothing() {
     assert_eq!(*queue.try_get().unwrap(), "ready");
 }
 
-/// A getter is woken for a key that is then postponed. The getter waits again until the new deadline.
+/// If a key is postponed after a getter was woken for it, the getter waits again until the new deadline.
 #[test]
 fn postpone_while_a_getter_waits() {
     let (queue, clock) = timed();

@@ -1,4 +1,4 @@
-//! Detached leases: each is ended once, by its key; `done` has no effect on any other key.
+//! Detached leases. A detached lease is ended once, by a call of `done` with its key; `done` has no effect on other keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -180,7 +180,7 @@ fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
     }
 }
 
-/// A future that was polled and then leaked keeps at most one wake-up from the other futures.
+/// A future that is polled and then leaked receives at most one wake-up. All other wake-ups go to the remaining futures.
 #[test]
 fn forgotten_futures() {
     let clock = ManualClock::new();
@@ -216,8 +216,8 @@ fn forgotten_futures() {
     queue.check().unwrap();
 }
 
-/// A getter that was woken by the alarm and is not polled may delay the key that it was woken for, and nothing else: waiters for a later
-/// time are woken at that time.
+/// If a getter was woken by the alarm and is not polled, it may delay the key that it was woken for, but nothing else: waiters that wait for later
+/// times are woken at those times.
 #[test]
 fn a_stalled_getter_keeps_one_key_from_the_others() {
     for order in 0..2 {
@@ -450,7 +450,7 @@ impl<'a> Waiters<'a> {
         }
     }
 
-    /// Asserts that each waiter was woken if its condition holds, and that an alarm is set if a waiter waits for a time.
+    /// Asserts that each waiter was woken if its condition holds, and that an alarm is set if a waiter waits for a certain time.
     fn assert_woken(&mut self) {
         let (queue, now) = (self.queue, self.clock.now());
         queue.check().unwrap();
@@ -507,7 +507,7 @@ impl<'a> Waiters<'a> {
         let watch = self.watchers.iter().filter(|(_, task)| task.was_woken()).count();
         for (bound, _) in self.watchers.iter().filter(|(_, task)| task.is_parked() && !task.was_woken()) {
             assert!(!drained, "the queue is drained and a watcher was not woken");
-            // A watcher that was woken sets the alarm for the others.
+            // A watcher that was woken sets the alarm for the others when it is polled.
             if let Some(oldest) = oldest.filter(|_| watch == 0) {
                 assert!(
                     rings_by(oldest + *bound),

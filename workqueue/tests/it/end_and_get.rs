@@ -115,7 +115,7 @@ fn yields_regularly_after_the_lease_has_ended() {
     assert_eq!(gave_way, 7);
 }
 
-/// The queue has no clock, so it cannot wait for the delay.
+/// The queue has no clock, so a requeued key cannot wait for the delay.
 #[test]
 fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
     let hour = Duration::from_secs(3_600);
@@ -154,7 +154,7 @@ fn the_lease_of_another_queue_is_no_way_round_the_budget() {
     assert!(gave_way >= 2, "{gave_way}");
 }
 
-/// A panic payload that panics in its drop.
+/// A panic payload whose drop panics.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -165,7 +165,7 @@ impl Drop for Bomb {
     }
 }
 
-/// A key whose drop panics, with a payload that panics in its own drop.
+/// A key whose drop panics with a payload whose drop panics, too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PanickingKey(u32);
 
@@ -179,7 +179,7 @@ impl Drop for PanickingKey {
     }
 }
 
-/// If several panics occur while a lease ends, the first one propagates and the others are discarded, even if their payloads panic in the drop. The
+/// If several panics occur while a lease ends, the first one propagates. The others are discarded, even if the drops of their payloads panic. The
 /// key that was taken is not lost.
 #[test]
 fn a_key_survives_payloads_that_panic() {

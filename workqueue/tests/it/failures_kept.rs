@@ -15,7 +15,7 @@ use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithTimer};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A longer time than any policy here keeps the failures of a key that has left the queue.
+/// A time after which all policies in these tests have forgotten the failures of a key that has left the queue.
 const BACKLOG: Duration = Duration::from_secs(100_000);
 
 type Given = Arc<Mutex<Vec<(u32, u32)>>>;
@@ -73,7 +73,7 @@ fn gives_up_a_failing_key_under_a_long_backlog() {
     fails_under_a_backlog(controller_default_capped(SECOND * 60));
 }
 
-/// `max_keys` bounds only the failures of keys that have left the queue, not of keys in the queue.
+/// `max_keys` limits how many keys that have left the queue keep their failures. Keys in the queue always keep theirs.
 #[test]
 fn keeps_the_failures_of_more_keys_than_the_limiter_may_hold() {
     let one = NonZeroU32::MIN;
@@ -94,7 +94,7 @@ fn keeps_the_failures_of_a_key_that_is_leased_for_long() {
     assert_eq!(*given.lock().unwrap(), [(1, 3)]);
 }
 
-/// The failures of a key that left the queue without a success expire, as in a policy without a queue.
+/// If a key leaves the queue without a success, its failures expire, as in a policy that is used without a queue.
 #[test]
 fn forgets_by_itself_the_failures_of_keys_that_have_left() {
     let (queue, clock, given) = third_is_last(Exponential::new(SECOND..=SECOND));
@@ -134,7 +134,7 @@ fn counts_failures_outside_a_lease_as_long_as_the_key_is_there() {
     assert!(given.lock().unwrap().is_empty());
 }
 
-/// The limiter checks whether the queue holds a key, which hashes the key. If this ran under the queue's lock, the test would deadlock.
+/// To check whether the queue holds a key, the limiter hashes the key. If this ran under the queue's lock, the test would deadlock.
 #[test]
 fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
     type Keys = Queue<CountedKey, Fifo, Exponential<CountedKey>, WithTimer<ManualTimer>>;

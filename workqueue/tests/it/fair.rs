@@ -73,7 +73,7 @@ fn a_cap_of_one_is_serial() {
     assert_eq!(*third, ('a', 2));
 }
 
-/// A key that waits for a lease of its group keeps the queue open, and is handed out after the shutdown.
+/// A key that can only be handed out after a lease of its group has ended keeps the queue open after a shutdown, and is still handed out.
 #[test]
 fn a_drain_serves_keys_that_a_cap_held_back() {
     let queue = Queue::builder().order(fair().max_leased(1)).build();
@@ -92,7 +92,8 @@ fn a_drain_serves_keys_that_a_cap_held_back() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
 }
 
-/// A batch takes no more keys of a group than the lease limit of the group allows, both at first and after the leases have ended.
+/// A batch takes no more keys of a group than the group's lease limit allows. This holds for the first batch, and for the next one after the leases
+/// have ended.
 #[test]
 fn a_batch_respects_the_caps() {
     let caps = |group: &char| if *group == 'a' { 2 } else { u32::MAX };
@@ -106,7 +107,7 @@ fn a_batch_respects_the_caps() {
     assert_eq!(queue.try_get_many(100).unwrap().len(), 6);
 }
 
-/// Lowering a lease limit ends no lease; no key of the group is handed out until its leases are below the limit.
+/// Lowering a group's lease limit does not end leases. No key of the group is handed out until the group has fewer leases than the limit.
 #[test]
 fn weights_and_caps_may_change() {
     let cap = Arc::new(AtomicU32::new(2));
@@ -131,7 +132,7 @@ fn weights_and_caps_may_change() {
     assert_eq!(queue.try_get_many(9).unwrap().len(), 3);
 }
 
-/// Two bounds, checked on random operation sequences: the leases of a group never exceed its limit, and a group that can be served waits
+/// Checks two bounds on random operation sequences: the leases of a group never exceed its limit, and a group that can be served waits
 /// for at most as many hand-outs as the sum of the weights of the other groups.
 #[test]
 fn every_group_is_served_within_the_documented_bound() {
@@ -182,7 +183,7 @@ fn every_group_is_served_within_the_documented_bound() {
     assert!(closest.get() >= 6 && capped.get() > 1_000, "the sequences did not reach the bounds");
 }
 
-/// Due keys of a group at its lease limit do not block the due keys behind them, however many there are.
+/// Due keys of a group at its lease limit do not block the due keys of other groups behind them, however many there are.
 #[test]
 fn due_keys_of_a_full_group_do_not_block_others() {
     let clock = ManualClock::new();
@@ -316,7 +317,7 @@ fn a_group_that_panics_adds_nothing() {
     assert_eq!(order.into_inner(), [0, 1, 2]);
 }
 
-/// A key that calls its queue in its drop.
+/// A key whose drop calls its queue.
 #[derive(Clone)]
 struct Calling(u32, Arc<Callee>);
 

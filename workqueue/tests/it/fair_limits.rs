@@ -47,7 +47,7 @@ fn kind<T>(refused: Result<T, flyball_workqueue::AddError<Key>>) -> Option<AddEr
 
 // ---- capacity --------------------------------------------------------------------------------------------------
 
-/// The capacity of a group counts its Ready, waiting and leased keys, and no keys of other groups. Only an absent key is refused.
+/// The Ready, waiting and leased keys of a group count towards its capacity; keys of other groups do not. Only adds of absent keys are refused.
 #[test]
 fn a_group_holds_so_many_keys() {
     let (queue, _clock) = timed(fair().capacity(3));
@@ -95,7 +95,7 @@ fn a_full_queue_refuses_a_group_with_room() {
     assert_eq!((stats.others.group, stats.others.capacity_left), (1, Some(1)));
 }
 
-/// An adder that waits for room in a full group delays no other adder, and is not woken for room in another group.
+/// An adder that waits for room in a full group does not delay other adders, and is not woken for room in a different group.
 #[test]
 fn an_adder_of_a_full_group_delays_no_other() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(2).build();
@@ -354,7 +354,7 @@ fn a_drain_leaves_the_keys_of_a_suspended_group_over() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
 }
 
-/// A queue that was reported as closed stays closed.
+/// A queue that was reported as closed stays closed, even if the limits of a suspended group with keys are raised afterwards.
 #[test]
 fn a_closed_queue_resumes_no_group() {
     let (leases, max_leased) = changing(0);
@@ -368,7 +368,7 @@ fn a_closed_queue_resumes_no_group() {
     queue.check().unwrap();
 }
 
-/// A drain also serves a group that is resumed during the drain. Suspending the last group completes the drain.
+/// A drain also serves a group that is resumed during the drain. When the last group with Ready keys is suspended, the drain completes.
 #[test]
 fn a_drain_goes_by_what_is_suspended_now() {
     let (leases, max_leased) = changing(0);
@@ -400,7 +400,8 @@ fn a_drain_goes_by_what_is_suspended_now() {
     assert_eq!(drain.finish().ready, [('a', 1)]);
 }
 
-/// A queue whose only Ready keys are suspended is idle. This also holds for a suspended key whose deadline no operation has processed yet.
+/// A queue without leases is idle if all its Ready keys belong to suspended groups. This also holds if the deadline of such a key has passed, but no
+/// operation has processed it yet.
 #[test]
 fn a_queue_of_suspended_keys_is_idle() {
     let (queue, clock) = timed(fair().max_leased(0));
@@ -449,7 +450,8 @@ fn a_group_resumes_with_the_next_add() {
     }
 }
 
-/// An add reads the limits, then `refresh_groups` changes them, and only then is the add applied. The add must not restore the old limits.
+/// An add reads the limits of a group, then `refresh_groups` changes these limits, and only then is the add applied. The add must not restore the old
+/// limits.
 #[test]
 fn an_add_brings_nothing_older_than_the_last_refresh() {
     for known in [true, false] {
@@ -481,7 +483,7 @@ fn an_add_brings_nothing_older_than_the_last_refresh() {
 
 // ---- hostile functions -----------------------------------------------------------------------------------------
 
-/// No lock is held while the functions of a group run. If one of them panics, nothing is added and nothing changes.
+/// No lock is held while the functions that were passed to `Fair` run. If one of them panics, nothing is added and nothing changes.
 #[test]
 fn functions_of_a_group_may_panic_and_call_back() {
     let (armed, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<FairQueue>::new()));
@@ -522,7 +524,8 @@ fn functions_of_a_group_may_panic_and_call_back() {
     queue.check().unwrap();
 }
 
-/// A woken thread passes its wake-up on if a function of its group panics. In most rounds both threads sleep by then.
+/// If a function that was passed to `Fair` panics in a woken thread, the thread passes its wake-up on. In most rounds, both threads sleep before the
+/// key is cancelled.
 #[test]
 fn a_thread_whose_group_panics_passes_its_wake_up_on() {
     for _ in 0..200 {
@@ -547,7 +550,7 @@ fn a_thread_whose_group_panics_passes_its_wake_up_on() {
             (0..50).for_each(|_| thread::yield_now());
             queue.cancel(&('a', 1));
             while !(blocked.is_finished() && other.is_finished()) {
-                // Removes the key that was added first, which makes room for the other adder.
+                // Removes the key of the adder that has completed first, which makes room for the other adder.
                 _ = queue.cancel(&('a', 2)) || queue.cancel(&('a', 3));
                 thread::yield_now();
             }
@@ -558,7 +561,8 @@ fn a_thread_whose_group_panics_passes_its_wake_up_on() {
     }
 }
 
-/// Checking for room updates the limits of the group. Waiters that can go on with the new limits are woken, even if the add itself yields.
+/// The check for room updates the limits of the adder's group. Waiters that can continue under the new limits are woken, even if the adder itself
+/// yields.
 #[test]
 fn an_adder_that_yields_wakes_adders_with_room() {
     let limit = Arc::new(AtomicU32::new(0));
@@ -579,7 +583,7 @@ fn an_adder_that_yields_wakes_adders_with_room() {
     assert!(getter.was_woken());
 }
 
-/// Of two concurrent refreshes, the one that started later applies, whichever ends last.
+/// If two refreshes run concurrently, the limits of the one that started later apply, whichever ends last.
 #[test]
 fn the_later_of_two_refreshes_holds() {
     let leases = Arc::new(AtomicU32::new(u32::MAX));
@@ -589,7 +593,7 @@ fn the_later_of_two_refreshes_holds() {
         let (leases, queue, inner) = (leases.clone(), queue.clone(), inner.clone());
         move |_: &char| {
             let answer = leases.load(Ordering::Relaxed);
-            // In the middle of the first refresh the group is resumed, and another refresh runs from start to end.
+            // In the middle of the first refresh, the group is resumed, and a second refresh runs from start to end.
             if inner.fetch_sub(1, Ordering::Relaxed) == 1 {
                 leases.store(1, Ordering::Relaxed);
                 queue.get().expect("it is set").refresh_groups();

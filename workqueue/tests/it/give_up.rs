@@ -90,7 +90,7 @@ fn a_success_saves() {
     }
 }
 
-/// Failures within one backoff count once, so however many there are, they do not reach the limit.
+/// All failures during one backoff count as one, so they do not reach the limit, however many there are.
 #[test]
 fn failures_within_a_backoff_count_once() {
     let (queue, clock, given_up) = gives_up_after(2, false);
@@ -105,7 +105,7 @@ fn failures_within_a_backoff_count_once() {
     assert_eq!(take(&given_up), [("a", 2)]);
 }
 
-/// A dirty key that is given up runs again, without failures, even with strict backoff.
+/// A dirty key that is given up runs again, with a failure count of 0, even with strict backoff.
 #[test]
 fn a_marked_key_runs_again() {
     for strict in [false, true] {
@@ -161,7 +161,7 @@ fn a_limited_add_that_is_one_too_many() {
     }
 }
 
-/// `GivenUp` takes precedence over `Full`.
+/// If a key is given up and the queue is full, the error is `GivenUp`, not `Full`.
 #[test]
 fn exhausted_comes_before_full() {
     let given_up = GivenUpKeys::default();
@@ -180,7 +180,7 @@ fn exhausted_comes_before_full() {
     assert_eq!(take(&given_up), [], "a refused add counted a failure");
 }
 
-/// After shutdown a key that is given up is not a leftover. After a stop it is still reported.
+/// After shutdown a key that is given up is not a leftover. After a stop it is still reported to the hook.
 #[test]
 fn a_key_given_up_after_shutdown_is_no_leftover() {
     for stop in [false, true] {
@@ -267,7 +267,7 @@ fn the_hook_calls_back() {
     home.lock().unwrap().take();
 }
 
-/// If the hook panics, the lease has ended, all waiters were woken, and the hook is called again for the next key.
+/// If the hook panics, the lease has ended and all waiters have been woken. The hook is called again for the next key that is given up.
 #[test]
 fn the_hook_panics() {
     let clock = ManualClock::new();
@@ -288,7 +288,7 @@ fn the_hook_panics() {
     assert!(panics(|| drop(lease)), "the panic of the hook did not propagate from the drop of the lease");
     assert!(panics(|| queue.add_rate_limited("d")));
     assert_eq!(queue.state(&"d"), KeyState::Absent);
-    // If the worker is unwinding already, the process does not abort.
+    // If the hook panics while the worker is unwinding already, the process does not abort.
     let lease = queue.try_get().unwrap();
     assert!(panics(move || {
         let _lease = lease;

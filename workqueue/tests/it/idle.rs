@@ -136,7 +136,7 @@ fn a_pool_runs_dry() {
 
 // ---- serving delayed keys --------------------------------------------------------------------------------------
 
-/// Waiting keys are served at their deadlines, up to the limit. Later keys are leftovers.
+/// A drain serves waiting keys at their deadlines, up to its limit. Later keys are leftovers.
 #[test]
 fn waits_are_served_until_the_limit() {
     let (queue, clock) = timed();
@@ -304,7 +304,7 @@ fn several_limits() {
     }
 }
 
-/// `shut_down` and `drain` end the serving of delayed keys: due keys stay Ready, other waiting keys are leftovers.
+/// After `shut_down` or `drain`, delayed keys are no longer served: due keys stay Ready, and all other waiting keys become leftovers.
 #[test]
 fn a_plain_end_cuts_the_serving() {
     let cuts: [fn(&TimedQueue); 3] = [
@@ -350,7 +350,7 @@ fn a_stop_ends_the_serving() {
     assert!(getter.finish().is_none());
 }
 
-/// If the queue is shut down already, `drain_all_timeout` serves no delayed keys. It waits for the leases, for at most its limit.
+/// If the queue is shut down already, `drain_all_timeout` serves no delayed keys. It only waits for the leases, at most until its limit.
 #[test]
 fn after_a_shutdown_nothing_more_is_served() {
     let (queue, clock) = timed();
@@ -384,7 +384,7 @@ fn a_cancel_ends_the_serving() {
     assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
 }
 
-/// On threads and the machine's clock: the waiting key is served, and then the drain completes.
+/// With threads and the real clock: the key that waits for one millisecond is served, and then the drain completes.
 #[test]
 fn a_blocking_drain_serves_what_waits() {
     let queue = Queue::builder().with_delays().build();

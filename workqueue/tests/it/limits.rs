@@ -1,4 +1,4 @@
-//! Waiting with a time limit: for tasks by the queue's clock, for threads in real time.
+//! Waiting with a time limit. Tasks measure the limit with the queue's clock, threads in real time.
 
 use std::thread;
 use std::time::Duration;

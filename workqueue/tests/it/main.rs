@@ -1,4 +1,4 @@
-//! The queue from outside: every promise of its documentation, on virtual time.
+//! Tests of the queue's public interface: everything that its documentation promises, on virtual time.
 
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 

@@ -12,8 +12,8 @@ use testkit::random::{cases, thorough};
 /// Enough random bytes for about two hundred operations.
 const MAX_LEN: usize = 520;
 
-/// Returns the divisor of the number of operation sequences: 10, unless the run is thorough. `floor` is divided by 20, because small counts vary
-/// more.
+/// Returns the number by which the number of operation sequences is divided: 10, or 1 if the run is thorough. `floor` is divided by 20 instead of 10,
+/// because small counts vary more.
 fn divisor() -> u64 {
     if thorough() { 1 } else { 10 }
 }
@@ -48,7 +48,7 @@ fn every_cell() {
         total
     });
     let rare = total.below(floor());
-    // A run with fewer sequences, for example to replay a failure, cannot reach the floor.
+    // A run with fewer sequences, for example to replay a failure, cannot reach these counts.
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 

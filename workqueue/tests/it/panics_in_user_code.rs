@@ -119,7 +119,7 @@ struct World {
     model: OracleQueue<u32>,
 }
 
-/// An operation on the world.
+/// An operation on the queue of a [`World`].
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Add(u32),
@@ -191,7 +191,7 @@ impl World {
         };
         armed(self);
         let queue = &self.queue;
-        // Every value is moved out, so that only the queue's own drops can trigger the fuse.
+        // Every value is moved out of the closure, so that only drops inside the queue can trigger the fuse.
         let done = catch_unwind(AssertUnwindSafe(move || {
             let (mut taken, mut refused, mut left, mut spare) = (None, None, None, Some(key));
             match act {
@@ -337,7 +337,8 @@ fn operations() -> Vec<Operation> {
     operations
 }
 
-/// Performs every operation once for each call of user code that the operation makes, and lets that call panic. Returns the number of panics.
+/// For each operation, and for each call of user code that the operation makes: performs the operation on a new queue, and lets that call panic.
+/// Returns the number of panics.
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
     for act in operations() {
@@ -446,7 +447,7 @@ fn panics<T>(act: impl FnOnce() -> T) -> bool {
     catch_unwind(AssertUnwindSafe(act)).is_err()
 }
 
-/// If a waker panics in an add, the key has still been added. If the task of that waker is dropped, the next getter is woken.
+/// If a waker panics during an add, the key has still been added. If the task of that waker is dropped, the next getter is woken.
 #[test]
 fn a_waker_panics_in_an_add() {
     let queue = Queue::new();
@@ -577,7 +578,7 @@ fn a_waker_panics_in_its_drop() {
 
 // ---- calling back ----------------------------------------------------------------------------------------------
 
-/// A waker that calls the queue that wakes it.
+/// A waker that calls its queue when it is woken.
 #[test]
 fn a_waker_calls_back() {
     struct Eager(Queue<u32>, AtomicUsize);
@@ -649,7 +650,7 @@ fn a_key_calls_back_in_its_drop() {
 
 // ---- leases ----------------------------------------------------------------------------------------------------
 
-/// A lease of a worker that panics counts as a failure, and the key is not lost.
+/// If a worker panics, its lease ends as a failure, and the key is not lost.
 #[test]
 fn a_panicking_worker_is_a_retry() {
     let (queue, clock) = backoff();
@@ -697,7 +698,7 @@ fn a_lease_outlives_its_queue() {
     assert_eq!(switch.live(), 0);
 }
 
-/// A thread was signalled, and then panics in `blocking_get`. It passes the signal on.
+/// If a thread is woken and then panics in `blocking_get`, it passes its wake-up on to the next thread.
 #[test]
 fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
     /// Only a failing test waits this long.
@@ -709,7 +710,7 @@ fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
         let manual = ManualClock::new();
         let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: Fuse::default() };
         let queue = Queue::builder().timer(timer).build();
-        // A key waits, so the getters read the clock.
+        // The getters read the clock only while a key waits.
         queue.add_after(switch.key(9), Duration::MAX).unwrap();
         let (report, reports) = mpsc::channel();
         thread::scope(|scope| {
@@ -728,7 +729,7 @@ fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
                 switch.arm(Point::Clone, 1);
                 queue.add(key).unwrap();
             } else {
-                // The first read of the clock is by the add, the second by the getter that the add woke.
+                // The add reads the clock first. The second read, which panics, is in the getter that the add woke.
                 clock.arm(2);
                 let added = catch_unwind(AssertUnwindSafe(|| queue.add(key)));
                 if added.is_err() {

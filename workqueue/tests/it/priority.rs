@@ -50,7 +50,7 @@ fn higher_first_and_fifo_within() {
     assert_eq!(queue.stats_by_priority(), []);
 }
 
-/// Adds coalesce to the highest priority. A raised key goes to the tail of that priority (controller-runtime#3408).
+/// If a key is added several times, the highest priority applies. A raised key goes to the tail of that priority (controller-runtime#3408).
 #[test]
 fn adds_merge_to_the_highest() {
     let queue = queue();
@@ -74,7 +74,8 @@ fn set_priority_lowers_too() {
     assert_eq!(drain(|| queue.try_get().ok()), ["b", "a"]);
 }
 
-/// A leased key has the priority of its lease, and the priority of the adds while it is leased, until the lease ends.
+/// A leased key has two priorities: that of its lease, and the highest one with which it was added during the lease. The end of the lease determines
+/// which one applies.
 #[test]
 fn a_leased_key_has_two_priorities() {
     let clock = ManualClock::new();
@@ -84,7 +85,7 @@ fn a_leased_key_has_two_priorities() {
         queue.with_priority(priority).add("a").unwrap();
         queue.try_get().unwrap()
     };
-    // After `done` only the add while leased counts, even if its priority is lower.
+    // After `done`, only the priority of the adds during the lease applies, even if it is lower.
     let lease = lease_of(5);
     assert_eq!(queue.priority(&"a"), Some(5));
     queue.with_priority(-3).add("a").unwrap();
@@ -93,14 +94,14 @@ fn a_leased_key_has_two_priorities() {
     lease.done();
     assert_eq!(queue.priority(&"a"), Some(-2));
     queue.cancel(&"a");
-    // After a failure the key has the higher of the two priorities.
+    // After a failure, the higher one of the key's own priority and the priority of the add applies.
     let lease = lease_of(5);
     queue.with_priority(-3).add_after("a", SECOND).unwrap();
     lease.retry();
     assert_eq!(queue.priority(&"a"), Some(5));
     queue.cancel(&"a");
     queue.forget(&"a");
-    // The same after `done_and_requeue_after`, and no failure is counted.
+    // The same holds after `done_and_requeue_after`, but no failure is counted.
     let lease = lease_of(5);
     queue.with_priority(-3).add_after("a", SECOND).unwrap();
     lease.done_and_requeue_after(SECOND);
@@ -121,8 +122,8 @@ fn a_leased_key_has_two_priorities() {
     assert_eq!(queue.priority(&"a"), Some(2));
 }
 
-/// Adds of a waiting key combine to the earlier deadline and, independently, to the higher priority. At its deadline the key is immediately
-/// in the line of its priority (controller-runtime#3330).
+/// If a waiting key is added again, the earlier deadline and the higher priority apply, independently of each other. As soon as its deadline passes,
+/// the key has a position at its priority (controller-runtime#3330).
 #[test]
 fn a_waiting_key_keeps_its_priority() {
     let clock = ManualClock::new();
@@ -162,7 +163,7 @@ fn an_urgent_key_waits_for_one_key_of_each_lower_level() {
             .with_priority(-level)
             .add_many((0..100).map(|key| u32::from(level.unsigned_abs()) * 1000 + key));
     }
-    // All three lower levels are owed a hand-out.
+    // After four hand-outs of urgent keys, all three lower levels are owed a hand-out.
     queue.add_many(0..4);
     (0..4).for_each(|_| queue.try_get().unwrap().done());
     queue.add(9).unwrap();
@@ -217,7 +218,7 @@ fn strict_priorities_do_starve() {
     }
 }
 
-/// A key that is raised to the end of a long line is still handed out at its old position, when its old level is owed a hand-out.
+/// A key that is raised to the end of a long line is still handed out at its old position as soon as its old level is owed a hand-out.
 #[test]
 fn a_raise_does_not_postpone_a_key() {
     for raise in [
@@ -254,7 +255,7 @@ fn a_raise_does_not_postpone_a_due_key() {
     queue.check().unwrap();
 }
 
-/// A raised key has two positions. Both are removed when the key is handed out, postponed or lowered.
+/// A raised key has two positions, but is handed out once. If it is cancelled, postponed or lowered, positions that no longer apply become invalid.
 #[test]
 fn a_raised_key_is_handed_out_once() {
     let clock = ManualClock::new();
@@ -276,7 +277,7 @@ fn a_raised_key_is_handed_out_once() {
     clock.advance(SECOND);
     assert_eq!(queue.priority(&1), Some(5), "the raise was lost before the hand-out");
     assert_eq!(drain(|| queue.try_get().ok()), [1]);
-    // Lowered twice to a priority between its two positions, and once to a priority below both.
+    // Two of these priorities are between the two positions of the key. The third one is below both.
     for (priority, expected) in [(3, [1, 2, 3]), (0, [2, 1, 3]), (-3, [2, 3, 1])] {
         raise(-1);
         queue.with_priority(1).add(2).unwrap();
@@ -322,20 +323,20 @@ fn a_raise_lasts_one_hand_out() {
     raised().succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7), "a requeue");
     queue.cancel(&"a");
-    // An add while leased applies to the next hand-out.
+    // The priority of an add during the lease applies to the next hand-out.
     let lease = raised();
     queue.with_priority(2).add("a").unwrap();
     lease.succeed_and_requeue_after(SECOND);
     assert_eq!((queue.priority(&"a"), queue.state(&"a")), (Some(2), KeyState::Ready));
     queue.try_get().unwrap().succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7));
-    // A priority that was set is kept.
+    // A priority that was set with `set_priority` is kept.
     assert!(queue.set_priority(&"a", 3));
     clock.advance(SECOND);
     queue.try_get().unwrap().retry();
     assert_eq!(queue.priority(&"a"), Some(3));
     queue.cancel(&"a");
-    // A key that was added while leased and is then done starts with the priority of that add.
+    // If a key is added during its lease, and the lease ends with `done`, the priority of that add becomes the key's own priority.
     let lease = raised();
     queue.with_priority(1).add("a").unwrap();
     lease.done();
@@ -384,7 +385,7 @@ fn every_key_is_handed_out_within_the_documented_bound() {
         priority: i8,
         before: u64,
         waited: u64,
-        /// The levels that were lower at some hand-out.
+        /// The levels that were lower at one or more hand-outs while the key was Ready.
         lower: Vec<i8>,
     }
     const SHARE: u64 = 3;
@@ -429,11 +430,11 @@ fn every_key_is_handed_out_within_the_documented_bound() {
             }
         }
     });
-    // Some sequence reaches the bound exactly; otherwise the bound would be untested.
+    // At least one sequence reaches the bound exactly. This shows that no lower bound holds.
     assert_eq!(closest.into_inner(), 0);
 }
 
-/// A thousand keys with one deadline are all handed out, within each priority in the order of their adds.
+/// A thousand keys with the same deadline are all handed out, and keys of one priority in the order of their adds.
 #[test]
 fn a_thousand_deadlines_at_once() {
     let clock = ManualClock::new();
@@ -478,7 +479,7 @@ fn a_priority_queue_is_send_and_sync() {
     shared(&queue);
 }
 
-/// Metrics count the key that is handed out, even if many deadlines pass at that time.
+/// Metrics count the key that is handed out, even if many deadlines pass at the same time.
 #[test]
 fn counts_the_key_that_is_handed_out_when_many_deadlines_pass_at_once() {
     struct Sink;

@@ -57,7 +57,7 @@ impl<'a> Schedule<'a> {
     }
 
     fn add(&mut self, key: u64, delay: u64, mode: DelayMode) {
-        // No mode moves a key that is Ready already.
+        // A key that is Ready already stays Ready in every mode.
         let ready = matches!(self.queue.state(&key), KeyState::Ready | KeyState::LeasedDirty);
         self.queue.add_after_with(key, ns(delay), mode).unwrap();
         let at = self.now() + delay;

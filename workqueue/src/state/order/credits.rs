@@ -1,4 +1,4 @@
-//! PURE. Decides which level is served next: the highest, except for the shares of the lower levels.
+//! PURE. Decides which level is served next: the highest one, unless a lower level is owed its share.
 //!
 //! A level is *lower* while a higher level also has Ready keys. A hand-out is *regular* if it is from the highest level with Ready keys.
 //!
@@ -9,26 +9,26 @@
 //!    has become the highest level. If no level is owed a hand-out, the highest level is served next.
 //!
 //! # Bounds
-//! Let L be the number of levels that are lower at some hand-out in the period of a bound.
+//! In each bound, L is the number of levels that are lower at one or more of the hand-outs that the bound counts.
 //!
 //! *A level X that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from another level gives X a credit, so
-//! after `share` of them X is owed a hand-out. Before X is served, each other level Y gets at most one owed hand-out. After that hand-out Y has no
-//! credits and a larger `since` than X, and X earns each credit that Y earns. If Y has become the highest level by then, the owed hand-out is also
-//! regular. Either it is one of the `share` regular hand-outs, or those were from levels above Y, so Y was lower at that time and counts in L. So at
-//! most share + L − 1 hand-outs come before that of X.
+//! after `share` of them X is owed a hand-out. Before X is served, each other level Y gets at most one owed hand-out: after it, Y has no credits and
+//! a larger `since` than X, and whenever Y earns a credit, X earns one, too. So Y gets no second owed hand-out before X is served. If Y has become
+//! the highest level before it gets its owed hand-out, that hand-out is also regular. Either it is one of the `share` regular hand-outs, or those
+//! were from levels above Y. In the second case Y was lower at that time and counts in L. So at most share + L − 1 hand-outs come before that of X.
 //!
-//! *Hence a key with n keys before it at its level is handed out within (share + L) · (n + 1) hand-outs*: each time the level is served,
-//! one of these keys leaves, and no key is inserted before it.
+//! *Hence a key with n keys before it at its level is handed out within (share + L) · (n + 1) hand-outs*: each time the level is served, one of these
+//! keys is handed out, and no key is inserted before them.
 //!
-//! *The first key of the highest level waits for at most one key of each lower level*: until the first key is handed out no hand-out is regular, so a
-//! lower level that was served earns no credit.
+//! *The first key of the highest level waits for at most one key of each lower level*: until that key is handed out, no hand-out is regular, so a
+//! lower level that has been served does not earn new credits.
 //!
-//! Rejected: to give credits for owed hand-outs, too. With as many lower levels as `share`, the hand-outs of the lower levels would give
-//! one another enough credits for ever, and the highest level would never be served.
+//! Rejected: credits for owed hand-outs. If there were more than `share` lower levels, each would earn `share` credits from the owed hand-outs of the
+//! others between two of its own. Some lower level would always be owed a hand-out, and the highest level would never be served.
 
 use std::num::NonZeroU32;
 
-/// The credits of all levels. A level is an index; index 0 is the highest level.
+/// The credits of all levels. Levels are identified by their index; the highest level has index 0.
 #[derive(Clone, Debug)]
 pub(super) struct Credits {
     share: Option<NonZeroU32>,
@@ -39,7 +39,7 @@ pub(super) struct Credits {
 #[derive(Clone, Copy, Debug)]
 struct LevelCredits {
     credits: u32,
-    /// The last hand-out after which the level had no credits.
+    /// The number of the last hand-out after which the level had no credits.
     since: u64,
 }
 
@@ -54,7 +54,7 @@ impl Credits {
         self.levels.insert(level, LevelCredits { credits: 0, since: self.hand_outs });
     }
 
-    /// Returns the level that is served next, among those that have Ready keys.
+    /// Returns the level to serve next, which is one of those that have Ready keys.
     #[inline]
     pub(super) fn next(&self, is_ready: impl Fn(usize) -> bool) -> Option<usize> {
         let levels = self.levels.len();

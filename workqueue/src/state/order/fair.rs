@@ -1,4 +1,4 @@
-//! PURE. The order that shares workers among groups of keys.
+//! PURE. An order that shares the workers among groups of keys.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -13,30 +13,28 @@ use crate::state::order::{Order, sealed};
 /// Serves groups of keys in weighted round robin, for example one group for each namespace or tenant.
 ///
 /// A function computes the group of a key. The groups with Ready keys are served one after the other; each time a group is served, it gets as many
-/// hand-outs as its [weight](Self::weight_by), by default one. So a group with Ready keys that is below its lease limit waits for at most as many
-/// hand-outs as the sum of the weights of the other groups, however many keys those groups have. A group that had no Ready key and gets one joins at
-/// the end. Within a group keys are first in, first out.
+/// hand-outs as its [weight](Self::weight_by), by default one. So a group that has Ready keys and is below its lease limit waits for at most as many
+/// hand-outs as the sum of the weights of the other groups, however many keys those groups have. When a group without Ready keys gets one, the group
+/// is placed behind all other groups with Ready keys. Keys of one group are handed out in FIFO order.
 ///
-/// [`max_leased`](Self::max_leased) limits how many keys of a group are leased at the same time: with 1 they run one after the other. If a
-/// group reaches the limit, or has no more Ready keys, the next group is served; with a limit of 1 this happens after each hand-out,
-/// whatever the weight. Keys that only wait for a lease of their group to end are Ready, but cannot be handed out; skipping such a group
-/// costs nothing.
+/// [`max_leased`](Self::max_leased) limits how many keys of a group are leased at the same time: with 1 they run one after the other. If a group
+/// reaches the limit, or has no more Ready keys, the next group is served; with a limit of 1 this happens after each hand-out, whatever the weight.
+/// The other queued keys of a group at its limit are Ready, but cannot be handed out until a lease of the group ends. Such groups do not slow down
+/// the hand-outs of other groups.
 ///
-/// *A group with a lease limit or a weight of 0 is suspended*: its keys stay Ready, and are not handed out. They do not
-/// count for [`wait_idle`](crate::Queue::wait_idle), do not keep open a queue that is shut down, and are leftovers of a
-/// drain.
+/// *A group with a lease limit or a weight of 0 is suspended*: its keys stay Ready, and are not handed out. [`wait_idle`](crate::Queue::wait_idle)
+/// does not wait for these keys, they do not keep a queue open after its shutdown, and a drain returns them as leftovers.
 ///
 /// [`capacity`](Self::capacity) limits how many keys of a group the queue holds, so that one tenant cannot fill the
 /// queue. If a group is full, an add of an absent key is refused as [`Full`](crate::AddErrorKind::Full), or waits in
 /// [`add_when_room`](crate::Queue::add_when_room) without holding up adds of other groups; no other operation is
 /// refused. The [capacity of the queue](crate::QueueBuilder::capacity) applies as well.
 ///
-/// Every add calls the functions that you pass, outside every lock; if one of them panics, nothing is added. A key's
-/// group must not change while the key is queued. Weight and limits may change: the queue uses the values that the
-/// functions returned at the last add of a key of the group (new, merged or refused), or at a later
-/// [`Queue::refresh_groups`](crate::Queue::refresh_groups). `Eq` of a group runs under the queue's lock. Adds,
-/// hand-outs and ends of leases are O(1) in groups and keys; while adders wait for room, each change also checks their
-/// groups. A group with neither keys nor waiting adders is removed; its memory is kept for reuse.
+/// Every add calls the functions that you have passed to `Fair`, outside every lock; if one of them panics, nothing is added. A key's group must not
+/// change while the key is queued. The weight and the limits of a group may change: the queue uses the values that the functions returned at the last
+/// add of a key of the group (new, merged or refused), or at a later [`Queue::refresh_groups`](crate::Queue::refresh_groups). `Eq` of a group runs
+/// under the queue's lock. Adds, hand-outs and lease ends take O(1), however many groups and keys there are; while adders wait for room, each change
+/// also checks the groups of these adders. A group with neither keys nor waiting adders is removed; its memory is kept for reuse.
 ///
 /// # Examples
 /// ```
@@ -87,7 +85,7 @@ pub struct Fair<K, G> {
 type ByGroup<G, N> = Box<dyn Fn(&G) -> N + Send + Sync>;
 
 impl<K, G> Fair<K, G> {
-    /// Creates the order; `group` computes a key's group. All groups have weight 1 and no limits.
+    /// Creates the order. The function `group` computes the group of a key. All groups have weight 1 and no limits.
     #[must_use]
     pub fn by_group(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
         Self {
@@ -100,8 +98,8 @@ impl<K, G> Fair<K, G> {
         }
     }
 
-    /// Sets how many hand-outs a group gets each time it is served, by a function of the group. With 0 the group is
-    /// suspended, as with [`max_leased`](Self::max_leased).
+    /// Sets a function that returns how many hand-outs a group gets each time it is served. If the function returns 0, the group is suspended, as
+    /// with a limit of 0 in [`max_leased`](Self::max_leased).
     ///
     /// # Examples
     /// ```
@@ -130,8 +128,8 @@ impl<K, G> Fair<K, G> {
         self.max_leased_by(move |_| leases)
     }
 
-    /// Limits how many keys of each group are leased at the same time, by a function of the group. 0 suspends the
-    /// group; `u32::MAX` means no limit.
+    /// Sets a function that returns how many keys of a group may be leased at the same time. A limit of 0 suspends the group; `u32::MAX` means no
+    /// limit.
     ///
     /// When the function's result changes, call [`Queue::refresh_groups`](crate::Queue::refresh_groups).
     ///
@@ -168,8 +166,8 @@ impl<K, G> Fair<K, G> {
         self.capacity_by(move |_| keys)
     }
 
-    /// Limits how many keys of each group the queue holds, by a function of the group: Ready, waiting and leased. With
-    /// 0 no key is accepted; `usize::MAX` means no limit.
+    /// Sets a function that returns how many keys of a group the queue may hold: Ready, waiting and leased. With 0 no key is accepted; `usize::MAX`
+    /// means no limit.
     ///
     /// Lowering the limit removes no keys. An add that waits although its group has no keys, because the limit is 0,
     /// is woken only by [`Queue::refresh_groups`](crate::Queue::refresh_groups).
@@ -197,7 +195,7 @@ impl<K, G> Fair<K, G> {
         Limits::new(weight, max_leased, capacity)
     }
 
-    /// Makes all limits that were computed before this call stale. Returns the number of this refresh.
+    /// Starts a refresh, and returns its number. All limits that were computed before this call are now stale.
     pub(crate) fn start_refresh(&self) -> usize {
         self.refresh.start_refresh()
     }

@@ -1,22 +1,22 @@
 //! PURE. A FIFO list (line) for each group, and a ring of the groups that are served in weighted round robin.
 //!
-//! This is deficit round robin (Shreedhar and Varghese 1996) with packets of size one, so no deficit is ever left over.
+//! This is deficit round robin (Shreedhar and Varghese 1996) with packets of size one, so no group has a deficit left at the end of its turn.
 //!
 //! # Invariants
-//! 1. Every slot that is not vacant belongs to one group, which counts it in `keys`; a group is in the index exactly as
-//!    long as it has keys, or `adders` that wait for room in it. The other records are in the free list.
-//! 2. A group's line holds its Ready slots, `leased` counts its leased slots, and their sum is at most its `keys`.
-//! 3. A group is in the ring exactly when it has Ready slots and is below its limit of leases; in the ring it has 1 to
-//!    `weight` hand-outs left. (After a limit was lowered, existing leases or keys may exceed it.)
-//! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them
-//!    belong to groups whose keys are not handed out.
+//! 1. Every slot that is not vacant belongs to one group, and is counted in the group's `keys`. A group is in the index exactly when it has keys, or
+//!    `adders` that wait for room in it. The records of all other groups are in the free list.
+//! 2. A group's line holds its Ready slots, and `leased` counts its leased slots. Both numbers together are at most `keys`.
+//! 3. A group is in the ring exactly when it has Ready slots and is below its lease limit. A group in the ring has 1 to `weight` hand-outs left in
+//!    its turn. (A group may have more leases or keys than its limit allows, if the limit was lowered.)
+//! 4. `count` is the number of slots in all lines. Of these slots, `available` can be handed out even if no lease ends, and `suspended` belong to
+//!    suspended groups.
 //! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it: no group has more
 //!    hand-outs left than its weight, and a group that enters later is placed at the end.
-//! 6. *Room.* The limits of a group are those of the last add of one of its keys, refused or not, or those of a later refresh. So the check for room
-//!    in a group and the decision which adders of the group to wake use the same limits.
+//! 6. *Room.* The limits of a group come from the last add of one of its keys, even if that add was refused, or from a later refresh. So the check
+//!    whether a group has room, and the choice of the adders to wake, use the same limits.
 //!
-//! A group's name stays in its record after the group is removed, until another group reuses the record: then the old
-//! name moves into the tag of the add that created the new group, to be dropped outside every lock.
+//! When a group is removed, its name stays in its record. When another group reuses the record, the old name moves into the tag of the add that
+//! created the new group, and is dropped with the tag outside every lock.
 
 mod check;
 mod ready_queue;
@@ -29,7 +29,7 @@ use crate::state::list::List;
 use crate::state::order::limits::Limits;
 use crate::state::order::stats::GroupStats;
 
-/// Lines of adders from this number on belong to groups.
+/// The number of the adder line of the group with index 0. The lines of the other groups follow.
 const FIRST_GROUP: u32 = 2;
 
 /// Ready keys by group.
@@ -37,12 +37,12 @@ const FIRST_GROUP: u32 = 2;
 pub struct Groups<G> {
     groups: Vec<Group<G>>,
     index: HashTable<u32>,
-    /// The head of the free list of records without keys, linked through `next`.
+    /// The head of the free list: the records of removed groups, linked through `next`.
     free: u32,
     /// The first group of the ring.
     first: u32,
     last: u32,
-    /// The group of each slot.
+    /// The index of each slot's group.
     of: Vec<u32>,
     count: usize,
     available: usize,
@@ -69,7 +69,7 @@ struct Group<G> {
 }
 
 impl<G> Group<G> {
-    /// Returns the number of the group's keys that could be handed out if no lease ended.
+    /// Returns how many keys of the group can be handed out even if no lease ends.
     fn share(&self) -> usize {
         self.line.len().min((self.limits.max_leased as usize).saturating_sub(self.leased))
     }
@@ -115,10 +115,10 @@ impl<G> Groups<G> {
         }
     }
 
-    /// Appends the statistics of the `most` groups with the most Ready keys to `groups`, and returns the sum of the others. O(groups · log groups).
+    /// Appends the statistics of the groups with the most Ready keys to `groups`, at most `most` of them, and returns the sum of the other groups'
+    /// statistics. O(groups · log groups).
     ///
-    /// `groups` is passed in by the caller, so that clones are dropped outside every lock, even if a later clone
-    /// panics.
+    /// The caller passes `groups` in, so that the cloned names are dropped outside every lock, even if a later clone panics.
     pub(crate) fn depths(&self, most: usize, groups: &mut Vec<GroupStats<G>>) -> GroupStats<usize>
     where
         G: Clone,
@@ -130,8 +130,8 @@ impl<G> Groups<G> {
         others.into_iter().map(|group| group.counts(1)).reduce(GroupStats::and).unwrap_or_default()
     }
 
-    /// Counts a refresh, which makes all limits that were computed earlier stale. Appends the names of all groups to `names`, which is
-    /// passed in by the caller, as in [`depths`](Self::depths).
+    /// Stores the number of a refresh: all limits that were computed before it are now stale. Appends the names of all groups to `names`, which the
+    /// caller passes in for the same reason as in [`depths`](Self::depths).
     pub(crate) fn start_refresh(&mut self, refresh: usize, names: &mut Vec<(u64, G)>)
     where
         G: Clone,
@@ -141,12 +141,12 @@ impl<G> Groups<G> {
         self.refresh = self.refresh.max(refresh);
     }
 
-    /// Sets the limits of groups that still exist. `Eq` may panic; nothing is changed in that case.
+    /// Sets the limits of groups that still exist. If an `Eq` panics, no limit is changed.
     pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)], refresh: usize)
     where
         G: Eq,
     {
-        // If a later refresh has started, that refresh sets newer limits.
+        // A later refresh has started, and will set newer limits.
         if refresh < self.refresh {
             return;
         }

@@ -14,11 +14,12 @@ use crate::state::slab::Slab;
 pub(super) struct Level {
     pub(super) priority: i8,
     pub(super) line: List,
-    /// The second positions of keys that were raised while they were Ready, in the order of the raises. The first of them is valid.
+    /// The second positions of keys that were raised to this level while they were Ready, in the order of the raises. Some may be invalid, but not
+    /// the first one.
     pub(super) raised: VecDeque<RaisedPosition>,
     /// The waiting keys of this priority.
     pub(super) waits: Deadlines,
-    /// The number of slots with this priority in the lines of all levels.
+    /// The number of Ready slots with this priority, whichever level's line contains them.
     pub(super) ready: usize,
 }
 
@@ -37,17 +38,17 @@ pub(super) struct Position {
     pub(super) sequence: u64,
     /// The time at which the key took its position.
     pub(super) since: Nanos,
-    /// Second positions of the key with a sequence number below this are not valid.
+    /// The key's second positions with a lower sequence number than this are invalid.
     pub(super) valid_from: u64,
-    /// The level of the line or heap that contains the key.
+    /// The priority of the level whose line or heap contains the key.
     pub(super) level: i8,
-    /// The highest level at which the key has a position.
+    /// The priority of the highest level at which the key has a position.
     pub(super) top: i8,
-    /// The priority with which the key is queued, or was handed out.
+    /// The priority with which the key is queued, or, if it is leased, was handed out.
     pub(super) priority: i8,
     /// The key's own priority, with which it is retried or requeued.
     pub(super) own: i8,
-    /// The highest priority of the adds while the key was leased; `None` if there were none.
+    /// The highest priority with which the leased key was added again; `None` if it was not added again.
     pub(super) requested: Option<i8>,
 }
 
@@ -197,9 +198,9 @@ fn first(one: Option<Rank>, other: Option<Rank>) -> Option<Rank> {
     }
 }
 
-/// Returns whether a key that has been in line since `since` goes before a key whose deadline `at` has passed. A
-/// deadline goes before an add of the same time, because it was set earlier. A key whose `since` is in the future,
-/// because the clock has jumped back, goes first; otherwise deadlines would starve the key until that time.
+/// Returns whether a key that has been in line since `since` is handed out before a key whose deadline `at` has passed. If both times are equal, the
+/// key with the deadline goes first, because its deadline was set earlier. A key whose `since` is in the future, because the clock has jumped back,
+/// goes first; otherwise deadlines would starve the key until that time.
 #[inline]
 pub(crate) fn goes_before(since: Nanos, at: Nanos, now: Nanos) -> bool {
     since < at || since > now

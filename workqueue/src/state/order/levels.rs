@@ -1,7 +1,8 @@
 //! PURE. The order of keys with priorities: a FIFO list (line) for each priority.
 //!
 //! # Priorities of a key
-//! A key has its *own* priority, and the priority that it is queued with, which an add may raise for one hand-out:
+//! A key has its *own* priority, and a priority that it is *queued with*, which an add may raise for one hand-out. While the key is leased, adds set
+//! a *requested* priority:
 //!
 //! | | own | queued with | requested |
 //! |---|---|---|---|
@@ -17,22 +18,23 @@
 //! So a raise lasts for one hand-out: unless the transition is `NotBegun`, the end of a lease discards the priority that the key was queued with.
 //!
 //! # Positions of a key
-//! A key that becomes Ready is appended to the line of its priority. A key that is raised while it is Ready keeps that
-//! position, and gets a second one at the end of the higher level: it is handed out when the first of its positions is
-//! next. So **no add and no raise ever postpones a key**. A key that is lowered keeps the position at which it became
-//! Ready if that is not above its new priority, and otherwise moves to the end of the new priority's line.
+//! A key that becomes Ready is appended to the line of its priority. A key that is raised while it is Ready keeps that position, and gets a second
+//! one at the end of the higher level: it is handed out as soon as one of its two positions is next. So **no add and no raise ever postpones a key**.
+//! When a key is lowered, it keeps the position that it got when it became Ready, unless this position is at a level above the new priority. In that
+//! case the key moves to the end of the line of its new priority.
 //!
-//! Rejected: to move a raised key. Behind a long line the key may be handed out later than at its old position, because its old level may
-//! be owed a hand-out ([`Credits`]). Which of the two positions is served earlier depends on future adds.
+//! Rejected: to move a raised key to the end of the higher level. If the line there is long, the key may be handed out later than at its old
+//! position, because its old level may be owed a hand-out ([`Credits`]). Future adds determine which of the two positions is served earlier.
 //!
 //! # Invariants
-//! 1. A Ready slot is in the line of its position's level, and a waiting slot is in the heap of that level; `count` slots are in lines. No
-//!    two levels have the same priority; the levels are sorted from the highest to the lowest.
-//! 2. Within a line, and among second positions, sequence numbers are ascending. The first of the second positions of a level is valid.
-//! 3. A slot has a `requested` priority exactly when it is leased and was added meanwhile.
-//! 4. `top` of a Ready slot is its priority. At that level the slot is in the line, or has a valid second position. Only slots that are
-//!    Ready, or whose deadline has passed, have valid second positions.
-//! 5. `ready` of a level counts the slots, in all lines, that are queued with the priority of the level.
+//! 1. A Ready slot is in the line of its position's level, and a waiting slot is in the heap of that level. `count` is the number of slots in all
+//!    lines. No two levels have the same priority; the levels are sorted from the highest to the lowest.
+//! 2. Sequence numbers ascend within each line, and within the second positions of each level. If a level has second positions, the first of them is
+//!    valid.
+//! 3. A slot has a `requested` priority exactly when it is leased and its key was added again during the lease.
+//! 4. The `top` of a Ready or waiting slot equals the slot's priority. At the level of that priority, the slot is in the line or the heap, or has a
+//!    valid second position. Only slots that are Ready, or whose deadline has passed, have valid second positions.
+//! 5. A level's `ready` is the number of slots, in the lines of all levels, that are queued with the priority of this level.
 //! 6. `due` holds exactly the waiting slots that have a valid second position, ordered by deadline.
 
 use std::collections::BTreeSet;
@@ -70,13 +72,14 @@ impl Levels {
         Self { levels, credits: Credits::new(share), positions, due, count: 0, sequence: 0 }
     }
 
-    /// Returns the priority of the next run of a key; for a leased key without a next run, the priority of its lease.
+    /// Returns the priority of the next run of a key. For a leased key that was not added again, this is the priority of its lease.
     pub(crate) fn priority(&self, slot: u32) -> i8 {
         let position = self.positions[slot as usize];
         position.requested.unwrap_or(position.priority)
     }
 
-    /// Returns whether the position of a Ready key is above `priority`. If the key is lowered to `priority`, it must leave that position.
+    /// Returns whether a Ready key has its position at a level above `priority`. If so, the key must leave that position when it is lowered to
+    /// `priority`.
     pub(crate) fn is_positioned_above(&self, slot: u32, priority: i8) -> bool {
         self.positions[slot as usize].level > priority
     }
@@ -108,14 +111,14 @@ impl Levels {
         self.reposition(slab, slot, now, by);
     }
 
-    /// Sets the priority of a key that is in no line.
+    /// Sets the priorities of a key, and does not change its positions.
     pub(crate) fn assign(&mut self, slot: u32, priority: i8) {
         let position = &mut self.positions[slot as usize];
         (position.own, position.priority) = (priority, priority);
         position.requested = position.requested.map(|_| priority);
     }
 
-    /// Sets the time at which a key that has just become Ready took its position.
+    /// Sets the time at which a key took its position. Called for a key that has just become Ready.
     pub(crate) fn set_since(&mut self, slot: u32, now: Nanos) {
         self.positions[slot as usize].since = now;
     }
@@ -181,7 +184,7 @@ impl Levels {
         }
     }
 
-    /// Removes a waiting slot that has second positions from `due`. Called before these positions become invalid.
+    /// If a waiting slot has second positions, removes the slot from `due`. Called before these positions become invalid.
     #[inline]
     fn forget_due<K>(&mut self, slab: &Slab<K>, slot: u32) {
         let Position { level, top, .. } = self.positions[slot as usize];

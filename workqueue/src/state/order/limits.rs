@@ -25,10 +25,10 @@ impl Limits {
     }
 }
 
-/// The tag of an add: the name of the group, and the limits for it.
+/// The tag of an add: the name and the limits of the key's group.
 #[derive(Debug)]
 pub struct GroupTag<G> {
-    /// `None` once the name was moved into the record of a new group.
+    /// The name of the group; `None` once the name has been moved into the record of a new group.
     pub(super) group: Option<G>,
     pub(super) hash: u64,
     pub(super) limits: Limits,

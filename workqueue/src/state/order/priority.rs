@@ -1,4 +1,4 @@
-//! PURE. The order that shares workers among priorities.
+//! PURE. An order that shares the workers among priorities.
 
 use std::num::NonZeroU32;
 
@@ -8,28 +8,27 @@ use crate::state::order::{Order, sealed};
 /// Hands out keys of higher priorities first, without starving lower ones.
 ///
 /// A priority is a number from −128 to 127, by default 0; higher is more urgent.
-/// [`Queue::with_priority`](crate::Queue::with_priority) adds keys with another priority;
+/// [`Queue::with_priority`](crate::Queue::with_priority) adds keys with a priority that you choose;
 /// [`set_priority`](crate::Queue::set_priority) sets the priority of a key to a higher or a lower value. Keys of one
 /// priority are handed out in the order in which they become Ready; a waiting key keeps its priority.
 ///
 /// # Raises
-/// Adds of one key coalesce to the highest priority. A raise by an add lasts for one hand-out. If the key is then retried or requeued, it
-/// has its own priority again: the one of its first add, or the one that was last set. The priority of an add while the key is leased
-/// applies to the next run.
+/// If a key is added with several priorities, the highest one applies. When an add raises the priority of a key, the raise lasts for one hand-out. If
+/// the key is then retried or requeued, it has its own priority again: the one of its first add, or the one that was last set. The priority of an add
+/// while the key is leased applies to the next run.
 ///
 /// A raise never postpones a key: the key keeps its position, gets a second one at the tail of its new priority, and is
-/// handed out when the first of the two is next.
+/// handed out as soon as one of the two is next.
 ///
 /// # Share
-/// The highest priority with Ready keys is served first, however many keys wait below it. Each lower priority with
-/// Ready keys earns one credit per hand-out of the highest. Once it has 4 credits, or the number that you set with
-/// [`share`](Self::share), the lower priority is served once, and loses its credits. If L lower priorities have Ready
-/// keys in the meantime:
-/// - a key of the highest priority waits for the keys before it; and before each of these keys, and before the key itself, at most one key
-///   of each lower priority is served;
+/// The highest priority with Ready keys is served first, however many keys wait below it. Each time a key of the highest priority is handed out, each
+/// lower priority with Ready keys earns one credit. Once it has 4 credits, or the number that you set with [`share`](Self::share), the lower priority
+/// is served once, and loses its credits. If L is the number of lower priorities that have Ready keys in the meantime:
+/// - a key of the highest priority waits for the keys of that priority before it, and for at most one key of each lower priority before each of those
+///   keys and before the key itself;
 /// - a key of a lower priority, with n keys of the same priority before it, is handed out within (share + L) · (n + 1) hand-outs.
 ///
-/// The order reads no clock. A hand-out is O(p), where p ≤ 256 is the number of priorities that were ever in use.
+/// The order does not read the clock. A hand-out takes O(p), where p ≤ 256 is the number of priorities that were ever in use.
 ///
 /// # Examples
 /// ```
@@ -51,21 +50,21 @@ pub struct Priority {
     share: Option<NonZeroU32>,
 }
 
-/// With a share of 4, one lower priority gets a fifth of the hand-outs. If a restart lists 2000 keys, each of them then runs once within a minute,
-/// although keys that have already run keep ten workers busy. With a share of 6 some of them do not run in that minute
-/// (`workqueue/tests/it/starvation.rs`). Strict priorities are not the default, because three keys starved a production queue for half an hour
+/// With a share of 4, a single lower priority gets a fifth of the hand-outs. In a simulation (`workqueue/tests/it/starvation.rs`), a restart lists
+/// 2000 keys with a low priority, while keys that have already run keep ten workers busy. With a share of 4 each of the 2000 keys runs within a
+/// minute; with a share of 6 some do not. Strict priorities are not the default, because three keys starved a production queue for half an hour
 /// (home-operations/miroir#122).
 const DEFAULT_SHARE: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 impl Priority {
-    /// Creates the order with the default share: each lower priority is served once per 4 hand-outs of the highest.
+    /// Creates the order with the default share: each lower priority is served once per 4 hand-outs of the highest priority.
     #[must_use]
     pub const fn new() -> Self {
         Self { share: Some(DEFAULT_SHARE) }
     }
 
-    /// Serves each lower priority once per `hand_outs` hand-outs of the highest. With 1, at least half of the hand-outs
-    /// are of lower priorities while those have Ready keys.
+    /// Serves each lower priority once per `hand_outs` hand-outs of the highest priority. With 1, lower priorities get at least half of the hand-outs
+    /// while they have Ready keys.
     ///
     /// # Examples
     /// ```
@@ -86,8 +85,7 @@ impl Priority {
         Self { share: Some(hand_outs) }
     }
 
-    /// Removes the share: a key is handed out only while no key of a higher priority is Ready, so the key may wait for
-    /// ever.
+    /// Removes the share: a key is handed out only while no key of a higher priority is Ready, so keys of lower priorities may wait for ever.
     #[must_use]
     pub const fn strict(self) -> Self {
         Self { share: None }

@@ -1,4 +1,4 @@
-//! SHELL. The number of refreshes of the groups' limits.
+//! SHELL. Counts the refreshes of the groups' limits.
 //!
 //! | what | guarded by |
 //! |---|---|
@@ -24,10 +24,10 @@ impl RefreshCount {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Makes all limits that were computed before this call stale. Returns the number of this refresh.
+    /// Starts a refresh, and returns its number. All limits that were computed before this call are now stale.
     pub(super) fn start_refresh(&self) -> usize {
-        // Ordering: AcqRel. Release: an add that reads this number calls the functions afterwards, and sees the changes that the caller
-        // made before the refresh. Acquire: a later refresh that increments this number sees those changes, too.
+        // Ordering: AcqRel. Release: an add that reads this number and then calls the functions of `Fair` sees the changes that the caller made
+        // before the refresh. Acquire: a later refresh, which increments this number, sees those changes, too.
         self.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 }

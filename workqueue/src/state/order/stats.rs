@@ -11,7 +11,7 @@ pub struct PriorityStats {
     pub ready: usize,
 }
 
-/// The key counts of a group.
+/// The numbers of keys of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub struct GroupStats<G> {
     /// The number of its Ready keys that cannot be handed out because the group is
     /// [suspended](crate::Fair::max_leased).
     pub suspended: usize,
-    /// How many more keys the group has room for, apart from the capacity of the queue; `None` if the group has no
+    /// How many more keys the group has room for, without regard to the capacity of the queue; `None` if the group has no
     /// [capacity](crate::Fair::capacity).
     pub capacity_left: Option<usize>,
 }
@@ -47,13 +47,14 @@ impl GroupStats<usize> {
     }
 }
 
-/// The statistics of some groups by name, and the sum of all others.
+/// The statistics of the groups with the most Ready keys, and the sum of the statistics of all other groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TopGroups<G> {
-    /// The groups with the most Ready keys, in descending order.
+    /// The groups with the most Ready keys, in descending order of the number of these keys.
     pub groups: Vec<GroupStats<G>>,
-    /// The sum of all other groups: `group` is the number of these groups. `capacity_left` sums only the groups with a capacity.
+    /// The sum of the statistics of all other groups. `group` is the number of these groups, and `capacity_left` is the sum over those that have a
+    /// capacity.
     pub others: GroupStats<usize>,
 }

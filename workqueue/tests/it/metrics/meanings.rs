@@ -1,4 +1,4 @@
-//! The meaning of client-go's metrics, case by case, and of the queue's own statistics.
+//! The meaning of the metrics that client-go also has, case by case, and of the queue's own statistics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,7 @@ fn the_life_of_a_key() {
     assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 0));
 }
 
-/// A delay counts when it is accepted. The key counts as an add as soon as the deadline passes, even before an operation has processed the deadline.
+/// A delay is counted when it is accepted. An add is counted as soon as the deadline passes, even before an operation has processed the deadline.
 #[test]
 fn delays_become_adds_at_their_deadline() {
     let (queue, clock, reports) = measured();
@@ -102,8 +102,8 @@ fn delays_become_adds_at_their_deadline() {
     assert_eq!((now.adds, now.waiting, now.depth()), (2, 0, 0));
 }
 
-/// A deadline that passes while the key is leased counts like an add in client-go. The depth includes the key immediately, and the latency is
-/// measured from the deadline.
+/// If the deadline of a leased key passes, this counts in the same way as an add of the key does in client-go. The depth includes the key
+/// immediately, and the latency is measured from the deadline.
 #[test]
 fn a_deadline_within_a_lease() {
     let (queue, clock, reports) = measured();
@@ -119,7 +119,7 @@ fn a_deadline_within_a_lease() {
     assert_eq!(reports.take()[2], Report::HandedOut { queued: 6, delayed: true });
 }
 
-/// A key that is withdrawn still counts as an add, so counters never decrease.
+/// A key that is withdrawn (cancelled, postponed or stopped) stays counted as an add, so that the counter never decreases.
 #[test]
 fn a_withdrawn_key_counts_as_an_add() {
     let (queue, clock, _) = measured();
@@ -246,7 +246,7 @@ fn batches_and_detached_leases_are_reported() {
     assert_eq!(reports.take(), [Report::Ended(Ending::Done, 4), Report::Ended(Ending::Dropped, 4)]);
 }
 
-/// An order that gathers due keys keeps the time since which they are due.
+/// If the order gathers a due key, metrics still use the deadline of the key.
 #[test]
 fn metrics_do_not_depend_on_the_order() {
     let (clock, reports) = (ManualClock::new(), Reports::default());
@@ -310,7 +310,7 @@ fn a_stop_counts_gathered_keys_as_withdrawn() {
     assert_eq!(queue.stats().adds, 200);
 }
 
-/// If a waker panics, the key is requeued before the lease reaches a caller, and its add is counted once.
+/// If a waker panics during a hand-out, the key is requeued before its lease reaches the caller, and the key's add is counted once.
 #[test]
 fn an_unseen_lease_is_counted_once() {
     let clock = ManualClock::new();

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 
 use crate::support::{ns, times};
 
-/// A panic payload that panics in its drop.
+/// A panic payload whose drop panics.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -50,7 +50,7 @@ impl QueueMetrics for Panics {
     }
 }
 
-/// A sink that panics in every method does not affect the queue. The sink after it still receives all events.
+/// A sink that panics in every method does not affect the queue. A sink that is registered after it still receives all events.
 #[test]
 fn a_sink_that_panics_changes_nothing() {
     let (clock, reports, dead) = (ManualClock::new(), Reports::default(), Arc::new(Mutex::new(Vec::new())));
@@ -90,7 +90,7 @@ fn a_sink_that_panics_changes_nothing() {
     queue.check().unwrap();
 }
 
-/// A lease that is dropped while its thread unwinds reports to a sink that panics. This must not abort the process.
+/// A lease is dropped while its thread unwinds, and the sink panics when it receives this event. This must not abort the process.
 #[test]
 fn a_sink_that_panics_while_its_thread_does() {
     let clock = ManualClock::new();

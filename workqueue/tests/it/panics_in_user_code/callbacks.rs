@@ -42,7 +42,7 @@ enum Call {
     Drop,
 }
 
-/// A waker that uses its queue in each of its calls, or panics in one of them.
+/// A waker that calls its queue whenever it is cloned, woken or dropped, or that panics in one of these calls.
 #[derive(Default)]
 struct CallingWaker {
     queue: Option<TimedQueue>,
@@ -71,7 +71,7 @@ impl CallingWaker {
     }
 
     fn waker(self: &Arc<Self>) -> Waker {
-        // SAFETY: the table below keeps one count of the `Arc` per waker, and all of `CallingWaker` is `Send` and `Sync`.
+        // SAFETY: with the table below, each waker owns one reference count of the `Arc`, and `CallingWaker` is `Send` and `Sync`.
         unsafe { Waker::from_raw(raw(self.clone())) }
     }
 }
@@ -93,13 +93,13 @@ fn raw(waker: Arc<CallingWaker>) -> RawWaker {
     RawWaker::new(Arc::into_raw(waker).cast(), &TABLE)
 }
 
-/// Takes over the reference count that the waker of `data` holds.
+/// Takes over the reference count that the waker with this data pointer owns.
 fn own(data: *const ()) -> Arc<CallingWaker> {
     // SAFETY: `data` comes from `raw`, and the waker no longer uses its reference count.
     unsafe { Arc::from_raw(data.cast()) }
 }
 
-/// Returns a new reference, in addition to the one that the waker of `data` holds.
+/// Returns a new reference. The waker with this data pointer keeps its own.
 fn borrow(data: *const ()) -> Arc<CallingWaker> {
     // SAFETY: `data` comes from `raw`, and the waker, which is borrowed, holds a count.
     unsafe { Arc::increment_strong_count(data.cast::<CallingWaker>()) };
@@ -123,7 +123,7 @@ fn calls_queue<T>(
         assert!(poll_with(task.as_mut(), &first.waker()).is_pending());
         assert!(poll_with(task.as_mut(), &second.waker()).is_pending());
         assert!(first.calls(Call::Clone) >= 1 && second.calls(Call::Clone) >= 1);
-        // The test's handle and the queue's handle to the first waker were used up.
+        // Both copies of the first waker, that of the test and that of the queue, were dropped or consumed by a wake-up.
         assert!(first.calls(Call::Drop) + first.calls(Call::Wake) >= 2);
         wakes(&queue, &clock);
         assert!(second.calls(Call::Wake) >= 1);
@@ -284,7 +284,7 @@ impl Clock for CallingTimer {
 impl Timer for CallingTimer {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
         if let Some(queue) = self.home.get() {
-            // Only once: if each call added an earlier deadline, the calls would never end.
+            // The key is added only once: if each call added an earlier deadline, the calls would never end.
             if self.alarms.fetch_add(1, Ordering::SeqCst) == 0 {
                 queue.add_after("from the alarm", ns(3)).unwrap();
             }
@@ -322,7 +322,7 @@ fn a_timer_calls_back() {
 
 type Visit = Box<dyn Fn() + Send + Sync>;
 
-/// A key that calls its queue in its drop.
+/// A key whose drop calls its queue.
 #[derive(Clone)]
 struct CallingKey(u32, Arc<Mutex<Option<Visit>>>);
 
@@ -342,7 +342,7 @@ impl Eq for CallingKey {}
 
 impl Drop for CallingKey {
     fn drop(&mut self) {
-        // Skipped during a visit, because the visit drops keys itself.
+        // If the mutex is locked, a visit is running and has dropped this key. No second visit starts then.
         if let Ok(Some(visit)) = self.1.try_lock().as_deref() {
             visit();
         }

@@ -1,4 +1,4 @@
-//! User code that panics in every other operation: no key is lost, no waiter is stranded, and the queue continues.
+//! User code that panics in the operations that the parent module does not test: no key is lost, no waiter is stranded, and the queue continues.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +48,7 @@ enum Operation {
     Detach,
     Done,
     Attach,
-    /// A failure at which the key is given up.
+    /// Ends a lease with a failure, at which the key is given up.
     Die,
     /// If the outcome is a failure, the key is given up.
     TryEndAndGet(LeaseOutcome),
@@ -87,7 +87,7 @@ impl Operation {
     }
 }
 
-/// The result of an operation. It is moved out, so that only the queue's own drops can trigger a fuse.
+/// The result of an operation. It is moved out of the operation, so that only drops inside the queue can trigger a fuse.
 #[expect(dead_code, reason = "kept until it is dropped, where nothing is armed")]
 enum Given {
     Nothing,
@@ -174,7 +174,7 @@ impl World {
             _ => 7,
         });
         let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
-        // Unless the operation takes a lease, the first lease is that of key 3, which is the oldest.
+        // If the operation does not take a lease itself, the first lease is the oldest one, that of key 3.
         let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
         let mut many = Some(many);
         let mut key = Some(key);
@@ -336,8 +336,8 @@ fn may_change(act: Operation) -> (Vec<u32>, Vec<u32>) {
     }
 }
 
-/// Performs every operation in every scene, once for each call of user code that the operation makes, and lets that call panic. Returns the number of
-/// panics.
+/// For each scene, each operation, and each call of user code that the operation makes: performs the operation on a new queue, and lets that call
+/// panic. Returns the number of panics.
 fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
     let mut panics = 0;
     for (scene, ages) in SCENES.into_iter().flat_map(|scene| [(scene, false), (scene, true)]) {

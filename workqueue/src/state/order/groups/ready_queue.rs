@@ -1,4 +1,4 @@
-//! PURE. Groups as a ready queue: the effect of each transition of a key on its group.
+//! PURE. The ready queue of `Fair`: how each transition of a key changes the key's group.
 
 use flyball_sync::Nanos;
 
@@ -205,8 +205,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.groups.iter().flat_map(|group| group.line.iter(slab)).collect()
     }
 
-    /// Simulates the hand-outs that are possible if no lease ends; the other Ready slots come last. Due slots have
-    /// already been gathered.
+    /// Returns the slots that can be handed out even if no lease ends, in the order of hand-out, and then the other
+    /// Ready slots. The caller has gathered the due slots before.
     fn slots<K>(&self, slab: &Slab<K>, _: Nanos, _: Nanos) -> Vec<u32> {
         let mut slots = Vec::with_capacity(self.count);
         let mut lines: Vec<_> = self.groups.iter().map(|group| group.line.iter(slab)).collect();
