@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut runs = 0;
     for millisecond in 0..2000 {
-        // A burst of 100 ms with an event every 20 ms, and a burst of 500 ms.
+        // Two bursts with an event every 20 ms: one lasts 100 ms, the other 500 ms.
         let in_burst = millisecond < 100 || (1000..1500).contains(&millisecond);
         if in_burst && millisecond % 20 == 0 {
             queue.add_after_with("config.toml", millis(50), debounce)?;

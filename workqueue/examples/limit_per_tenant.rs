@@ -1,10 +1,11 @@
-//! A rate limit per tenant, checked before the work. Each key that the bucket of its tenant denies is requeued for a different time.
+//! A rate limit per tenant, checked before the work. If the bucket of its tenant denies a key, the key is requeued for the time of its reserved
+//! token, which differs from key to key.
 //!
 //! `cargo run -p flyball-workqueue --example limit_per_tenant`. The clock is moved by hand, so the example does not wait.
 //!
-//! With `try_acquire`, all keys that one bucket denies get the same `NotYet::retry_after`. They all become Ready at that time, one of them gets the
-//! token, and the others are denied again. So n keys need about n²/2 leases. A reservation takes the token ahead of time, so a key is handed out at
-//! most twice: to reserve, and to run.
+//! `try_acquire` would return the same `NotYet::retry_after` for all keys that one bucket denies. They would all become Ready at that time, one of
+//! them would get the token, and the others would be denied again, so n keys would need about n²/2 leases. A reservation takes a token in advance, so
+//! a key is handed out at most twice: once to reserve a token, and once to run.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use flyball_ratelimit::{KeyedRateLimiter, Quota, Reservation};
 use flyball_workqueue::{Clock, Fifo, Lease, ManualClock, Nanos, NoLimiter, Queue, WithClock};
 
-/// A tenant, and one of its objects.
+/// A tenant and the number of one of its objects.
 type Key = (&'static str, u32);
 type Time = WithClock<ManualClock>;
 
@@ -23,7 +24,7 @@ const BURST: NonZeroU32 = NonZeroU32::new(20).unwrap();
 struct Worker {
     clock: ManualClock,
     tenants: KeyedRateLimiter<&'static str, ManualClock>,
-    /// The reservations of the keys that wait.
+    /// The reservation of each key that waits for its token.
     reservations: HashMap<Key, Reservation>,
     runs: Vec<Nanos>,
 }
@@ -32,7 +33,8 @@ impl Worker {
     fn work(&mut self, lease: Lease<Key, Time>) {
         let key = *lease;
         let reservation = self.reservations.remove(&key).unwrap_or_else(|| self.tenants.reserve(&key.0));
-        // The delay is also positive if a key with a reservation was added again in the meantime, and is therefore handed out too early.
+        // The delay can be positive even for a key that already had a reservation: an add in the meantime makes the key Ready before its token is
+        // available.
         let delay = reservation.delay(self.clock.now());
         if delay.is_zero() {
             self.runs.push(self.clock.now());
@@ -43,7 +45,7 @@ impl Worker {
         }
     }
 
-    /// Cancels the run of a deleted object. The reserved token goes to the next key, unless another key has reserved a later token.
+    /// Cancels the run of a deleted object. The reserved token is returned to the bucket, unless another key has reserved a later token.
     fn withdraw(&mut self, queue: &Queue<Key, Fifo, NoLimiter, Time>, key: Key) -> bool {
         queue.cancel(&key);
         let reservation = self.reservations.remove(&key);
@@ -58,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tenants = KeyedRateLimiter::with_clock(quota, clock.clone());
     let mut worker = Worker { clock: clock.clone(), tenants, reservations: HashMap::new(), runs: Vec::new() };
 
-    // A thousand objects of one tenant, one more that is withdrawn, and one object of another tenant.
+    // One tenant has a thousand objects and one more that is withdrawn. Another tenant (below) has one object.
     let added = queue.add_many((0..1_001).map(|object| ("acme", object)));
     assert_eq!(added.new, 1_001);
     let mut leases = 0;

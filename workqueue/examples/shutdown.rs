@@ -1,4 +1,4 @@
-//! Ways to shut down: stop one worker, serve delayed keys for a limited time, and return the keys that are left.
+//! Shows how to stop one worker, how to serve delayed keys for a limited time during shutdown, and how to get the keys that are left.
 //!
 //! `cargo run -p flyball-workqueue --example shutdown`
 
@@ -22,13 +22,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     queue.add_many(["a", "b", "c"]);
 
-    // Stops one worker; the queue and the other worker go on.
+    // Stops one worker. The queue and the other worker keep running.
     let [first, second] = workers;
     getters[0].stop();
     let by_first = first.join().expect("workers do not panic");
     queue.blocking_wait_idle_timeout(Duration::from_secs(10));
 
-    // The drain refuses adds. Keys whose deadline is within ten seconds are still served at their deadline; the call returns after the last
+    // The drain refuses adds. Keys that fall due within the next ten seconds are still served at their deadlines, and the call returns after the last
     // of them.
     queue.add_after("soon", Duration::from_millis(1))?;
     queue.add_after("tomorrow", Duration::from_secs(24 * 60 * 60))?;

@@ -1,4 +1,4 @@
-//! The queue on threads, without a runtime: fetch pages, retry failed fetches, shut down in order.
+//! Uses the queue on threads, without an async runtime: fetches pages, retries failed fetches, and shuts down in an orderly way.
 //!
 //! `cargo run -p flyball-workqueue --example threads`
 
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .collect();
 
-    // Any thread can add keys at any time. `add` never waits, and returns its effect on the key.
+    // Any thread can add keys at any time. `add` never waits, and returns what it did with the key.
     for page in ["/", "/news", "/about", "/flaky"] {
         println!("main: {page} is {:?}", queue.add(page)?);
     }
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let done: Vec<_> = results.iter().take(5).collect();
     assert!(done.contains(&"/later") && done.contains(&"/flaky"));
 
-    // Refuses new adds and waits for the leases to end. Returns the keys that were not served.
+    // The drain refuses new adds, waits for the backlog and the leases to end, and returns the keys that were not served.
     let left = queue.blocking_drain_timeout(Duration::from_secs(10));
     println!("main: left over: {:?}", left.waiting);
     assert_eq!(left.waiting, ["/tomorrow"]);
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Stands for real work: one page needs four attempts.
+/// Simulates a fetch: `/flaky` succeeds at the fourth attempt, any other page at the first.
 fn fetch(page: &str, failures: u32) -> Result<(), &'static str> {
     if page == "/flaky" && failures < 3 { Err("connection reset") } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Workers as tokio tasks: a time limit for the work, a delayed second run, and an orderly shutdown.
+//! Runs workers as tokio tasks, with a time limit for the work, delayed runs, and an orderly shutdown.
 //!
 //! `cargo run -p flyball-workqueue --features tokio --example tokio_workers`
 
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let millis = Duration::from_millis;
     let backoff = Exponential::new(millis(1)..=millis(1000));
-    // The queue owns the timer: deadlines and retries need no task and no thread.
+    // The queue uses this timer for deadlines and retries, and needs no task or thread for them.
     let queue = Queue::builder().timer(TokioTimer::current()).limiter(backoff).build();
     let (finished, mut results) = mpsc::unbounded_channel();
     let hung = Arc::new(AtomicUsize::new(0));
@@ -27,8 +27,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         workers.spawn(async move {
             while let Some(lease) = queue.get().await {
                 let key: &str = *lease;
-                // The future of the work owns the lease. If the work takes too long, the future and the lease are dropped, which counts as
-                // a failure: the key is retried.
+                // The future `work` owns the lease. If the work takes too long, `timeout` drops the future and with it the lease. That counts as a
+                // failure, so the key is retried.
                 let work = async {
                     if key == "hangs at first" && lease.num_requeues() == 0 {
                         hung.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(seen, [("hangs at first", 1), ("quick", 0)]);
     assert_eq!(hung.load(Ordering::Relaxed), 1);
 
-    // Refuses adds and waits for the leases to end. The third run of "again" requested a fourth one, which is a leftover.
+    // The drain refuses adds and waits for the leases to end. The third run of "again" requested a fourth run, so "again" is a leftover.
     let left = queue.drain().await;
     assert!(left.ready.is_empty() && left.leased.is_empty());
     println!("left over: {:?}", left.waiting);

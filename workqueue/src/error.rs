@@ -1,4 +1,4 @@
-//! PURE. The errors of the queue: one small type per operation.
+//! PURE. The errors of the queue, one small type for each kind of operation.
 
 use std::error::Error;
 use std::fmt;
@@ -30,7 +30,7 @@ pub enum AddErrorKind {
     ShutDown,
     /// The key is absent, and the queue is at its capacity.
     Full,
-    /// The key has failed too often, see [`give_up_after`](crate::QueueBuilder::give_up_after).
+    /// The key was given up because it failed too often, see [`give_up_after`](crate::QueueBuilder::give_up_after).
     GivenUp,
 }
 
@@ -50,7 +50,7 @@ impl<K> AddError<K> {
     }
 }
 
-/// Does not require `Debug` of the key.
+/// This implementation does not require that the key implements `Debug`.
 impl<K> fmt::Debug for AddError<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddError").field("kind", &self.kind).finish_non_exhaustive()
@@ -92,7 +92,7 @@ impl Error for AddErrorKind {}
 pub enum TryGetError {
     /// No key is Ready now, or the queue is paused.
     Empty,
-    /// The queue is shut down, and no key can become Ready.
+    /// The queue is shut down, and will hand out no more keys.
     Closed,
 }
 
@@ -110,7 +110,7 @@ impl Error for TryGetError {}
 /// The reason why a `get` with a time limit returned no lease.
 ///
 /// # Examples
-/// A worker that shuts an idle queue down:
+/// A worker that shuts the queue down when no key becomes Ready for 10 ms:
 /// ```
 /// use flyball_workqueue::{GetTimeoutError, Queue};
 /// use std::time::Duration;
@@ -132,7 +132,7 @@ impl Error for TryGetError {}
 pub enum GetTimeoutError {
     /// No key became Ready within the limit.
     TimedOut,
-    /// The queue is shut down, and no key can become Ready.
+    /// The queue is shut down, and will hand out no more keys.
     Closed,
 }
 
@@ -147,8 +147,8 @@ impl fmt::Display for GetTimeoutError {
 
 impl Error for GetTimeoutError {}
 
-/// The error that [`Queue::done`](crate::Queue::done) and [`Queue::attach`](crate::Queue::attach) return if no detached lease holds the key. The
-/// queue is unchanged.
+/// The error that [`Queue::done`](crate::Queue::done) and [`Queue::attach`](crate::Queue::attach) return if the key has no detached lease. The queue
+/// is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotDetached;
 

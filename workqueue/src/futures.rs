@@ -1,4 +1,4 @@
-//! EDGE. The futures of the queue, one type per async operation. Cancel safety: each type documents the effect of dropping it.
+//! EDGE. The futures of the queue, one type per async operation. Cancel safety: the docs of each future say what happens if it is dropped.
 
 pub(crate) mod add_when_room;
 pub(crate) mod drain;

@@ -4,8 +4,8 @@ use std::hash::Hash;
 
 /// The bounds on a key: any hashable value that is cheap to clone. A blanket implementation covers all such types.
 ///
-/// The queue clones the key once for each lease. This is free for ids and cheap for `Arc<str>`, but allocates for a
-/// `String`. `Eq` and `Clone` run under the queue's lock and must not call the queue.
+/// The queue clones the key once for each lease. The clone costs nothing for an integer id and little for an
+/// `Arc<str>`; for a `String`, it allocates. `Eq` and `Clone` run under the queue's lock and must not call the queue.
 ///
 /// # Examples
 /// ```

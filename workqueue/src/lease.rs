@@ -20,7 +20,7 @@ use crate::time_mode::{NoDelays, SupportsDelays};
 pub(crate) use leasing::Leasing;
 pub use outcome::LeaseOutcome;
 
-/// The exclusive right to work on a key. As long as the lease exists, the queue hands the key out to no other worker.
+/// The exclusive right to work on a key. While the lease exists, the queue does not hand the key out again.
 ///
 /// A worker ends a lease by reporting an outcome, for example with `done` or `retry`. A key that was added while it was leased becomes Ready at the
 /// tail when the lease ends, whatever the outcome. **A lease that is dropped without an outcome, because of a cancelled future, a timeout or a panic,
@@ -28,11 +28,12 @@ pub use outcome::LeaseOutcome;
 ///
 /// After [`stop_now`](crate::Queue::stop_now), ending a lease has no effect.
 ///
-/// `T` is the queue's [time mode](crate::TimeMode). A function that works with every time mode takes a `Lease<K, T>`.
+/// `T` is the queue's [time mode](crate::TimeMode). A function that is generic over `T`, with a parameter of type `Lease<K, T>`, works with every
+/// time mode.
 ///
 /// # Panics
-/// Ending a lease panics if the clock, the limiter's policy or a waker panics. Even then, the lease has ended. If the
-/// panic came before the outcome was decided, the key is Ready at the tail.
+/// Ending a lease panics if the clock, the limiter's policy or a waker panics. Even then, the lease has ended. If the clock or the policy panics, the
+/// queue cannot apply the outcome, and makes the key Ready at the tail.
 ///
 /// # Examples
 /// ```
@@ -48,7 +49,7 @@ pub use outcome::LeaseOutcome;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A function for queues with and without delays:
+/// A function that works for queues with and without delays:
 /// ```
 /// # use flyball_workqueue::{Lease, Queue};
 /// fn finish<T>(lease: Lease<&str, T>, worked: bool) {
@@ -98,8 +99,8 @@ impl<K, T> Lease<K, T> {
         &self.key
     }
 
-    /// Returns the number of failures of this key that were counted and not forgotten. Returns 0 on the first try, and for a queue without
-    /// a limiter.
+    /// Returns the number of counted failures of this key since they were last forgotten. This is 0 on the first try, and always if the queue has no
+    /// limiter.
     pub fn num_requeues(&self) -> u32 {
         self.queue.as_ref().map_or(0, |queue| queue.requeues(&self.key))
     }
@@ -109,16 +110,15 @@ impl<K, T> Lease<K, T> {
         self.queue.as_ref().and_then(|queue| queue.age(self.id))
     }
 
-    /// Turns the lease into its key, without ending the lease. The key stays leased until you call
-    /// [`Queue::done`](crate::Queue::done) with the key, or turn the key into a lease again with
+    /// Converts the lease into its key without ending the lease. The key stays leased until you call
+    /// [`Queue::done`](crate::Queue::done) with the key, or convert the key back into a lease with
     /// [`Queue::attach`](crate::Queue::attach).
     ///
-    /// This is for frameworks that pass only the key to a worker. Dropping the key does not end the lease: unless
-    /// `done` or `attach` is called, the key is never handed out again, and
-    /// [`next_overdue`](crate::Queue::next_overdue) reports the lease.
+    /// This is for frameworks that pass only the key to a worker. Dropping the key does not end the lease: unless `done` or `attach` is called, the
+    /// key is never handed out again, and [`next_overdue`](crate::Queue::next_overdue) reports the lease as overdue.
     ///
     /// # Panics
-    /// Panics if `Clone` or `Drop` of the key panics; the lease counts as a failure in that case.
+    /// Panics if `Clone` or `Drop` of the key panics; in that case the lease has ended as a failure.
     ///
     /// # Examples
     /// ```
@@ -148,18 +148,17 @@ impl<K, T> Lease<K, T> {
         key
     }
 
-    /// Ends the lease without reporting success: failures stay counted (client-go's `Done`).
+    /// Ends the lease with neither success nor failure: the failure count of the key stays as it is (client-go's `Done`).
     pub fn done(self) {
         self.end(LeaseOutcome::Done);
     }
 
-    /// Ends the lease without reporting success, and makes the key Ready again after `delay`. A `delay` of zero makes
+    /// Ends the lease with neither success nor failure, and makes the key Ready again after `delay`. A `delay` of zero makes
     /// it Ready immediately, at the tail.
     ///
-    /// Use this for an outcome that is neither a success nor a failure, such as a write conflict. Unlike a delayed add
-    /// followed by [`done`](Self::done), this is one step: the key keeps its priority, and cannot be lost in between.
-    /// After shutdown the key becomes a leftover instead, except while
-    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
+    /// Use this for an outcome that is neither a success nor a failure, such as a write conflict. Unlike a delayed add followed by
+    /// [`done`](Self::done), this is a single step, so the key keeps its priority and cannot be lost in between. After shutdown the key becomes a
+    /// leftover instead, except while [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples
     /// ```
@@ -196,7 +195,7 @@ impl<K, T> Lease<K, T> {
     /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples
-    /// Runs the key again every five minutes:
+    /// A key that runs again every five minutes:
     /// ```
     /// # use flyball_workqueue::{ManualClock, Queue};
     /// # use std::time::Duration;
@@ -221,9 +220,9 @@ impl<K, T> Lease<K, T> {
     /// Ends the lease as a failure. With a limiter, the failure is counted and the key is Ready again after the
     /// limiter's delay. Without a limiter, the key is Ready again immediately, at the tail.
     ///
-    /// If an add makes the key Ready early, and the next lease also fails before the backoff is over, the key returns
-    /// to the same backoff: the failure count and the deadline stay unchanged. After shutdown the key becomes a
-    /// leftover instead, except while [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
+    /// If an add makes the key Ready before its backoff is over, and the next lease also fails before that time, the backoff continues: the failure
+    /// is not counted, and the deadline stays the same. After shutdown the key becomes a leftover instead, except while
+    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples
     /// ```
@@ -244,11 +243,10 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }
 
-    /// Like [`retry`](Self::retry), but the key is Ready again no earlier than `least` from now. With a `least` of
-    /// zero, this is the same as `retry`.
+    /// Like [`retry`](Self::retry), but the key waits for at least `least`. With a `least` of zero, this is the same as `retry`.
     ///
     /// Use this for a server's `Retry-After`, or for any other minimum. The key waits for the longer of `least` and the
-    /// limiter's delay. The failure counts like any other, and the limiter's delay does not depend on `least`. An add
+    /// limiter's delay. The failure is counted as in `retry`, and `least` does not influence the limiter's delay. An add
     /// still makes the key Ready immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
     ///
     /// # Examples
@@ -276,13 +274,12 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Failed { at_least: least });
     }
 
-    /// Like [`retry_after_at_least`](Self::retry_after_at_least), unless this is failure number `most` of the key. In
-    /// that case the failures of the key are forgotten, and the lease is returned to the caller, which must end the
-    /// lease.
+    /// Like [`retry_after_at_least`](Self::retry_after_at_least), but if this is failure number `most` of the key, the key is not retried. Instead,
+    /// its failures are forgotten, and the lease is returned to the caller, which must end it.
     ///
-    /// Use this to limit the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after);
-    /// the lower limit applies. Both limits ignore failures that the limiter does not count, such as a failure before
-    /// the key's backoff is over. Without a limiter no failure is counted, so the lease is never returned.
+    /// This limits the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after); the lower of the two limits applies.
+    /// Neither limit counts a failure that the limiter does not count, such as one before the key's backoff is over. Without a limiter no failure
+    /// is counted, so the lease is never returned.
     ///
     /// # Errors
     /// Returns the lease if this is failure number `most` of the key.
@@ -323,11 +320,10 @@ impl<K, T> Lease<K, T> {
         }
     }
 
-    /// Ends the lease as if the key had not been handed out: the key is Ready again at the tail, and no failure is
-    /// counted.
+    /// Ends the lease as if the key had not been handed out: the key is Ready again at the tail, and no failure is counted.
     ///
-    /// Use this for a worker that stops before it has started on the key. After shutdown the key becomes a leftover
-    /// instead.
+    /// Use this for a worker that stops before it starts to work on the key. After shutdown the key becomes a leftover instead, except while
+    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples
     /// ```
@@ -369,7 +365,7 @@ impl<K, T> Lease<K, T> {
     }
 }
 
-/// Ends the lease as a failure, like [`retry`](Lease::retry), unless the lease has ended or was detached.
+/// Ends the lease as a failure, like [`retry`](Lease::retry), unless the lease has already ended or was detached.
 impl<K, T> Drop for Lease<K, T> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
@@ -378,7 +374,7 @@ impl<K, T> Drop for Lease<K, T> {
     }
 }
 
-/// A panic leaves the state that the lease shares with the queue consistent, so only the key has to be unwind-safe.
+/// After a panic, the state that the lease shares with the queue is consistent, so only the key must be unwind-safe.
 impl<K: UnwindSafe, T> UnwindSafe for Lease<K, T> {}
 impl<K: RefUnwindSafe, T> RefUnwindSafe for Lease<K, T> {}
 

@@ -3,16 +3,17 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the policy and the state of the random number generator | `inner` |
-//! | `tracked`: zero means that no key has failures | written under `inner`; read without it |
+//! | `tracked`, which is zero if no key has failures | `inner` for writes; reads need no lock |
 //!
 //! `inner` is held while the policy runs. The policy calls `Hash`, `Eq` and `Clone` of keys, and a closure that takes the queue's lock to check
-//! whether a key is in the queue. `inner` is never taken under the queue's lock. Otherwise a policy is a pure function of its arguments, and must not
-//! call the queue. Keys that the policy evicts are dropped after unlocking, even if a panic unwinds.
+//! whether a key is in the queue. `inner` is never locked while the queue's lock is held. Apart from these calls, a policy is a pure function of its
+//! arguments, and must not call the queue. Keys that the policy evicts are dropped after unlocking, even if a panic unwinds.
 //!
-//! The failures of a key are kept as long as the key is in the queue: a policy calls that closure (`in_use`) before it evicts a key. Two alternatives
-//! were rejected. Notifying the policy when a key enters or leaves the queue would cost a lock and a hash each time. If a key leaves and enters
-//! concurrently, the two notifications would also have to stay in order. Storing failures in the entry of the key does not work for every policy,
-//! because a policy may store something other than a count, or combine several policies.
+//! The failures of a key are kept as long as the key is in the queue: before a policy evicts a key, it calls that closure (`in_queue`), and keeps the
+//! key if the closure returns true. Two alternatives were rejected. The first is to notify the policy when a key enters or leaves the queue. That
+//! would cost a lock and a hash each time, and if two threads remove and add a key concurrently, the two notifications could arrive in the wrong
+//! order. The second is to store the failures in the queue's entry of the key. That does not work for every policy, because a policy may store
+//! something other than a count, or combine several policies.
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -84,7 +85,7 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A rate limiter that threads and tasks wait for is not a `QueueLimiter`:
+/// A rate limiter for threads and tasks, such as `RateLimiter`, is not a `QueueLimiter`:
 /// ```compile_fail,E0277
 /// use flyball_ratelimit::{Quota, RateLimiter};
 /// use flyball_workqueue::Queue;
@@ -105,9 +106,10 @@ impl<K: ?Sized, L: Policy<K> + Send + 'static> QueueLimiter<K> for L {}
 /// What happens to a key after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The backoff of the key ends at `until`. `counted` is false if the key failed before its previous backoff was over.
+    /// The backoff of the key ends at `until`. `counted` is false if the failure was not counted, because the previous backoff of the key was not
+    /// over.
     Backoff { until: Nanos, counted: bool },
-    /// The key is given up: its failures are forgotten, and the give-up hook still has to be called.
+    /// The key is given up. Its failures are forgotten already; the caller must call the give-up hook.
     Last { failures: u32 },
 }
 
@@ -127,15 +129,14 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         Self { inner: Mutex::new(inner), tracked: AtomicUsize::new(0) }
     }
 
-    /// Returns whether there is a limiter; without one, a retry needs no clock. Evaluated at compile time.
+    /// Returns whether there is a limiter. Without a limiter, a retry does not read the clock. Evaluated at compile time.
     pub(crate) fn limits() -> bool {
         TypeId::of::<L>() != TypeId::of::<NoLimiter>()
     }
 
-    /// Counts a failure of `key`. At failure number `most`, forgets the failures of the key and returns
-    /// `Failure::Last`. Counting and forgetting happen under one lock; otherwise two concurrent failures could both
-    /// return `Last`. A failure that is not counted never returns `Last`, even if the key already has `most` failures
-    /// or more. The policy does not evict the failures of keys for which `in_queue` returns true.
+    /// Counts a failure of `key`. At failure number `most`, forgets the failures of the key and returns `Failure::Last`. Both happen under one lock;
+    /// otherwise two concurrent failures of the key could both return `Last`. A failure that is not counted never returns `Last`, even if the key has
+    /// `most` or more failures. The policy does not evict the failures of keys for which `in_queue` returns true.
     pub(crate) fn failed(
         &self,
         key: &K,
@@ -145,16 +146,15 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     ) -> Failure {
         self.change(|inner, tracked, evicted| {
             let random = inner.random.next();
-            // Ordering: Relaxed. `forget` is called for this key after the failed lease has ended, and the queue's lock
-            // orders the leases of one key. The value is stored before the policy runs, because the policy may count a
-            // failure and then panic.
+            // Ordering: Relaxed. `forget` is called for this key only after the failed lease has ended. The queue's lock orders the leases of one
+            // key, so `forget` reads this value. The value is stored before the policy runs, because the policy may count a failure and then panic.
             tracked.store(1, Ordering::Relaxed);
             let (delay, taken) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
             let counted = Self::limits() && taken.is_some();
             let failures = if counted && most.is_some() { inner.policy.num_requeues(key) } else { 0 };
-            // For a policy that counts no failures, `num_requeues` is always 0.
+            // `failures` is always 0 for a policy that does not count failures.
             if failures > 0 && most.is_some_and(|most| failures >= most) {
-                // Takes the evicted keys before the policy is called again, because that call would drop them under the lock.
+                // The evicted keys are taken before the next call of the policy, because that call would drop them under the lock.
                 inner.policy.take_evicted(evicted);
                 inner.policy.forget(key);
                 return Failure::Last { failures };
@@ -174,8 +174,8 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         });
     }
 
-    /// Runs `work` on the policy, then drops the evicted keys outside the lock, even if `work` panics. Otherwise the
-    /// next operation would drop these keys under the lock.
+    /// Runs `work` on the policy, then drops the keys that the policy has evicted. This happens outside the lock, and even if `work` panics;
+    /// otherwise the next operation would drop these keys under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
         // Declared before the guard, so that the evicted keys are dropped after the guard.
         let mut evicted = Vec::new();

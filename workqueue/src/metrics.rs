@@ -1,7 +1,7 @@
 //! EDGE. The metrics of a queue.
 //!
-//! Counters of frequent operations, and all gauges, are *read* (`QueueStats`): the queue updates them under a lock that
-//! it holds anyway. Durations and rare events are *reported* (`QueueMetrics`) after unlocking.
+//! A sink *reads* the counters of frequent operations and all gauges from `QueueStats`; the queue updates them under a lock that it holds anyway. The
+//! queue *reports* durations and rare events to the sink (`QueueMetrics`) after unlocking.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -18,9 +18,9 @@ use crate::lease::outcome::LeaseOutcome;
 
 /// A sink for the events of a queue, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///
-/// Every method has an empty default body; implement those that you need. The queue calls them outside every lock, on
-/// the thread of the operation that they report. So the methods should be quick, and may call the queue. **A panic in a
-/// method does not affect the queue**: the queue catches the panic after the panic hook has run.
+/// Every method has an empty default body; implement those that you need. The queue calls the methods while it holds no lock, on the thread that runs
+/// the reported operation. So the methods may call the queue, but should be quick. **A panic in a method does not affect the queue**: the queue
+/// catches the panic, after Rust's panic hook has run.
 ///
 /// No method takes a key, because a metric labelled by key would have one series per key. Gauges, and counters that
 /// change with each add, have no method: a sink reads them from [`QueueStats`](crate::QueueStats), see
@@ -52,7 +52,7 @@ use crate::lease::outcome::LeaseOutcome;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A sink that logs all events of a queue:
+/// A sink that logs every event that a queue reports:
 /// ```
 /// use flyball_ratelimit::Exponential;
 /// use flyball_workqueue::{AddErrorKind, LeaseOutcome, ManualClock, Queue, QueueMetrics, StatsReader};
@@ -112,14 +112,13 @@ pub trait QueueMetrics: Send + Sync + 'static {
         let _ = queue;
     }
 
-    /// A key was handed out. `queued` is the time since its add; for a dirty key, since it became dirty; for a waiting
-    /// key, since its deadline. `delayed` is true if the key waited for a deadline: then `queued` is how late the key
-    /// was handed out.
+    /// A key was handed out. `queued` is the time since the key was added; if it was added while it was leased, since that add; if it waited for a
+    /// deadline, since the deadline. `delayed` is true if the key waited for a deadline; then `queued` is the time by which the key was late.
     fn dequeued(&self, queued: Duration, delayed: bool) {
         let _ = (queued, delayed);
     }
 
-    /// A lease ended, `worked` after its key was handed out.
+    /// A lease ended with `outcome`. `worked` is the time since its key was handed out.
     fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
         let _ = (outcome, worked);
     }
@@ -134,7 +133,7 @@ pub trait QueueMetrics: Send + Sync + 'static {
         let _ = failures;
     }
 
-    /// An add was refused. An add that waits for room is not refused.
+    /// An add was refused. An add that waits for room is not reported as refused.
     fn add_refused(&self, reason: AddErrorKind) {
         let _ = reason;
     }
@@ -145,7 +144,7 @@ pub trait QueueMetrics: Send + Sync + 'static {
     }
 }
 
-/// Lets the caller keep a handle to the sink.
+/// An `Arc` of a sink is a sink, so that the program can keep a handle to it.
 impl<M: QueueMetrics + ?Sized> QueueMetrics for Arc<M> {
     fn register(&self, queue: StatsReader) {
         (**self).register(queue);

@@ -1,4 +1,4 @@
-//! SHELL. The queue. The operations are in the modules below, grouped by purpose.
+//! SHELL. The queue. The modules below contain its operations, grouped by purpose.
 
 mod add;
 pub(crate) mod adders;
@@ -39,13 +39,13 @@ use crate::time_mode::{NoDelays, TimeMode};
 
 /// A work queue of distinct keys: each key is queued once, and leased to one worker at a time.
 ///
-/// The queue holds a key once, however often the key is added, and hands the key out to one [`Lease`](crate::Lease) at
-/// a time. If a leased key is added, it runs once more when the lease ends. Keys are handed out first in, first out,
-/// unless the queue is built with another order; a delayed key is queued at its deadline. Clones are handles to the
-/// same queue. The queue runs no background task or thread.
+/// However often a key is added, the queue holds it once, and hands it out to one [`Lease`](crate::Lease) at a time.
+/// If a key is added while it is leased, it runs once more when the lease ends. Keys are handed out first in, first
+/// out, unless the queue is built with another order; a delayed key enters the queue at its deadline. Clones are handles to
+/// the same queue. The queue runs no background task or thread.
 ///
-/// The type of a queue determines its operations: its order `O`, its limiter `L` and its time mode `T` (see
-/// [`TimeMode`]). [`Queue::new`] creates a queue with neither limiter nor delays; [`Queue::builder`] adds them.
+/// The type parameters of a queue determine which operations it has: the order `O`, the limiter `L` and the time mode `T` (see [`TimeMode`]).
+/// [`Queue::new`] creates a queue with neither limiter nor delays; [`Queue::builder`] adds them.
 ///
 /// # Examples
 /// ```
@@ -88,7 +88,7 @@ impl<K, O: Order<K>, L, T> Clone for Queue<K, O, L, T> {
     }
 }
 
-/// A panic in a key, a waker or a clock leaves the queue consistent.
+/// The queue stays consistent if a method of a key, a waker or a clock panics.
 impl<K, O: Order<K>, L, T> UnwindSafe for Queue<K, O, L, T> {}
 impl<K, O: Order<K>, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 

@@ -1,22 +1,22 @@
-//! PURE. The whole queue as a state machine, without locks, clocks, threads, futures or randomness.
+//! PURE. The state machine of the queue, without locks, clocks, threads, futures or randomness.
 //!
-//! The table of states is in `state/entry.rs`; this file and the files below it implement the transitions. Times are arguments. `now` is `None` if
-//! the caller found no deadline and therefore did not read the clock. In that case the state uses the last time that was passed in. That time can
-//! only be too early, so no key is handed out before its deadline.
+//! The state table is in `state/entry.rs`; this file and its submodules implement the transitions. Times are passed as arguments. `now` is `None` if
+//! the caller found no deadline and therefore did not read the clock. In that case the state machine uses the last time that was passed in. That time
+//! is never later than the actual time, so no key is handed out before its deadline.
 //!
 //! # Invariants
-//! 1. Every live slot is in the key table once, under its hash; the table holds nothing else.
-//! 2. A slot is in the order exactly when it is `Ready`, in one of the order's heaps exactly when it is `Waiting`, and in one of the two
-//!    lists of leases exactly when it is leased: in `reported` if it has the flag `REPORTED`, else in `leases`.
-//! 3. `dirty` counts the leased slots that are dirty; `postponed` holds exactly the waits of the leased slots that wait.
-//! 4. A wait has a limit in `limits` exactly when its slot has the flag `LIMITED`; only a waiting slot has this flag.
+//! 1. Every live slot is in the key table exactly once, under its hash, and the table contains nothing else.
+//! 2. A slot is in a line of the order exactly if it is `Ready`, in one of the order's heaps exactly if it is `Waiting`, and in one of the two lists
+//!    of leases exactly if it is leased. That list is `reported` if the slot has the flag `REPORTED`, and `leases` otherwise.
+//! 3. `dirty` is the number of slots that are `LeasedDirty`; `postponed` contains exactly the waits of the slots that are `LeasedWaiting`.
+//! 4. `limits` contains a limit for a slot exactly if the slot has the flag `LIMITED`; only a `Waiting` slot has this flag.
 //! 5. Once the queue is shut down, no add makes a slot dirty.
-//! 6. In the order, exactly the live slots are admitted (by `admit`), and exactly the leased slots have begun (by `begin`).
-//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics, `began` is the sum of the times at which the
-//!    leases began, and `pending_since` has entries only for Ready and dirty slots.
+//! 6. The order's `admit` has been called for exactly the live slots, and its `begin` for exactly the leased slots.
+//! 7. An operation calls [`observe`](QueueState::observe) once, before anything else. In a queue with metrics, `began` is the sum of the times at
+//!    which the current leases began, and `pending_since` has entries only for Ready and dirty slots.
 //!
-//! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are handed out, which makes
-//! them `Leased`), and no key is lost (a slot is vacated only by `end`, `cancel` and `stop`, which return its key).
+//! It follows that a key is handed out to one lease at a time, because only `Ready` slots and due `Waiting` slots are handed out, and then they are
+//! `Leased`. It also follows that no key is lost, because only `end`, `cancel` and `stop` vacate a slot, and they return its key.
 
 mod add;
 mod ages;
@@ -58,14 +58,14 @@ use crate::state::sparse::SparseMap;
 use crate::state::wait::Wait;
 use metering::Meter;
 
-/// The latest time of a shutdown. It is before `Nanos::MAX`, so that a wait until `Nanos::MAX` never ends.
+/// The latest time that `horizon` can have. It is before `Nanos::MAX`, so that a wait until `Nanos::MAX` does not end even after a shutdown.
 const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 
 /// The options that a queue is built with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// Whether backoff is strict: no add shortens it.
+    /// Whether backoff is strict, so that an add does not shorten it.
     pub(crate) strict: bool,
     /// The maximum number of distinct keys.
     pub(crate) capacity: usize,
@@ -79,7 +79,7 @@ pub(crate) struct QueueState<K, O> {
     keys: HashTable<u32>,
     /// The Ready keys and the waiting keys.
     order: O,
-    /// Leases in the order in which they began, without those reported as overdue.
+    /// The leases that were not reported as overdue, in the order in which they began.
     leases: List,
     reported: List,
     dirty: usize,
@@ -88,7 +88,8 @@ pub(crate) struct QueueState<K, O> {
     options: Options,
     phase: Phase,
     paused: bool,
-    /// After a shutdown, the time of the shutdown, which replaces the clock. In `DrainingDelays`, the time at which the serving of delayed keys ends.
+    /// After a shutdown, the time of the shutdown; deadlines at or before it count as passed. In `DrainingDelays`, the time until which delayed
+    /// keys are served.
     horizon: Nanos,
     /// The last time that was passed in.
     seen: Nanos,
@@ -100,29 +101,29 @@ pub(crate) struct QueueState<K, O> {
     meter: Option<Box<Meter>>,
 }
 
-/// A wait that begins when the lease ends. It keeps the sequence number of its deadline, to order equal deadlines.
+/// The wait of a leased key. It enters a heap when the lease ends, and keeps its sequence number, which orders equal deadlines.
 #[derive(Clone, Copy, Debug)]
 struct Postponed {
     wait: Wait,
     sequence: u32,
 }
 
-/// The phase of the queue's shutdown.
+/// Whether the queue is open, and otherwise the phase of its shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// All operations are allowed.
     Open,
-    /// Adds are refused and leased keys do not become dirty. A waiting key still becomes Ready if its deadline is at or before the horizon,
-    /// which is in the future.
+    /// Adds are refused and leased keys do not become dirty. A waiting key still becomes Ready at its deadline, if that is at or before `horizon`.
+    /// When this phase begins, `horizon` is in the future.
     DrainingDelays,
-    /// Adds are refused and leased keys do not become dirty; the backlog is handed out. Waiting keys stay.
+    /// Adds are refused and leased keys do not become dirty. The backlog is handed out. Waiting keys keep waiting.
     ShutDown,
     /// No key is handed out; ending a lease has no effect.
     Stopped,
 }
 
 impl Phase {
-    /// Returns the time up to which deadlines have passed.
+    /// Returns the time at or before which a deadline counts as passed.
     #[inline]
     fn due_by(self, now: Nanos, horizon: Nanos) -> Nanos {
         match self {
@@ -162,7 +163,7 @@ mod tests {
     use crate::state::order::fifo::FifoList;
     use crate::state::wait::DelayRequest;
 
-    /// Equal deadlines keep their order when all sequence numbers are reassigned.
+    /// Keys with equal deadlines keep their order when the sequence numbers are renumbered.
     #[test]
     fn sequence_numbers_survive_their_overflow() {
         let mut state = QueueState::<u32, FifoList>::new(

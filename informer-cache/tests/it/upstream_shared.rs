@@ -490,8 +490,8 @@ fn a_subscriber_during_the_first_list_receives_each_object_once() {
     }
 }
 
-/// `TestSharedInformerErrorHandling`: every failure is reported with the time of the retry. By then, the status contains the failure. A panic of the
-/// callback is caught.
+/// `TestSharedInformerErrorHandling`: every failure is reported to the callback with the time of the retry. The status contains the failure before
+/// the callback runs. A panic in the callback is caught.
 #[test]
 fn every_failure_is_reported_to_its_callback() {
     let server = server();
@@ -518,7 +518,7 @@ fn every_failure_is_reported_to_its_callback() {
     server.break_watches(EXPIRED);
     world.settle();
     let received = std::mem::take(&mut *failures.lock());
-    // If the version is too old, the newest list is requested immediately.
+    // If a list fails because its version is too old (`EXPIRED`), the newest list is requested immediately, so `retry_at` is `None`.
     let expected = [(REFUSED, true), (EXPIRED, false), (OTHER, true), (INTERNAL, true), (EXPIRED, true)];
     let expected = expected.map(|(kind, waits)| (BackoffCause::Failed(kind), true, waits));
     assert_eq!(received, expected);
@@ -531,8 +531,8 @@ fn every_failure_is_reported_to_its_callback() {
     );
 }
 
-/// client-go's handlers have growing buffers (several kubernetes issues). Here the pending changes of a slow subscriber cost no more than
-/// the live objects, however many changes occur.
+/// In client-go, the buffer of a slow handler grows without bound (several kubernetes issues). Here the pending changes of a slow subscriber are
+/// bounded by the number of keys, however many changes occur.
 #[test]
 fn pending_changes_are_bounded_by_the_keys() {
     struct Counted {
@@ -555,14 +555,14 @@ fn pending_changes_are_bounded_by_the_keys() {
     let mut sleeping = [store.subscribe(), store.subscribe()];
     for version in 1..EVENTS {
         happens(version);
-        // No object was delivered, so no old state is kept.
+        // No object has been delivered to a subscriber yet, so no old state is kept.
         assert!(objects() <= 10);
     }
     while sleeping[1].try_next().is_some() {}
     for version in EVENTS..2 * EVENTS {
         happens(version);
-        // At most four objects per key: the newest one, the one that the subscriber received, and the last states at the first and at the latest
-        // deletion since then.
+        // At most four objects are alive per key: the newest one, the one that the subscriber received last, and the objects that the first and the
+        // latest deletion since then removed.
         assert!(objects() <= 40, "{} objects", objects());
         assert!(sleeping.iter().all(|changes| changes.pending() <= 10));
     }

@@ -1,12 +1,12 @@
-//! Counterparts of client-go's tests of its store and indexes. Each case names its counterpart.
+//! Counterparts of client-go's tests of its store and indexes. Each test names the client-go test that it corresponds to.
 //!
 //! Tests without a counterpart:
-//! - `TestKeyError`: the key is a total function of the object; parsing a key may fail (`surface`).
+//! - `TestKeyError`: every object has a key, so there is no key error. Only parsing a key from a string can fail, see `surface`.
 //! - `TestWithStoreMetricsDefaulting`: the store has no metrics.
-//! - `TestTypedIndexersToIndexers`: every index is typed, and there is no other kind to convert to.
-//! - `TestObjectNames`: `surface` and `key` test keys and their strings.
-//! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change has its key, and a deletion
-//!   always has its object.
+//! - `TestTypedIndexersToIndexers`: every index is typed, so there is no conversion between typed and untyped indexes.
+//! - `TestObjectNames`: the tests in `surface` and `key` cover keys and their string form.
+//! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change contains its key, and a deletion
+//!   always contains the deleted object.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn add_update_delete_list_replace() {
     assert_eq!(list(&store), ["bar", "foo"]);
 }
 
-/// TestIndex (doTestIndex): all objects that share a value with an example object.
+/// TestIndex (doTestIndex): returns all objects that have the same index value as an example object.
 #[test]
 fn index_by_the_values_of_an_example() {
     let store = store();
@@ -170,7 +170,7 @@ fn values_come_and_go_with_each_update() {
     is(&[], &["key2"], &[]);
 }
 
-/// TestThreadSafeStoreRV. Here events never take the version back, and objects without a version do not change it.
+/// TestThreadSafeStoreRV. Here no event lowers the version of the store, and an object without a version does not change it.
 #[test]
 fn the_version_of_the_store() {
     let store = store();
@@ -200,7 +200,7 @@ fn the_version_of_the_store() {
     assert_eq!(store.version(), Version::new(9));
 }
 
-/// TestIndexer: a missing index is an error, but an index without values is not.
+/// TestIndexer: querying an index that does not exist is an error; querying an index for a value that it contains is not.
 #[test]
 fn a_missing_index_is_an_error() {
     let store = store();
@@ -208,14 +208,14 @@ fn a_missing_index_is_an_error() {
     assert_eq!(store.by_index(&BY_NOTHING, "u").unwrap_err().name(), "byNothing");
     assert!(store.snapshot().index_values(&BY_NOTHING).is_err());
     assert_eq!(store.by_index(&BY_ID, "a").unwrap().len(), 1);
-    // An index is identified by its name and its type, not by its handle.
+    // An index is identified by its name and its types: a second handle with the same name and types finds the same index.
     let again = Index::new("byId", |_: &Object| "never called");
     assert_eq!(store.by_index(&again, "a").unwrap(), [Arc::new(object("a", &["u"]))]);
     let other = Index::new("byId", |_: &Object| 7_u8);
     assert!(store.by_index(&other, &7).is_err());
 }
 
-/// TestListAll: counts all objects, the objects with a value, and the objects with an unknown value.
+/// TestListAll: counts all objects, the objects with a certain index value, and the objects with a value that does not occur (none).
 #[test]
 fn everything_is_listed() {
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
@@ -244,8 +244,8 @@ fn objects_are_transformed_before_they_are_stored() {
     assert_eq!(users_of(&store, "everybody"), ["a", "b"]);
 }
 
-/// TestCacheTransactionShouldIndexErrors: no error, only errors, some errors. Here the objects are stored, and the errors are reported by
-/// key.
+/// TestCacheTransactionShouldIndexErrors: an index function fails for none, all or some of the objects of a transaction. Here the objects are stored
+/// nevertheless, and `index_errors` lists the keys of those that failed.
 #[test]
 fn a_transaction_stores_what_an_index_fails_on() {
     static MOODY: Index<Object, &'static str> =
@@ -270,7 +270,8 @@ fn a_transaction_stores_what_an_index_fails_on() {
     }
 }
 
-/// TestThreadSafeStoreRV for a transaction: client-go sets the version of the last object; this store sets the newest version.
+/// TestThreadSafeStoreRV for a transaction: in client-go, the store gets the version of the last object in the transaction; here it gets the newest
+/// version in it.
 #[test]
 fn the_version_after_a_transaction() {
     let mut store = writer();
@@ -281,7 +282,7 @@ fn the_version_after_a_transaction() {
     assert_eq!(store.version(), Version::new(7));
 }
 
-/// TestIndexer: an index that is added to a store with objects is complete immediately, and is updated by later writes.
+/// TestIndexer: an index that is added to a non-empty store contains all objects immediately, and later writes update it.
 #[test]
 fn an_index_added_late_is_complete() {
     static LATE: Index<Object, &'static str> = Index::many("late", |object| object.users.clone());
@@ -299,7 +300,7 @@ fn an_index_added_late_is_complete() {
     store.check().unwrap();
 }
 
-/// TestTypedIndexer: an index returns objects and keys in their own types, and each query of a missing index is an error.
+/// TestTypedIndexer: index queries return typed objects and keys, and every query of an index that does not exist is an error.
 #[test]
 fn results_have_their_types() {
     let store = store();

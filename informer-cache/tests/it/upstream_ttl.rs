@@ -1,6 +1,6 @@
-//! Counterparts of client-go's tests of its store with expiry. Each case names its counterpart.
+//! Counterparts of client-go's tests of its store with expiry. Each test names the client-go test that it corresponds to.
 //!
-//! client-go removes expired objects lazily, when they are read. Here an eviction removes them, and no read returns them before the eviction.
+//! client-go removes expired objects lazily, when they are read. Here `evict_expired` removes them, and reads skip them even before that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn deletions(changes: &[Change<&'static str, TtlEntry<Object>>]) -> Vec<&'static
     changes.iter().map(|change| *change.key()).collect()
 }
 
-/// TestTTLExpirationBasic: no read returns an expired object, and it is deleted.
+/// TestTTLExpirationBasic: no read returns an expired object, and the eviction reports its deletion.
 #[test]
 fn expiration_basic() {
     let (store, clock) = store(|_| Some(SECOND));
@@ -56,7 +56,7 @@ fn expiration_basic() {
     store.check().unwrap();
 }
 
-/// TestReAddExpiredItem: writing to a key that has expired is an addition.
+/// TestReAddExpiredItem: a write to a key whose object has expired counts as an addition, not as an update.
 #[test]
 fn re_add_expired_item() {
     let (store, clock) = store(|_| Some(SECOND));
@@ -74,7 +74,7 @@ fn re_add_expired_item() {
     store.check().unwrap();
 }
 
-/// TestTTLList: of three objects only the one that never expires is listed, and the others are deleted. (In client-go, the list of keys
+/// TestTTLList: only the one of three objects that never expires is listed, and the eviction deletes the other two. (In client-go, the list of keys
 /// contains all three.)
 #[test]
 fn list() {
@@ -93,8 +93,8 @@ fn list() {
     store.check().unwrap();
 }
 
-/// TestTTLPolicy: an object is visible until its age exceeds its time to live, and never expires without a time to live. (In client-go, 0 or less
-/// means no time to live.)
+/// TestTTLPolicy: an object is visible until its age exceeds its time to live; without a time to live, it never expires. (In client-go, a time to
+/// live of 0 or less means that the object never expires.)
 #[test]
 fn policy() {
     let begin = Nanos::new(7);

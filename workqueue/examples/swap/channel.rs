@@ -7,7 +7,7 @@ use flyball_workqueue::{AddKeys, DelayKeys, EndKeys, GetKeys};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// `None` closes the channel; each worker passes the `None` on to the next worker.
+/// `None` closes the channel: a worker that receives it sends it again for the next worker, and ends.
 pub(crate) struct Channel {
     sender: UnboundedSender<Option<u32>>,
     receiver: Mutex<UnboundedReceiver<Option<u32>>>,

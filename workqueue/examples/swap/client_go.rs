@@ -1,4 +1,5 @@
-//! A port of client-go's queue, as an example of another queue. It hands out bare keys, and requires `done` to be called with each of them.
+//! A port of client-go's queue, as an example of a queue from another library. It hands out keys without leases, and workers must call `done` with
+//! each key.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a port uses what std has")]
 
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flyball_workqueue::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys};
 
-/// A rate-limiting queue that backs off by 1 ms, 2 ms, 4 ms, …
+/// A rate-limiting queue. The backoff of a failing key is 1 ms, 2 ms, 4 ms, …
 #[derive(Default)]
 pub(crate) struct RateLimiting {
     state: Mutex<State>,

@@ -53,7 +53,7 @@ impl WorkQueue for Queue<u32, Fifo, Exponential<u32>, WithClock> {
     }
 }
 
-/// The framework. It retries a key until a run succeeds, then runs the key once more after a delay.
+/// Runs the framework's worker. It retries a key until a run succeeds, then runs the key once more after a delay.
 pub(crate) fn run(queue: &dyn WorkQueue) {
     let mut runs = Vec::new();
     queue.add(7);

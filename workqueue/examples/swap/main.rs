@@ -1,5 +1,5 @@
-//! A worker and an event handler, written once, over three queues: `Queue`, a port of client-go's queue, and a tokio channel. Also `Queue`
-//! in a framework that expects client-go's interface.
+//! One generic worker and one generic event handler run over three queues: `Queue`, a port of client-go's queue, and a tokio channel. A fourth part
+//! uses `Queue` in a framework that expects client-go's interface.
 //!
 //! `cargo run -p flyball-workqueue --features tokio --example swap`
 
@@ -18,7 +18,8 @@ use flyball_workqueue::{BlockingGetKeys, DelayKeys, EndKeys, GetKeys, Queue, Tok
 type Failed = Box<dyn std::error::Error>;
 const MILLI: Duration = Duration::from_millis(1);
 
-/// The work of this program: each key fails once, is run again after a delay, and then is done.
+/// The work of this program. Each of the 8 keys runs three times: the first run fails, the second succeeds and requests a delayed run, and the third
+/// is the last.
 #[derive(Default)]
 struct Job {
     runs: [AtomicU32; 8],
@@ -26,7 +27,7 @@ struct Job {
 }
 
 impl Job {
-    /// Returns the delay until the next run, if there is one. The first run fails.
+    /// Runs `key`. The first run fails; later runs return the delay until the next run, or `None` after the last one.
     fn run(&self, key: u32) -> Result<Option<Duration>, Failed> {
         match self.runs[key as usize].fetch_add(1, Ordering::Relaxed) {
             0 => Err("connection reset".into()),
@@ -48,14 +49,14 @@ impl Job {
     }
 }
 
-/// The event handler, for any queue.
+/// The event handler. It works with any queue.
 fn on_events(queue: &dyn DelayKeys<u32>) {
     for key in 0..8 {
         queue.add(key).expect("the queue is open");
     }
 }
 
-/// The worker, for any queue that threads can wait for.
+/// The worker thread. It works with any queue that has a blocking `get`.
 fn work<Q>(queue: &Q, job: &Job, close: impl Fn())
 where
     Q: BlockingGetKeys<Key = u32> + DelayKeys<u32>,
@@ -68,7 +69,7 @@ where
     }
 }
 
-/// The worker, for any queue that tasks can wait for.
+/// The worker task. It works with any queue that has an async `get`.
 async fn work_on_task<Q>(queue: Arc<Q>, job: Arc<Job>, close: impl Fn(&Q))
 where
     Q: GetKeys<Key = u32> + DelayKeys<u32>,
@@ -89,7 +90,7 @@ where
     let key = *queue.key(&leased);
     match job.run(key) {
         Ok(again) => {
-            // The key is still leased: it is Ready again when both the delay and the lease have ended.
+            // The key is still leased, so it becomes Ready once the delay is over and the lease has ended.
             if let Some(delay) = again {
                 queue.add_after(key, delay).expect("the queue is open");
             }
@@ -115,7 +116,7 @@ where
 {
     let (queue, job) = (Arc::new(queue), Arc::new(Job::default()));
     on_events(&*queue);
-    // The worker is generic, and can still be spawned: the future of `get` is `Send`.
+    // The generic worker can be spawned because `GetKeys` requires the future of `get` to be `Send`.
     let workers = [(); 4].map(|()| tokio::spawn(work_on_task(queue.clone(), job.clone(), close)));
     for worker in workers {
         worker.await.expect("workers do not panic");

@@ -1,4 +1,4 @@
-//! SHELL. The async add that waits for room.
+//! SHELL. The async add that waits while the queue is full.
 
 use std::fmt;
 use std::future::Future;
@@ -21,12 +21,12 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// Panics if it is polled again after it has completed.
 ///
 /// # Cancel safety
-/// Dropping the future adds nothing and drops the key. If the future had been woken for room, the wake-up is passed on
-/// to another adder. So either drop the future, or poll it again when it is woken. A future that is kept but never
-/// polled again holds back at most one wake-up.
+/// If the future is dropped, the key is not added, and is dropped too. If the future had already been woken because there is room, another adder is
+/// woken instead. A future that is neither dropped nor polled after it was woken holds back that one wake-up, so drop a future that you no longer
+/// poll.
 ///
 /// # Examples
-/// Dropping the future adds nothing:
+/// If the future is dropped, the key is not added:
 /// ```
 /// use flyball_workqueue::{AddWhenRoom, KeyState, Queue};
 ///
@@ -51,8 +51,8 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K
         Self { queue, new: queue.shared.new_key(key, tag), ticket: None, has_yielded: false }
     }
 
-    /// Stops waiting and tries to add the key once more. There may be room, because a poll that yields to other tasks returns `Pending` although
-    /// there is room.
+    /// Stops waiting and tries to add the key once more. There may be room even if the last poll returned `Pending`, because a poll that yields to
+    /// other tasks returns `Pending`, too.
     pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
         let Queue { shared } = self.queue;
         let now = shared.now_if_timed();
@@ -63,7 +63,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K
     }
 }
 
-/// The key is never pinned.
+/// `poll` never pins the key, so the future can be `Unpin`.
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Unpin for AddWhenRoom<'_, K, O, L, T> {}
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoom<'_, K, O, L, T> {
@@ -83,7 +83,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             let mut locked = shared.lock_to_add(None, &mut this.new);
             if locked.must_yield() && !this.has_yielded && !waited && !locked.state.is_full_for(&mut this.new)
             {
-                // Checking for room may have updated the limits of a group, so other adders may be able to go on.
+                // `is_full_for` may have updated the limits of a group, so there may be room for other adders. `finish` wakes them.
                 shared.finish(locked, now);
                 this.has_yielded = true;
                 context.waker().wake_by_ref();
@@ -93,19 +93,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             if added == Err(AddErrorKind::Full) && waker.is_none() {
                 let is_parked = |own| locked.adder_waits_for(own, &this.new.tag, context.waker());
                 if this.ticket.as_ref().is_some_and(is_parked) {
-                    // The update of a group's limits may have made room for other adders of that group.
+                    // `add` may have updated the limits of the group, so there may be room for other adders of that group. `finish` wakes them.
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
-                // As in `Get`, the waker is cloned outside the lock. A slot may become free before the lock is taken again, so the loop checks again.
+                // As in `Get`, the waker is cloned outside the lock. A key may leave the queue before the lock is taken again, so the next iteration
+                // checks for room again.
                 drop(locked);
                 waker = Some(context.waker().clone());
                 continue;
             }
             let own = this.ticket.take();
             if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
-                // The task takes its new place in the wait queue before it leaves the old one. Otherwise no adder might be parked in between, and the
-                // record of the class could be dropped.
+                // The task takes its new place in the wait queue before it leaves the old one. If it left first, its class of keys might have no
+                // parked adder for a moment, and the record of the class could be dropped.
                 this.ticket = Some(locked.park_adder(&this.new.tag, waker));
                 let old = own.and_then(|own| locked.unpark_adder(own));
                 shared.finish(locked, now);
@@ -134,7 +135,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<
         };
         let mut locked = shared.lock();
         let old = locked.unpark_adder(ticket);
-        // `finish` passes the wake-up on to another adder. The clock is not read here, because a clock may panic.
+        // If this adder was woken, `finish` wakes another adder instead. `drop` does not read the clock, because a clock may panic.
         shared.finish(locked, None);
         drop(old);
     }

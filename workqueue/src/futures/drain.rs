@@ -17,10 +17,11 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// The future of [`Queue::drain`].
 ///
 /// # Cancel safety
-/// Nothing happens before the first poll. Dropping the future after that only stops waiting; the queue stays shut down.
+/// The first poll shuts the queue down; before it, nothing happens. If the future is dropped after its first poll, only
+/// the wait ends; the queue stays shut down.
 ///
 /// # Examples
-/// The future does nothing before its first poll, so adds go on until then:
+/// The future does nothing before its first poll, so until then the queue accepts adds:
 /// ```
 /// use flyball_sync::block_on;
 /// use flyball_workqueue::{Drain, Leftovers, Queue};
@@ -41,7 +42,7 @@ pub struct Drain<K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: 
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drain<K, O, L, T> {
-    /// Creates the future. `begun` is true if the queue is being drained already.
+    /// Creates the future. `begun` says whether the drain has begun already; if not, the first poll begins it.
     pub(crate) fn new(queue: Queue<K, O, L, T>, begun: bool) -> Self {
         Self { queue, begun, ticket: None }
     }

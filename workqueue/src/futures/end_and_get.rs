@@ -52,7 +52,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> EndAndGet<'a
     }
 }
 
-/// The key is never pinned.
+/// `poll` never pins the key, so the future can be `Unpin`.
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Unpin for EndAndGet<'_, K, O, L, T> {}
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAndGet<'_, K, O, L, T> {
@@ -64,7 +64,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAn
             let queue = this.get.queue();
             let next = queue.end_and_take(lease, outcome, |locked, now| {
                 if locked.must_yield() {
-                    // The poll of `get` below then yields if a key is Ready.
+                    // Takes no key here. If a key is Ready, the poll of `get` below yields.
                     return NextKey::Empty;
                 }
                 let next = queue.shared.next(locked, now);

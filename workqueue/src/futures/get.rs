@@ -20,9 +20,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// The future of [`Queue::get`].
 ///
 /// # Cancel safety
-/// Dropping the future takes no key. If the future had been woken for a key, the wake-up is passed on to another
-/// getter. So either drop the future, or poll it again when it is woken. A future that is kept but never polled again
-/// holds back at most one wake-up.
+/// Dropping the future takes no key. If the future had already been woken for a key, another getter is woken instead. A future that is neither
+/// dropped nor polled after it was woken holds back that one wake-up, so drop a future that you no longer poll.
 ///
 /// # Examples
 /// Dropping the future takes no key, so you can use `get` in a `select!`:
@@ -42,8 +41,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: SupportsAsync = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Place>,
-    /// Whether the last poll yielded to other tasks. A future yields only once. Otherwise a task that is always polled after many other
-    /// tasks would yield each time, and would never be served.
+    /// Whether the last poll yielded to other tasks. A future yields at most once before it returns a key. Otherwise a task that is always polled
+    /// after many other tasks would yield every time, and would never receive a key.
     has_yielded: bool,
     stop: Option<Arc<StopFlag>>,
 }
@@ -84,14 +83,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
             };
             if matches!(next, NextKey::Wait(_) | NextKey::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| locked.getters.waits_for(own, context.waker())) {
-                    // The task is parked already. `finish` runs all the same, because a deadline may have moved since the task parked.
+                    // The task is parked already. `finish` is called nevertheless, because the next deadline may have changed since the task parked.
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }
                 let Some(waker) = waker.take() else {
-                    // The waker is cloned outside the lock, because its vtable is user code. A key may be added
-                    // meanwhile, so the loop checks again before it parks. Otherwise the wake-up for that key would be
-                    // lost.
+                    // The waker is cloned outside the lock, because its vtable is user code. A key may be added meanwhile, so the next iteration
+                    // checks again before it parks the task. Without the check, the wake-up for that key would be lost.
                     drop(locked);
                     waker = Some(context.waker().clone());
                     continue;
@@ -111,7 +109,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
             if !waited {
                 locked.count_immediate();
             }
-            // Resets the flag, because a stream polls this future again.
+            // `LeaseStream` polls this future again for the next key. That poll may yield again.
             this.has_yielded = false;
             return Poll::Ready(Some(this.queue.lease(locked, now, id, key)));
         }
@@ -129,9 +127,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
         };
         let mut locked = shared.lock();
         let old = locked.getters.leave(ticket);
-        // `finish` passes the wake-up on to another getter. Without this, a key whose getter was woken and then cancelled would not be handed out
-        // before the next add. Model: queue::cancelled_getter_wakes_next. The clock is not read here, because a clock may panic. If a deadline has
-        // passed, its alarm fires immediately.
+        // If this getter was woken, `finish` wakes another getter instead. Without this, a key whose getter was woken and then dropped would not be
+        // handed out before the next add. Model: queue::cancelled_getter_wakes_next. `drop` does not read the clock, because a clock may panic. If a
+        // deadline has passed already, the alarm that `finish` sets for it fires immediately.
         shared.finish(locked, None);
         drop(old);
     }

@@ -19,7 +19,7 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 /// The future of [`Queue::next_overdue`].
 ///
 /// # Cancel safety
-/// Dropping the future reports no lease.
+/// If the future is dropped, no lease counts as reported, so the next future reports it.
 /// # Examples
 /// See [`Queue::next_overdue`].
 #[must_use = "futures do nothing unless awaited"]
@@ -64,8 +64,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
                     _ => None,
                 };
                 let others = &mut locked.others;
-                // While no unreported lease exists, all watchers wait for a lease to begin, and `watch_at` is `None`:
-                // `collect_wakeups` then wakes them. Otherwise all watchers wait for a time.
+                // If there is no unreported lease, all watchers wait for a lease to begin; `watch_at` is `None`, and
+                // `collect_wakeups` wakes them when one begins. Otherwise all watchers wait until the time
+                // `watch_at`.
                 others.watch_at = match others.watch_at {
                     Some(other) if others.watchers.waiting() > 0 => at.map(|at| at.min(other)),
                     _ => at,

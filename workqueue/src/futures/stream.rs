@@ -16,11 +16,10 @@ use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync};
 
-/// The stream of [`Queue::stream`](crate::Queue::stream). It ends once the queue is closed.
+/// The stream that [`Queue::stream`](crate::Queue::stream) returns. It ends once the queue is closed.
 ///
 /// # Cancel safety
-/// Dropping the stream takes no key. If the stream had been woken for a key, the wake-up is passed on to another
-/// getter.
+/// Dropping the stream takes no key. If the stream had already been woken for a key, another getter is woken instead.
 ///
 /// # Examples
 /// ```

@@ -16,11 +16,11 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`].
 ///
 /// # Cancel safety
-/// Dropping the future only stops waiting.
+/// Dropping the future only ends the wait.
 #[must_use = "futures do nothing unless awaited"]
 pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
-    /// Whether to wait until the queue is empty, and not only idle. In an empty queue no key waits for a deadline.
+    /// Whether to wait until the queue is empty, and not only idle. An idle queue may hold keys that wait for a deadline; an empty queue holds none.
     empty: bool,
     ticket: Option<Place>,
 }
@@ -42,7 +42,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'
         let now = shared.now_if_timed();
         let mut locked = shared.lock();
         let old = this.ticket.take().and_then(|own| locked.others.idlers.leave(own));
-        // An empty queue is also idle. So a waiter for an empty queue is woken each time the queue is idle, and checks whether the queue is empty.
+        // An empty queue is also idle. So the waiters of `wait_empty` are woken each time the queue becomes idle, and check whether it is empty.
         if if this.empty { locked.state.is_empty() } else { locked.state.is_idle(now) } {
             drop(locked);
             drop((old, waker));

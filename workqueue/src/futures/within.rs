@@ -1,7 +1,7 @@
-//! SHELL. A time limit on another future of the queue, measured by the queue's clock.
+//! SHELL. A time limit for any other future of the queue, measured by the queue's clock.
 //!
-//! Every future of this crate is cancel-safe, so the caller can drop a future whose limit has passed. The limits use
-//! the queue's timer, so one alarm serves all of them.
+//! Every future of this crate is cancel-safe, so the caller can drop a future whose limit has passed. All limits
+//! share the queue's timer, so one alarm is enough for all of them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::time_mode::TimeMode;
 /// even if `until` has passed.
 ///
 /// # Cancel safety
-/// Dropping this future removes its timeout. The caller owns `future`, and may drop it or go on polling it.
+/// Dropping a `Within` removes its timeout. The caller still owns `future`, and may drop it or poll it again.
 pub(crate) struct Within<'a, F, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> {
     queue: &'a Queue<K, O, L, T>,
     future: &'a mut F,
@@ -64,7 +64,7 @@ where
         }
         this.ticket = Some(timeouts.insert(this.until, now, waker));
         locked.others.any = true;
-        // `finish` arms the alarm for the new timeout.
+        // `finish` arms the timer for the new timeout if that is earlier than the current alarm.
         shared.finish(locked, Some(now));
         drop(old);
         Poll::Pending

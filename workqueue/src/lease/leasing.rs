@@ -11,7 +11,7 @@ use crate::state::LeaseId;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
-/// The operations of a queue that its leases call, with the order and the limiter type-erased.
+/// The operations of a queue that its leases call. As a trait object, it hides the types of the order and the limiter.
 pub(crate) trait Leasing<K>: Send + Sync {
     fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
     fn requeues(&self, key: &K) -> u32;

@@ -27,15 +27,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseOutcome {
-    /// [`done`](crate::Lease::done): does not report success; the failure count is kept.
+    /// [`done`](crate::Lease::done): neither success nor failure; the failure count stays as it is.
     Done,
     /// [`done_and_requeue_after`](crate::Lease::done_and_requeue_after).
     DoneAndRequeueAfter(Duration),
-    /// [`succeed`](crate::Lease::succeed): failures are forgotten.
+    /// [`succeed`](crate::Lease::succeed): the failures of the key are forgotten.
     Succeeded,
     /// [`succeed_and_requeue_after`](crate::Lease::succeed_and_requeue_after).
     SucceededAndRequeueAfter(Duration),
-    /// A failure: [`retry`](crate::Lease::retry) if `at_least` is zero, else
+    /// A failure: the outcome of [`retry`](crate::Lease::retry) if `at_least` is zero, otherwise of
     /// [`retry_after_at_least`](crate::Lease::retry_after_at_least).
     Failed {
         /// The minimum time before the key is Ready again.
@@ -44,7 +44,7 @@ pub enum LeaseOutcome {
     /// The lease was dropped without an outcome, because of a panic, a timeout or a dropped future. Counts as a
     /// failure.
     Dropped,
-    /// [`requeue`](crate::Lease::requeue): the worker did not start on the key. This outcome is not reported to
+    /// [`requeue`](crate::Lease::requeue): the worker did not start to work on the key. This outcome is not reported to
     /// metrics.
     Requeued,
 }

@@ -5,11 +5,11 @@ use std::sync::Weak;
 
 use crate::state::QueueStats;
 
-/// A weak handle that reads the statistics of a queue, without keeping the queue alive.
+/// Reads the statistics of a queue. It is a weak handle, so it does not keep the queue alive.
 /// [`QueueMetrics::register`](crate::QueueMetrics::register) receives one.
 ///
 /// # Examples
-/// A sink that keeps the reader, and reads the depth of the queue on request:
+/// A sink that stores the reader, so that the program can read the depth of the queue at any time:
 /// ```
 /// use flyball_workqueue::{Queue, QueueMetrics, StatsReader};
 /// use std::sync::{Arc, OnceLock};
@@ -35,7 +35,7 @@ use crate::state::QueueStats;
 #[derive(Clone)]
 pub struct StatsReader(Weak<dyn ReadStats>);
 
-/// The operation of a queue that a reader calls, with the queue's types erased.
+/// The operation of a queue that a reader calls. As a trait object, it hides the types of the queue.
 pub(crate) trait ReadStats: Send + Sync {
     fn read(&self) -> QueueStats;
 }
@@ -45,9 +45,9 @@ impl StatsReader {
         Self(queue)
     }
 
-    /// Returns the statistics of the queue; `None` once the last handle and the last lease of the queue have been dropped. Takes O(1), plus one step
-    /// for each deadline that has passed, for each leased key that waits, and with [`Fair`](crate::Fair) for each group. Takes the queue's lock, so
-    /// do not call it from a clock, or from `Eq` of a key.
+    /// Returns the statistics of the queue; `None` once the last handle and the last lease of the queue have been dropped. Takes constant time, plus
+    /// one step for each passed deadline, for each leased key that also waits, and with [`Fair`](crate::Fair) for each group. Locks the queue, so do
+    /// not call it from a clock, or from `Eq` of a key.
     ///
     /// # Panics
     /// Panics if the queue's clock panics.

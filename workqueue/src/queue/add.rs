@@ -19,15 +19,15 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Adds a key: an absent key becomes Ready, and a leased key runs once more when its lease ends. Never waits.
     ///
-    /// A key that waits for a deadline becomes Ready now, and its wait is dropped. With [strict
-    /// backoff](crate::QueueBuilder::strict_backoff) a key in backoff keeps waiting.
+    /// A key that waits for a deadline becomes Ready now, and its deadline is discarded. With [strict backoff](crate::QueueBuilder::strict_backoff),
+    /// however, a key in backoff keeps waiting.
     ///
     /// # Errors
     /// Returns [`AddError`] with the key if the queue is shut down, or if the queue is full and the key is absent.
     ///
     /// # Panics
-    /// Panics if the clock, or `Hash` or `Eq` of the key, panics; nothing is changed in that case. Panics if a waker or
-    /// the timer panics; the key has been added in that case.
+    /// Panics if the clock, or `Hash` or `Eq` of the key, panics; in that case the queue is unchanged. Also panics if a waker or the timer panics; in
+    /// that case the key has been added.
     ///
     /// # Examples
     /// ```
@@ -49,10 +49,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// increments a reference count.
     ///
     /// # Errors
-    /// Returns the reason why the key was not added, as for `add`.
+    /// Returns the reason why the key was not added. The reasons are those of `add`.
     ///
     /// # Panics
-    /// Panics like `add`. Also panics if `Clone` of the key panics; nothing is changed in that case.
+    /// Panics like `add`. Also panics if `Clone` of the key panics; in that case the queue is unchanged.
     ///
     /// # Examples
     /// ```
@@ -66,13 +66,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_ref_tagged(key, self.shared.tag(key))
     }
 
-    /// Adds a key; waits asynchronously while the queue is full. Without a [capacity](crate::QueueBuilder::capacity) of
-    /// the queue or of the key's [group](crate::Fair::capacity), the future never waits.
+    /// Adds a key; waits asynchronously while the queue is full. If neither the queue nor the key's group has a capacity
+    /// ([`QueueBuilder::capacity`](crate::QueueBuilder::capacity), [`Fair::capacity`](crate::Fair::capacity)), the future does not wait.
     ///
-    /// Like the future of [`get`](Self::get), this future sometimes yields to other tasks although there is room.
+    /// Like the future of [`get`](Self::get), this future sometimes yields to other tasks even if there is room.
     ///
-    /// When a slot becomes free, waiting tasks are woken first, in FIFO order, then blocked threads. The slot is not reserved: another
-    /// `add` may take it before the woken adder does.
+    /// When there is room for one more key, a waiting task is woken, in FIFO order, or a blocked thread if no task waits. The room is not reserved
+    /// for the woken adder: another `add` may take it first.
     ///
     /// # Errors
     /// Returns [`AddError`] with the key if the queue is shut down.
@@ -81,8 +81,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Panics like [`add`](Self::add).
     ///
     /// # Cancel safety
-    /// Dropping the future adds nothing. If the future had been woken for room, the wake-up is passed on to another
-    /// adder.
+    /// Dropping the future adds nothing. If the future had already been woken because there is room, another adder is woken instead.
     ///
     /// # Examples
     /// ```
@@ -112,7 +111,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Panics like [`add`](Self::add).
     ///
     /// # Examples
-    /// A producer that is slowed down to the speed of its consumers:
+    /// A full queue slows a producer down to the speed of its consumers:
     /// ```
     /// use flyball_workqueue::{AddError, Queue};
     /// use std::thread;
@@ -142,11 +141,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block_for_room(key, tag, None)
     }
 
-    /// Like [`blocking_add_when_room`](Self::blocking_add_when_room), but blocks for at most `limit`. The limit is in
-    /// real time, whatever the queue's clock.
+    /// Like [`blocking_add_when_room`](Self::blocking_add_when_room), but blocks for at most `limit`. The limit is in real time, even if the queue
+    /// has a different clock.
     ///
     /// # Errors
-    /// Returns [`AddError`] with the key if the queue is shut down, or is still full after `limit`.
+    /// Returns [`AddError`] with the key if the queue is shut down, or if it is still full after `limit`.
     ///
     /// # Panics
     /// Panics like [`add`](Self::add).
@@ -167,13 +166,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block_for_room(key, tag, Some(Monotonic.now() + limit))
     }
 
-    /// Adds many keys in their order, locking the queue once. The iterator is consumed before the queue is locked.
+    /// Adds many keys in the order of the iterator, and locks the queue once for all of them. The iterator is consumed before the queue is locked.
     ///
-    /// Returns the number of keys per result, and the refused keys.
+    /// Returns how many keys had each result, and the refused keys.
     ///
     /// # Panics
-    /// Panics like [`add`](Self::add). If `Eq` of a key panics, the keys before it have been added, and the keys after
-    /// it have not.
+    /// Panics like [`add`](Self::add). If `Eq` of a key panics, only the keys before that key have been added.
     ///
     /// # Examples
     /// ```
@@ -189,8 +187,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.add_many_tagged(keys, |key| self.shared.tag(key))
     }
 
-    /// Cancels the pending adds of a key. A Ready or waiting key leaves the queue. A leased key does not run again when its lease ends; the
-    /// lease itself continues. Returns whether there was an add to cancel.
+    /// Cancels the pending adds of a key. A Ready or waiting key leaves the queue. If the key is leased, the lease continues, but the key does not
+    /// run again when the lease ends. Returns whether there was an add to cancel.
     ///
     /// # Examples
     /// ```
@@ -220,7 +218,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     #[inline]
     pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddError<K>> {
-        // Declared before the guard, so that a key that stays in `new` is dropped after the guard.
+        // `new` is declared before the guard, so that a key that stays in `new` is dropped after unlocking.
         let mut new = self.shared.new_key(key, tag);
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock_to_add(None, &mut new);
@@ -261,7 +259,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 *added = locked.state.add(new, now);
             }
         }));
-        // `finish` runs even if `Eq` of a key panicked, because the keys before it were added, and waiters must be woken for them.
+        // `finish` runs even if `Eq` of a key has panicked: the keys before that key were added, and waiters must be woken for them.
         self.shared.finish(locked, now);
         if let Err(panic) = adding {
             resume_unwind(panic);
@@ -290,7 +288,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     /// Panics like [`add`](Self::add).
     ///
     /// # Cancel safety
-    /// Like `add_when_room`. The limit starts with the first poll.
+    /// Like `add_when_room`. The time limit starts at the first poll.
     ///
     /// # Examples
     /// ```
@@ -334,12 +332,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 pub struct AddedMany<K> {
     /// The number of keys that were absent, see [`Added::New`].
     pub new: usize,
-    /// The number of keys that were queued, waiting or dirty already, see [`Added::Merged`].
+    /// The number of keys whose add was coalesced, because they were already queued, waiting or dirty, see [`Added::Merged`].
     pub merged: usize,
-    /// The number of keys that were waiting and are Ready now, see [`Added::Promoted`].
+    /// The number of keys that waited for a deadline and are Ready now, see [`Added::Promoted`].
     pub promoted: usize,
     /// The number of keys that are leased and will run again, see [`Added::Dirty`].
     pub dirty: usize,
-    /// The keys that were not added, in their order, each with the reason.
+    /// The keys that were not added, in the order of the iterator, each with the reason.
     pub refused: Vec<AddError<K>>,
 }

@@ -1,16 +1,19 @@
-//! PURE. Adders that wait for room: a wait queue (line) for each class of keys that has a capacity of its own.
+//! PURE. Adders (tasks and threads that wait to add a key). A class is a set of keys that has its own capacity, such as a group; each class has its
+//! own wait queue, called a line.
 //!
-//! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in
-//! the line of its group if the group has a record. Otherwise the adder waits in `ANY_ROOM`, because only the queue is
-//! full, or in [`NO_ROOM`](crate::state::order::NO_ROOM), if the group's capacity is 0.
+//! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in the line of its group if the
+//! group has a record. If the group has no record, the adder waits in [`NO_ROOM`](crate::state::order::NO_ROOM) if the capacity of the group is 0,
+//! and otherwise in `ANY_ROOM`, because then only the queue is full.
 //!
 //! # Invariants
-//! 1. `active` lists each line with waiting or notified adders once.
-//! 2. *No lost wake-up.* After [`notify`](Adders::notify), one of two conditions holds. Either each line has min(room in its class, adders
-//!    in the line) notified adders, or all lines together have as many notified adders as the queue has room.
-//! 3. *Independence.* An adder in a line without room in its class is not notified, and does not count against other lines.
-//! 4. *No endless wake-ups.* A notified adder that finds no room waits in the line of its class, and then either that class or the queue is
-//!    full. It is notified again only after a key has left or a limit has grown.
+//! 1. `active` contains each line that has waiting or notified adders exactly once.
+//! 2. *No lost wake-up.* After [`notify`](Adders::notify), one of two conditions holds. Either the number of notified adders of each line is min(room
+//!    in its class, adders in the line), or the number of notified adders of all lines together equals the number of keys that the queue has room
+//!    for.
+//! 3. *Independence.* If a class has no room, the adders in its line are not notified, and do not reduce the number of adders that are notified in
+//!    other lines.
+//! 4. *No endless wake-ups.* A notified adder that finds no room waits again in the line of its class. At that time either the class or the queue is
+//!    full, so the adder is notified again only after a key has left or a limit has been raised.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -24,7 +27,7 @@ use crate::queue::thread_waiters::ThreadWaiters;
 #[derive(Default)]
 pub(crate) struct Adders {
     lines: Vec<Line>,
-    /// The lines with waiting or notified adders, least recently checked first.
+    /// The lines with waiting or notified adders. The line that `notify` checked least recently is first.
     active: VecDeque<u32>,
 }
 
@@ -46,7 +49,8 @@ pub(crate) struct AdderPlace {
 pub(crate) struct Signals {
     /// The number of threads to signal, if there is only one line.
     pub(crate) some: usize,
-    /// Whether to signal all threads, because with several lines a signal for one thread may reach a thread of the wrong line.
+    /// Whether to signal all threads. This is necessary if there are several lines, because a signal for one thread may reach a thread in the wrong
+    /// line.
     pub(crate) all: bool,
 }
 
@@ -87,8 +91,9 @@ impl Adders {
     fn join(&mut self, line: u32) -> &mut Line {
         let index = line as usize;
         if index >= self.lines.len() {
-            // Until now there was one line, and each signal was for one thread. Signals are sent outside the lock, so a pending signal may reach a
-            // thread that goes to sleep in the new line. So pending signals are no longer counted, and the next `notify` signals all threads.
+            // Until now there was only one line, so each signal was for one thread. Signals are sent outside the lock, so a pending signal may reach
+            // a thread that goes to sleep in the new line. Therefore pending signals no longer count as sent, and the next `notify` signals all
+            // threads.
             if let [only] = &mut *self.lines {
                 only.threads.signalled = 0;
             }
@@ -102,16 +107,15 @@ impl Adders {
         own
     }
 
-    /// Restores invariant 2. The queue has room for `room` more keys, and the class of a line for `room_of(line)` more.
-    /// The tasks are woken by [`fill_batch`](Self::fill_batch), and the threads by the signals that this returns.
+    /// Restores invariant 2. `room` is the number of keys that the queue has room for, and `room_of(line)` the number of keys that the class of the
+    /// line has room for. The caller wakes the tasks with [`fill_batch`](Self::fill_batch), and the threads by sending the returned signals.
     pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) -> Signals {
         let mut signals = Signals::default();
         let mut left = room;
         let lines = &mut self.lines;
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
-            // Subtracts the notified adders, because the room that they were notified for is not available to another
-            // line.
+            // The notified adders are subtracted, because adders of other lines cannot use the room that these were notified for.
             let notified = own.tasks.notified(room.min(room_of(*line))) + own.threads.signalled;
             left = left.saturating_sub(notified);
             own.is_active = own.waiting() + notified > 0;
@@ -137,7 +141,7 @@ impl Adders {
         signals
     }
 
-    /// Wakes all adders of a line, so that they check again.
+    /// Wakes all adders of a line, so that they check for room again.
     pub(crate) fn wake_line(&mut self, line: u32) -> Signals {
         let Some(own) = self.lines.get_mut(line as usize) else { return Signals::default() };
         own.tasks.notify_all();
@@ -146,7 +150,7 @@ impl Adders {
         Signals { some: 0, all }
     }
 
-    /// Moves the wakers of the tasks to notify into the batch. Returns whether there are more wakers than fit.
+    /// Moves the wakers of the tasks to be notified into the batch. Returns whether some wakers did not fit.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let lines = &mut self.lines;
         self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.fill_batch(batch) | more)
@@ -157,7 +161,7 @@ impl Adders {
 mod tests {
     use super::{Adders, Signals};
 
-    /// A signal for one thread may still be pending when a second line appears. It may then reach a thread of the second line.
+    /// If a signal for one thread is still pending when the second line is created, it may reach a thread in the second line.
     #[test]
     fn a_signal_for_one_thread_is_repeated_for_all_once_there_is_a_second_line() {
         let mut adders = Adders::default();

@@ -18,7 +18,7 @@ use crate::state::{Added, Leftovers, NextKey, QueueState};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Waits for a key until `until` on the machine's clock, or until `stop` is set.
+    /// Waits for a key, but at most until the time `until` of the machine's clock, or until `stop` is set.
     pub(crate) fn block(
         &self,
         until: Option<Nanos>,
@@ -32,7 +32,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut locked = shared.lock();
             if stop.is_some_and(StopFlag::is_set) {
                 shared.finish(locked, now);
-                // A getter of a stopped consumer returns `Closed`, as if the queue were closed.
+                // To a getter of a stopped consumer, the queue appears closed.
                 return Err(GetTimeoutError::Closed);
             }
             let deadline = match shared.next(&mut locked, now) {
@@ -42,14 +42,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     return Err(GetTimeoutError::Closed);
                 }
                 _ if left == Some(Duration::ZERO) => {
-                    // A signal may have arrived just when the time ran out. `finish` collects the wake-ups, and so
-                    // passes the signal on.
+                    // This thread may have been signalled just when its time ran out. `finish` then signals another thread.
                     shared.finish(locked, now);
                     return Err(GetTimeoutError::TimedOut);
                 }
                 NextKey::Wait(at) => match now {
-                    // The deadline was set after `now_if_timed` found no deadline and did not read the clock. The next iteration reads the clock,
-                    // which is needed for the distance to the deadline.
+                    // `now_if_timed` did not read the clock, because there was no deadline yet; this one was set afterwards. The next iteration reads
+                    // the clock, to compute how long to sleep.
                     None => continue,
                     Some(now) => Some((at, at.since(now))),
                 },
@@ -57,8 +56,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             };
             locked.blocked_getters.asleep += 1;
             let covered = &mut locked.blocked_getters.covered_deadline;
-            // One thread sleeps until the deadline, the others until they are signalled: this avoids a thundering herd
-            // at the deadline.
+            // Only one thread sleeps until the deadline; the others sleep until they are signalled. This avoids a thundering herd at the deadline.
             let deadline = deadline.filter(|(at, _)| covered.is_none_or(|covered| *at < covered));
             if let Some((at, _)) = deadline {
                 *covered = Some(at);
@@ -66,8 +64,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             if let Some(effects) =
                 shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
             {
-                // A thread never sleeps while it has wake-ups to perform: it undoes its registration, performs them,
-                // and checks again.
+                // A thread does not sleep before it has performed the collected wake-ups. It cancels its registration as a sleeper, performs the
+                // wake-ups, and checks again.
                 locked.blocked_getters.wake_up(deadline.map(|(at, _)| at));
                 drop(locked);
                 shared.perform(effects);
@@ -82,8 +80,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits until the queue is shut down and no key is Ready or leased, but at most until `until` on the machine's
-    /// clock. Returns the leftovers.
+    /// Waits until the queue is shut down and no key is Ready or leased, but at most until the time `until` of the machine's clock. Returns the
+    /// leftovers.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
         let drained = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_drained();
@@ -101,13 +99,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
         let empty = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_empty();
-        // A thread that waits for an empty queue is woken whenever the queue is idle, and checks again.
+        // A thread that waits for an empty queue is woken each time the queue becomes idle, and then checks whether it is empty.
         let (locked, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
         locked.state.is_empty()
     }
 
-    /// Waits until `until` or until the condition holds. Meanwhile the thread is counted in the counter that `count` returns. Returns with the queue
-    /// locked.
+    /// Waits until the condition holds, but at most until `until`. While the thread waits, it is counted in the counter that `count` returns. Returns
+    /// with the queue locked.
     fn block_until(
         &self,
         until: Option<Nanos>,
@@ -132,7 +130,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Adds a key; waits for room until `until` on the machine's clock.
+    /// Adds a key; waits for room, but at most until the time `until` of the machine's clock.
     pub(crate) fn block_for_room(
         &self,
         key: K,
@@ -148,7 +146,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut locked = shared.lock_to_add(None, &mut new);
             let added = locked.state.add(&mut new, now);
             if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
-                // A signal may have arrived just when the time ran out. `finish` collects the wake-ups, and so passes the signal on.
+                // This thread may have been signalled just when its time ran out. `finish` then signals another thread.
                 shared.finish(locked, now);
                 return shared.answer(added, new.key);
             }
@@ -156,7 +154,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             if let Some(effects) =
                 shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
             {
-                // The thread was woken for room that its class cannot use, so it wakes another adder before it sleeps.
+                // The thread was woken for room that keys of its class cannot use, so it wakes another adder before it sleeps again.
                 locked.adder_wakes_up(line);
                 drop(locked);
                 shared.perform(effects);
@@ -173,14 +171,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 }
 
-/// A guard of a thread that was woken by a signal. If the clock or a key panics before the thread has used the signal, the guard passes the signal
-/// on.
+/// A guard for a thread that may have been woken by a signal. If the clock or a method of a key panics before the thread has acted on the signal, the
+/// guard signals another thread.
 struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassSignal<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The clock is not read here, because it may be the cause of the panic. If a deadline has passed, its alarm fires immediately.
+            // `drop` does not read the clock, because the clock may be what panicked. If a deadline has passed already, the alarm that `finish` sets
+            // for it fires immediately.
             self.0.finish(self.0.lock(), None);
         }
     }

@@ -17,7 +17,7 @@ use crate::state::Options;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer};
 
-/// Builds a [`Queue`] with a time mode, a limiter, an order, metrics and limits.
+/// Builds a [`Queue`]; sets its time mode, limiter, order, metrics and limits.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A function that sets the options that all queues of a program share:
+/// A function that sets the options common to all queues of a program:
 /// ```
 /// use flyball_workqueue::{Key, Queue, QueueBuilder, ThreadTimer};
 ///
@@ -58,7 +58,7 @@ pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
 
 impl<K: Key> QueueBuilder<K> {
     pub(crate) fn new() -> Self {
-        // The random keys of std's `RandomState` are the only stable source of randomness without a dependency.
+        // The random keys of std's `RandomState` are the only source of randomness that stable Rust offers without a dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let options = Options { strict: false, capacity: usize::MAX, metered: None };
         Self {
@@ -75,11 +75,11 @@ impl<K: Key> QueueBuilder<K> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L, T> {
-    /// Enables delays on the machine's monotonic clock, for blocking getters, without a runtime. Replaces any clock or
-    /// timer that was set before.
+    /// Enables delays, measured by the machine's monotonic clock. Blocking getters need no runtime; for async getters, use [`timer`](Self::timer).
+    /// Replaces any clock or timer that was set before.
     ///
     /// # Examples
-    /// A queue has no delays unless you enable them:
+    /// A queue supports delays only if you enable them:
     /// ```
     /// use flyball_workqueue::Queue;
     /// use std::time::Duration;
@@ -100,10 +100,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         self.with_time(WithClock::default())
     }
 
-    /// Enables delays on `clock`, for blocking getters, without a runtime.
+    /// Enables delays, measured by `clock`. Blocking getters need no runtime; for async getters, use [`timer`](Self::timer).
     ///
-    /// A thread that sleeps until a deadline sleeps in real time. If you move the clock by hand while threads wait,
-    /// pass the clock's timer instead, as in `.timer(clock.timer())`: the timer wakes the threads.
+    /// A thread that waits for a deadline sleeps in real time, so it does not wake up when you move a clock by hand. If threads wait on such a clock,
+    /// pass its timer instead, as in `.timer(clock.timer())`. The timer wakes the threads.
     ///
     /// # Examples
     /// ```
@@ -121,7 +121,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         self.with_time(WithClock(clock))
     }
 
-    /// Enables delays on the clock of `timer`, for async and blocking getters.
+    /// Enables delays, measured by the clock of `timer`, for both async and blocking getters.
     ///
     /// The queue takes ownership of the timer, and arms it only while a getter waits for a deadline. If the runtime of
     /// a `TokioTimer` shuts down before the queue, the timer continues as a `ThreadTimer`.
@@ -139,7 +139,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A [`ManualClock`](crate::ManualClock) is not a timer, but has a method that creates timers:
+    /// A [`ManualClock`](crate::ManualClock) is not a timer; its method `timer` creates one:
     /// ```compile_fail,E0277
     /// use flyball_workqueue::{ManualClock, Queue};
     ///
@@ -150,15 +150,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         self.with_time(WithTimer(timer))
     }
 
-    /// Sets the order in which Ready keys are handed out: [`Fifo`] by default, or [`Priority`](crate::Priority) or
-    /// [`Fair`](crate::Fair).
+    /// Sets the order in which Ready keys are handed out: [`Fifo`] (the default), [`Priority`](crate::Priority) or [`Fair`](crate::Fair).
     pub fn order<P: Order<K>>(self, order: P) -> QueueBuilder<K, P, L, T> {
         let Self { limiter, time, seed, options, give_up, sinks, keys, .. } = self;
         QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
     }
 
-    /// Adds a sink that the queue reports its events to, and enables all fields of [`QueueStats`](crate::QueueStats). Tracks
-    /// [ages](Queue::track_ages), and implies [`with_delays`](Self::with_delays) unless a clock or a timer is given. Each call adds a sink.
+    /// Adds a sink to which the queue reports its events; each call adds one more. All fields of [`QueueStats`](crate::QueueStats) are then in use,
+    /// and the queue [tracks ages](Queue::track_ages). If no clock or timer is set, this also enables delays, as [`with_delays`](Self::with_delays)
+    /// does.
     ///
     /// A queue without metrics has no overhead for them. A queue with metrics reads its clock at each add, get and end
     /// of a lease.
@@ -188,15 +188,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         QueueBuilder { limiter, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
     }
 
-    /// Limits the number of distinct keys in the queue: Ready, waiting and leased. If the queue is full, an add of an
-    /// absent key is refused, or waits in [`add_when_room`](Queue::add_when_room). No other operation is refused for
-    /// lack of room. With 0 the queue accepts no key; by default it is unbounded.
+    /// Limits the number of distinct keys in the queue: Ready, waiting and leased. If the queue is full, an add of an absent key is refused;
+    /// [`add_when_room`](Queue::add_when_room) waits instead. A full queue refuses no other operation. A queue with a capacity of 0 accepts no key;
+    /// by default, the capacity is unlimited.
     pub fn capacity(mut self, keys: usize) -> Self {
         self.options.capacity = keys;
         self
     }
 
-    /// Sets the seed of the random numbers for the limiter's jitter, so that a run can be reproduced.
+    /// Sets the seed for the random numbers of the limiter's jitter, so that a run can be reproduced.
     ///
     /// # Examples
     /// ```
@@ -235,12 +235,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
 
 /// Options of queues without a limiter.
 impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
-    /// Sets the limiter, which decides how long a failed key waits. Implies [`with_delays`](QueueBuilder::with_delays)
-    /// unless a clock or a timer is given.
+    /// Sets the limiter, which decides how long a failed key waits. If no clock or timer is set, this also enables delays, as
+    /// [`with_delays`](QueueBuilder::with_delays) does.
     ///
-    /// The limiter keeps the failures of a key as long as the key is in the queue, however long it waits there; the
-    /// failures start to age when the key leaves. A queue has one limiter; combine two with
-    /// [`MaxOf`](flyball_ratelimit::MaxOf).
+    /// The limiter keeps the failures of a key at least as long as the key is in the queue; they begin to age when the key leaves. A queue has one
+    /// limiter; to use two, combine them with [`MaxOf`](flyball_ratelimit::MaxOf).
     ///
     /// # Examples
     /// Each key has its own backoff, and all keys together are retried at most ten times a second:
@@ -264,13 +263,13 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     }
 }
 
-/// Options of queues with a limiter. A queue without a limiter counts no failures, and its only backoff is that of
+/// Options of queues with a limiter. A queue without a limiter does not count failures, and its keys back off only after
 /// [`retry_after_at_least`](crate::Lease::retry_after_at_least).
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K, O, L, T> {
-    /// Makes backoff strict: no add shortens it. A failed key does not run before its backoff is over, however many
-    /// events arrive meanwhile.
+    /// Makes backoff strict: an add does not shorten it. A failed key does not run before its backoff is over, even if events for it arrive
+    /// meanwhile.
     ///
-    /// By default an add makes the key Ready immediately, but failures still count only once per backoff.
+    /// By default, an add makes a key in backoff Ready immediately. Even then, at most one failure is counted per backoff.
     ///
     /// # Examples
     /// ```
@@ -297,11 +296,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Gives a key up at its failure number `most`: the key is not retried, its failures are forgotten, and `tell` is
     /// called with the key and the number of failures.
     ///
-    /// With `most` = 1 no key is retried. The limiter counts the failures, so set the limiter first; it must be one
-    /// that [counts failures](flyball_ratelimit::Policy::COUNTS_FAILURES). Without a limiter, or with only a bucket,
-    /// this does not compile. A key that was added while it was leased still runs again, with its failures forgotten.
+    /// With `most` = 1, keys are given up at their first failure. The limiter counts the failures, so set the limiter first; it must be one that
+    /// [counts failures](flyball_ratelimit::Policy::COUNTS_FAILURES). Without a limiter, or with a [`TokenBucket`](flyball_ratelimit::TokenBucket) as
+    /// the limiter, this does not compile. If a key is given up that was added while it was leased, it still runs again, with its failures forgotten.
     ///
-    /// `tell` runs outside every lock, on the thread that ends the lease, after the lease has ended. A panic in `tell`
+    /// `tell` is called after the lease has ended, on the thread that ended it, while no lock is held. A panic in `tell`
     /// propagates to the caller that ends the lease.
     ///
     /// # Examples
@@ -340,7 +339,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Queue::<&str>::builder().limiter(bucket).give_up_after(NonZeroU32::MIN, |_, _| {}).build();
     /// ```
     ///
-    /// After `give_up_after`, you cannot replace the limiter either:
+    /// You cannot replace the limiter after `give_up_after` either:
     /// ```compile_fail,E0599
     /// # use flyball_ratelimit::{Quota, TokenBucket, controller_default};
     /// # use flyball_workqueue::Queue;

@@ -9,24 +9,24 @@ use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Ends a detached lease like [`Lease::done`]. For other outcomes, use [`attach`](Self::attach).
+    /// Ends the detached lease of a key, like [`Lease::done`]. For other outcomes, use [`attach`](Self::attach).
     ///
     /// # Errors
-    /// Returns [`NotDetached`] if no [detached](Lease::detach) lease holds the key; nothing is changed in that case.
+    /// Returns [`NotDetached`] if the key has no [detached](Lease::detach) lease; in that case the queue is unchanged.
     pub fn done(&self, key: &K) -> Result<(), NotDetached> {
         self.attach(key).map(Lease::done)
     }
 
-    /// Turns a detached lease into a [`Lease`] again.
+    /// Converts a key with a detached lease back into a [`Lease`].
     ///
     /// # Errors
-    /// Returns [`NotDetached`] if no [detached](Lease::detach) lease holds the key.
+    /// Returns [`NotDetached`] if the key has no [detached](Lease::detach) lease.
     ///
     /// # Panics
     /// Panics if `Hash`, `Eq` or `Clone` of the key panics; the lease stays detached in that case.
     ///
     /// # Examples
-    /// A framework that passes keys instead of leases:
+    /// For a framework that passes keys instead of leases:
     /// ```
     /// use flyball_workqueue::{NotDetached, Queue};
     ///
@@ -45,7 +45,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         Ok(Lease::new(key, id, self.shared.clone()))
     }
 
-    /// Forgets the failures of a key. If the key waits, its deadline stays unchanged.
+    /// Forgets the failures of a key. If the key waits for a deadline, the deadline does not change.
     ///
     /// # Examples
     /// ```
@@ -66,7 +66,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.limiter.forget(key);
     }
 
-    /// Returns the number of failures of a key that were counted and not forgotten.
+    /// Returns the number of counted failures of a key since they were last forgotten.
     #[must_use]
     pub fn num_requeues(&self, key: &K) -> u32 {
         self.shared.limiter.requeues(key)

@@ -41,7 +41,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
         Self { queue, stop: Arc::default() }
     }
 
-    /// Like [`Queue::get`], but also returns `None` once this consumer is stopped.
+    /// Like [`Queue::get`], but also resolves to `None` once this consumer is stopped.
     ///
     /// # Cancel safety
     /// Like `Queue::get`.
@@ -74,7 +74,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
 
     /// Stops the consumer: its waiting getters return `None`, and it takes no more keys. Its leases continue. Idempotent.
     ///
-    /// O(waiting getters of the queue), because each of them is woken and checks whether its consumer was stopped.
+    /// O(waiting getters of the queue): all of them are woken, and check whether their consumer was stopped.
     pub fn stop(&self) {
         self.stop.set();
         let mut effects = Effects::default();

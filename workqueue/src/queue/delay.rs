@@ -15,9 +15,10 @@ use crate::state::wait::{DelayMode, DelayRequest};
 use crate::time_mode::SupportsDelays;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// Makes a key Ready after `delay`; a delay of zero is the same as [`add`](Self::add). Of several deadlines the earliest applies.
+    /// Makes a key Ready after `delay`; a delay of zero is the same as [`add`](Self::add). If the key waits already, the earlier deadline applies.
     ///
-    /// Any duration is allowed; a delay of more than 584 years never ends. A Ready key stays Ready. O(log n) in the number of waiting keys.
+    /// Any duration is allowed. The clock counts to about 584 years, so a longer delay never ends. A Ready key stays Ready. O(log n) in the number of
+    /// waiting keys.
     ///
     /// # Errors
     /// Like [`add`](Self::add).
@@ -51,7 +52,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// Panics like [`add`](Self::add).
     ///
     /// # Examples
-    /// A debounce: the key runs 100 ms after the last event, but at most 1 s after the first event.
+    /// Debounces events: the key runs 100 ms after the last event, but at most 1 s after the first.
     /// ```
     /// use flyball_workqueue::{DelayMode, ManualClock, Queue};
     /// use std::time::Duration;
@@ -76,16 +77,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
 
     /// Counts a failure of `key` and adds the key with the limiter's delay (client-go's `AddRateLimited`).
     ///
-    /// Use this for keys that fail outside a lease; within a lease, use [`Lease::retry`](crate::Lease::retry). As with
-    /// `retry`, a key that is in backoff keeps waiting, and no failure is counted.
+    /// Use this for keys that fail outside a lease; to fail a lease, use [`Lease::retry`](crate::Lease::retry). As with `retry`, if the key is still
+    /// in backoff, it keeps waiting, and no failure is counted.
     ///
     /// # Errors
-    /// Returns an error like [`add`](Self::add), and also if the key has failed too often. Unless the queue is shut
-    /// down, the failure is counted even if the add is refused.
+    /// Returns an error in the same cases as [`add`](Self::add), and also if the key has failed too often. The failure is counted even if the add is
+    /// refused, unless the queue is shut down.
     ///
     /// # Panics
-    /// Panics if the limiter's policy, the clock, or `Hash`, `Eq` or `Clone` of the key panics; nothing is added in
-    /// that case. Also panics if a waker, the timer or the give-up hook panics.
+    /// Panics if the limiter's policy, the clock, or `Hash`, `Eq` or `Clone` of the key panics; in that case the key is not added. Also panics if a
+    /// waker, the timer or the give-up hook panics.
     ///
     /// # Examples
     /// ```
@@ -107,12 +108,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.add_rate_limited_tagged(key, tag)
     }
 
-    /// Postpones a pending run of a key: the key runs no earlier than `delay` from now. This is the only operation that
-    /// makes a Ready key wait.
+    /// Postpones a pending run of a key, so that the key waits for at least `delay`. This is the only operation that makes a Ready key wait.
     ///
-    /// A wait becomes longer, never shorter. A leased key that is dirty waits for `delay` once its lease ends. Returns
-    /// whether there was a run to postpone: there is none if the key is absent, or leased and not dirty, or if the
-    /// queue is shut down.
+    /// If the key waits already, its wait becomes longer or stays the same. If the key is leased and dirty, it does not become Ready before `delay`
+    /// is over and its lease has ended. Returns whether there was a run to postpone: there is none if the key is absent, if it is leased and was not
+    /// added again, or if the queue is shut down.
     ///
     /// # Panics
     /// Panics like [`add`](Self::add).

@@ -1,4 +1,5 @@
-//! SHELL. Ending a lease: user code decides on the transition of the key, then the lease ends in one step under the lock.
+//! SHELL. Ending a lease. First, the clock and the limiter's policy (user code) determine the transition of the key; then the lease ends in one step
+//! under the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -23,7 +24,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         if let Some(ending) = self.begin_end(key, outcome) {
             self.end_by(id, key, ending);
         } else {
-            // There is no user code to run, and nothing to decide.
+            // This end runs no user code and needs no decision.
             let mut locked = self.lock();
             let gone = locked.state.end(id, Transition::Leave, None);
             self.finish(locked, None);
@@ -31,14 +32,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`. A
-    /// lower limit of the queue applies first.
+    /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`. If the limit of `give_up_after`
+    /// is lower than `most`, that limit applies instead.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
-            // The failure is reported here, because the outcome with which the caller ends the lease does not report it.
+            // The failure is reported here, because the caller ends the lease with an outcome that need not be a failure.
             self.report(|sink| sink.failure_counted());
             return None;
         }
@@ -57,7 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         })
     }
 
-    /// Decides how a lease with this outcome ends. Called before locking, because this runs user code: the clock and the policy.
+    /// Decides how a lease with this outcome ends. Called before locking, because it runs user code, namely the clock and the policy.
     #[inline]
     fn decide(&self, key: &K, outcome: LeaseOutcome) -> Decision {
         let transition = match outcome {
@@ -93,8 +94,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Decision { now: Some(now), ..Decision::of(Transition::Wait(Wait::fixed(now + delay))) }
     }
 
-    /// Decides on a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up. Without a limiter, the key waits for
-    /// `at_least`.
+    /// Decides what happens after a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up. Without a limiter,
+    /// the key waits for `at_least`.
     fn back_off(&self, key: &K, at_least: Duration) -> Decision {
         let now = self.now();
         let failure = if Limiter::<K, L>::limits() {
@@ -105,8 +106,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Decision::on(failure, now, at_least)
     }
 
-    /// Ends the lease in one step under the lock, then performs the wake-ups, the give-up hook and the metrics outside
-    /// the lock.
+    /// Ends the lease in one step under the lock. Then, outside the lock, performs the wake-ups, calls the give-up hook and reports to the metrics.
     pub(crate) fn end_by(&self, id: LeaseId, key: &K, ending: Ending) {
         let now = ending.now();
         let mut locked = self.lock();
@@ -121,8 +121,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Runs the user code that decides how the lease ends, before locking. If the user code panics, the decision is to
-    /// make the key Ready.
+    /// Runs the user code that decides how the lease ends. Called before locking. If the user code panics, the key becomes Ready.
     ///
     /// Returns `None` if there is no user code to run and nothing to decide: the key then leaves the queue, unless it
     /// is dirty.
@@ -155,7 +154,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         Ended { gone, worked }
     }
 
-    /// Performs everything that follows after unlocking, even if a part of it panics. Returns the first panic.
+    /// Does the rest of the work, after unlocking: wake-ups, drops, the give-up hook and reports. If a part of it panics, the other parts still run.
+    /// Returns the first panic.
     pub(super) fn finish_end(
         &self,
         key: &K,
@@ -177,7 +177,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         first(first(panic, woken), first(dropped, reported))
     }
 
-    /// Reports the end of the lease to the metrics, after the lease has ended and all wake-ups are done.
+    /// Reports the end of the lease to the metrics. Called after the lease has ended and all wake-ups are done.
     fn report_end(&self, outcome: LeaseOutcome, worked: Duration, decision: &Decision) {
         if outcome != LeaseOutcome::Requeued {
             self.report(|sink| sink.lease_ended(outcome, worked));
@@ -191,7 +191,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 }
 
-/// A lease that is about to end, with its decision.
+/// How a lease is about to end: its outcome, the decision, and the panic of the user code that decided, if any.
 pub(crate) struct Ending {
     outcome: LeaseOutcome,
     decision: Decision,
@@ -209,11 +209,11 @@ impl Ending {
     }
 }
 
-/// The result of the step under the lock.
+/// The result of `end_locked`, for the work that is left after unlocking.
 pub(super) struct Ended<K> {
     /// The key, if it has left the queue. It is dropped outside the lock.
     gone: Option<K>,
-    /// How long the lease was held, if that is measured.
+    /// How long the lease was held; `None` unless the queue measures it for metrics.
     worked: Option<Duration>,
 }
 
@@ -223,10 +223,10 @@ pub(super) fn panic_of(user: impl FnOnce()) -> Option<Panic> {
     catch_unwind(AssertUnwindSafe(user)).err()
 }
 
-/// Returns the first of two panics. The second is dropped, and its drop may panic in turn.
+/// Returns the first of two panics. If there are two, the second is dropped; if its drop panics in turn, that panic is caught.
 ///
-/// This takes two options instead of a slice, because iterating over `Option<Panic>` costs a fifth of a worker's cycle,
-/// and panics are rare.
+/// The arguments are two options instead of a slice, because iterating over a slice of `Option<Panic>` would cost a fifth of the time of a worker's
+/// cycle, although panics are rare.
 #[inline]
 pub(super) fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
     match (one, other) {
@@ -239,13 +239,13 @@ pub(super) fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
     }
 }
 
-/// What happens to the key of a lease when the lease ends, decided before locking.
+/// What happens to the key when its lease ends. This is decided before locking.
 pub(crate) struct Decision {
     transition: Transition,
     now: Option<Nanos>,
     /// Whether the limiter counted a failure.
     counted: bool,
-    /// If the key is given up, the number of its failures.
+    /// The number of failures of the key, if the key is given up.
     given_up_after: Option<u32>,
 }
 
@@ -254,7 +254,7 @@ impl Decision {
         Self { transition, now: None, counted: false, given_up_after: None }
     }
 
-    /// Decides on a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up.
+    /// Decides what happens after a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up.
     fn on(failure: Failure, now: Nanos, at_least: Duration) -> Self {
         match failure {
             Failure::Backoff { until, counted } => {

@@ -1,7 +1,8 @@
 //! SHELL. Ending a lease and taking the next key, in one step under the lock.
 //!
-//! A worker that does both separately takes the lock twice, and changes the reference count of the queue twice. Here
-//! the new lease takes over the old lease's handle to the queue.
+//! If a worker ended the lease and took the next key separately, it would lock the queue twice and change the
+//! reference count of the queue twice. Here it locks once, and the new lease takes over the old lease's handle to the
+//! queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -22,17 +23,18 @@ use crate::state::{NextKey, Transition};
 use crate::time_mode::{SupportsAsync, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Ends a lease and waits asynchronously for the next key; `None` once the queue is closed.
+    /// Ends a lease and waits asynchronously for the next key; resolves to `None` once the queue is closed.
     ///
-    /// A worker calls this between two keys: the call combines [`Lease::succeed`], or another outcome, with
-    /// [`get`](Self::get) in one step under one lock. If the ended key is Ready again, it is queued at the tail before
-    /// the next key is taken. If the lease belongs to another queue, it ends there.
+    /// A worker calls this between two keys. The call combines [`Lease::succeed`], or a different outcome, with
+    /// [`get`](Self::get) in one step under one lock. If the key of the ended lease is Ready again, it is queued at
+    /// the tail before the next key is taken. If the lease belongs to a different queue, it ends in that queue.
     ///
-    /// A queue without delays ignores the delay of an outcome: the key is Ready again immediately, at the tail.
+    /// A queue without delays ignores the delay in an outcome: the key is Ready again immediately, at the tail.
     ///
     /// # Panics
-    /// The future panics like `get` and like the end of a lease. In that case the lease has ended and no key is handed
-    /// out. If the future is polled again, it behaves like `get`.
+    /// The future panics in the cases in which `get` or [ending a lease](Lease#panics) panics. Then the lease has
+    /// ended and no key is handed out. If the future is polled again after a panic, it behaves like the future of
+    /// `get`.
     ///
     /// # Cancel safety
     /// The lease ends with `outcome` at the first poll, or when the future is dropped before its first poll. Apart from
@@ -66,13 +68,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         EndAndGet::new(self.get(), lease, outcome)
     }
 
-    /// Like [`end_and_get`](Self::end_and_get), but never waits. The lease ends in any case.
+    /// Like [`end_and_get`](Self::end_and_get), but never waits. The lease ends even if no key is Ready.
     ///
     /// # Errors
     /// Like [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// Panics like `try_get` and like the end of a lease. In that case the lease has ended and no key is handed out.
+    /// Panics in the cases in which `try_get` or [ending a lease](Lease#panics) panics. Then the lease has ended and no key is handed out.
     ///
     /// # Examples
     /// ```
@@ -150,7 +152,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 take,
                 |gone, effects| {
                     let woken = effects.and_then(|effects| panic_of(|| shared.perform(effects)));
-                    // Dropped separately, because each of them holds a key whose drop may panic.
+                    // `gone` and `lease` are dropped separately, because each contains a key, and the drop of either key may panic.
                     first(first(woken, panic_of(|| drop(gone))), panic_of(|| drop(lease)))
                 },
             ),
@@ -158,7 +160,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// A separate function, so that a lease that ends without user code does not pay for it.
+    /// This is a separate function, so that ending a lease without user code does not become slower.
     #[inline(never)]
     fn decided_end_and_take(
         &self,
@@ -179,14 +181,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             take,
             |(ending, ended), effects| {
                 let panic = shared.finish_end(lease.key(), ending, ended, effects);
-                // Dropped separately, because the drop of its key may panic, too.
+                // `lease` is dropped separately, because the drop of its key may panic, too.
                 first(panic, panic_of(|| drop(lease)))
             },
         )
     }
 
-    /// Calls `end`, which ends a lease, and `take`, which finds the next key, in one step under the lock. Then makes a
-    /// lease of that key, and calls `finish`, which completes the end and returns a panic, if any.
+    /// Calls `end`, which ends a lease, and `take`, which finds the next key, under one lock. Then creates a lease of that key, and calls `finish`,
+    /// which does the rest of the work for the ended lease and returns a panic, if any.
     #[inline]
     fn take_next<E>(
         &self,
@@ -204,7 +206,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let hand_out = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
         let effects = shared.collect_wakeups(&mut locked, now);
         drop(locked);
-        // The lease is made before anything that may panic, so that the key is not lost.
+        // The lease is created before any call that may panic, so that the key is not lost.
         let (next, panic) = match next {
             Ok(NextKey::Key(id, key)) => (Ok(Lease::new(key, id, handle_of_queue)), None),
             Ok(NextKey::Closed) => (Err(TryGetError::Closed), None),
@@ -212,7 +214,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             Err(panic) => (Err(TryGetError::Empty), Some(panic)),
         };
         if let Some(panic) = first(panic, finish(ended, effects)) {
-            // The caller never receives the lease, so its key is requeued without counting a hand-out or a failure.
+            // The caller will not receive the new lease, so its key is requeued, and neither a hand-out nor a failure is counted.
             if let Ok(lease) = next {
                 caught(|| lease.requeue());
             }

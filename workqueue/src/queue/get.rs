@@ -23,21 +23,20 @@ use crate::state::{HandedOut, LeaseId, NextKey};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Waits asynchronously for a key, on any executor; `None` once the queue is closed.
+    /// Waits asynchronously for a key, on any executor; resolves to `None` once the queue is closed.
     ///
-    /// A queue is closed once it is shut down, no key is Ready, and no key can become Ready. Keys of
-    /// [suspended](crate::Fair::max_leased) groups do not count. Dropping handles does not close a queue.
+    /// A queue is closed once it is shut down, no key is Ready, and no key can become Ready. Keys of [suspended](crate::Fair::max_leased) groups do
+    /// not keep a queue open. Dropping all handles does not close a queue.
     ///
-    /// After 127 keys in a row were handed out without waiting, the next future that finds a key yields first, and
-    /// returns the key only at its second poll. So a queue that is never empty lets other tasks run, on every executor.
-    /// To take a key without waiting, use [`try_get`](Self::try_get).
+    /// Once 127 futures have been served at their first poll, the next future that finds a key first yields to other tasks, and returns the key only
+    /// at its second poll. So other tasks run even if the queue is never empty, on every executor. To take a key without waiting, use
+    /// [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// The future panics if the clock, the timer or `Clone` of the key panics; no key is handed out in that case.
+    /// The future panics if the clock, the timer or `Clone` of the key panics; in that case no key is handed out.
     ///
     /// # Cancel safety
-    /// Dropping the future takes no key. If the future had been woken for a key, the wake-up is passed on to another
-    /// getter.
+    /// Dropping the future takes no key. If the future had already been woken for a key, another getter is woken instead.
     ///
     /// # Examples
     /// A worker:
@@ -59,7 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// On a queue with delays, an async `get` needs a timer, so this does not compile:
+    /// On a queue with delays, an async `get` needs a timer. So this does not compile:
     /// ```compile_fail,E0277
     /// # use flyball_workqueue::Queue;
     /// let queue = Queue::<&str>::builder().with_delays().build();
@@ -72,8 +71,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         Get::new(self, None)
     }
 
-    /// Waits for a key like [`get`](Self::get), then takes the other keys that are Ready, up to `most` keys in all.
-    /// Returns an empty batch once the queue is closed, or immediately if `most` is 0, like tokio's `recv_many`.
+    /// Waits for a key like [`get`](Self::get), then also takes the other keys that are Ready, up to `most` keys in total. Returns an empty batch
+    /// once the queue is closed. If `most` is 0, returns an empty batch immediately, like tokio's `recv_many`.
     ///
     /// # Panics
     /// Panics like `get`.
@@ -87,8 +86,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         GetMany::new(self.get(), most)
     }
 
-    /// Returns the leases as a stream, which ends once the queue is closed. The stream is as cancel-safe and as fair as
-    /// [`get`](Self::get).
+    /// Returns a stream of leases, which ends once the queue is closed. The stream is as cancel-safe as [`get`](Self::get), and yields to other tasks
+    /// as often.
     #[cfg(feature = "stream")]
     pub fn stream(&self) -> LeaseStream<'_, K, O, L, T>
     where
@@ -113,18 +112,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Takes the keys that are Ready, up to `most`, under one lock. Never waits. With `most` = 0 it returns an empty
-    /// batch, which is no error.
+    /// Takes the keys that are Ready, up to `most`, under one lock. Never waits. If `most` is 0, returns `Ok` with an empty batch.
     ///
     /// # Errors
     /// Like [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// Panics if the clock or `Clone` of the first key panics; no key is handed out in that case. If `Clone` of a later
-    /// key panics, the batch ends before that key, which is left for the next call.
+    /// Panics if the clock or `Clone` of the first key panics; no key is handed out in that case. If `Clone` of a later key panics, the batch ends
+    /// before that key, which stays in the queue.
     ///
     /// # Examples
-    /// A batch takes the keys that are Ready, and does not wait to be full:
+    /// The batch contains the keys that are Ready now, even if they are fewer than `most`:
     /// ```
     /// use flyball_workqueue::Queue;
     /// use std::time::Duration;
@@ -147,7 +145,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut locked = self.shared.lock();
         let mut panicked = None;
         let end = loop {
-            // Keys that were taken before a panic must reach their leases; otherwise they would be lost.
+            // A panic must not prevent the creation of leases for the keys that were taken before it; otherwise these keys would be lost.
             match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut locked, now))) {
                 Ok(NextKey::Key(id, key)) => {
                     taken.push((id, key));
@@ -181,10 +179,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Unlocks, and returns the lease of a key that was taken.
+    /// Unlocks the queue, and returns a lease for the key that was taken.
     ///
-    /// The lease is made before any call that may panic, so that the key is not lost. It is made after unlocking, so that other threads do
-    /// not wait while the reference count of the queue changes.
+    /// The lease is created before any call that may panic, so that the key is not lost. It is created after unlocking, so that no thread waits for
+    /// the lock while the reference count of the queue changes.
     #[inline]
     pub(crate) fn lease(
         &self,
@@ -210,13 +208,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease
     }
 
-    /// Reports a hand-out. Called once the lease is certain to reach its caller: a key that is requeued before that does not count as handed out.
+    /// Reports a hand-out. Called only when nothing can prevent the lease from reaching the caller. A key that is requeued before that does not count
+    /// as handed out.
     pub(super) fn report_hand_out(&self, hand_out: HandedOut) {
         self.shared.report(|sink| sink.dequeued(hand_out.queued, hand_out.delayed));
     }
 
-    /// Wakes other waiters. If a waker panics, the keys that were taken are requeued without counting a hand-out or a
-    /// failure, because no caller received them.
+    /// Wakes other waiters. If a waker panics, the caller does not receive the keys that were taken. So they are requeued, and neither a hand-out nor
+    /// a failure is counted.
     fn wake_for<C>(&self, taken: C, effects: Option<Effects>) -> C
     where
         C: IntoIterator<Item = Lease<K, T>>,
@@ -225,7 +224,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         match catch_unwind(AssertUnwindSafe(|| self.shared.perform(effects))) {
             Ok(()) => taken,
             Err(panic) => {
-                // Another waker may panic when a key is requeued. The other keys must be requeued all the same: a lease that is dropped is a failure.
+                // Requeuing a key may wake a waker that panics, too. The remaining keys must be requeued nevertheless, because dropping their leases
+                // would count as failures.
                 for lease in taken {
                     caught(|| lease.requeue());
                 }
@@ -234,7 +234,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits for a key, blocking the thread; `None` once the queue is closed. Needs no runtime, even with delays.
+    /// Waits for a key, and blocks the thread meanwhile; returns `None` once the queue is closed. Needs no runtime, even with delays.
     ///
     /// # Panics
     /// Panics if the clock or `Clone` of the key panics; no key is handed out in that case.
@@ -248,10 +248,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits for a key for at most `limit`, blocking the thread. The limit is in real time, whatever the queue's clock.
+    /// Waits for a key for at most `limit`, and blocks the thread meanwhile. The limit is in real time, even if the queue has a different clock.
     ///
     /// # Errors
-    /// Returns [`GetTimeoutError::TimedOut`] after `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
+    /// Returns [`GetTimeoutError::TimedOut`] if no key becomes Ready within `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
     ///
     /// # Panics
     /// Panics if the clock or `Clone` of the key panics; no key is handed out in that case.
@@ -259,8 +259,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block(Some(Monotonic.now() + limit), None)
     }
 
-    /// Like [`get_many`](Self::get_many), but blocks the thread for at most `limit`. The limit is in real time,
-    /// whatever the queue's clock.
+    /// Like [`get_many`](Self::get_many), but blocks the thread for at most `limit`. The limit is in real time, even if the queue has a different
+    /// clock.
     ///
     /// # Errors
     /// Like [`blocking_get_timeout`](Self::blocking_get_timeout).
@@ -289,11 +289,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.blocking_get().map_or_else(Vec::new, |first| self.more(first, most))
     }
 
-    /// Returns a batch that begins with `first`.
+    /// Returns a batch of at most `most` leases: `first`, and leases of keys that are Ready now.
     pub(crate) fn more(&self, first: Lease<K, T>, most: usize) -> Vec<Lease<K, T>> {
         let mut leases = vec![first];
         if most > 1 {
-            // If `Clone` of a key panics, that key is left for the next call, and `first` is still returned.
+            // If `Clone` of a key panics, that key stays in the queue, and `first` is still returned.
             let others = caught(|| self.try_get_many(most - 1));
             leases.extend(others.into_iter().flatten().flatten());
         }
@@ -308,17 +308,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
-    /// Like [`get`](Self::get), but waits for at most `limit` by the queue's clock. A key that is Ready is taken,
-    /// however short the limit.
+    /// Like [`get`](Self::get), but waits for at most `limit` by the queue's clock. A key that is Ready is taken even if the limit is zero.
     ///
     /// # Errors
-    /// Returns [`GetTimeoutError::TimedOut`] after `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
+    /// Returns [`GetTimeoutError::TimedOut`] if no key becomes Ready within `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
     ///
     /// # Panics
     /// Panics like `get`.
     ///
     /// # Cancel safety
-    /// Like `get`. The limit starts with the first poll.
+    /// Like `get`. The time limit starts at the first poll.
     ///
     /// # Examples
     /// ```
@@ -334,7 +333,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         match self.within(limit, &mut self.get()).await {
             Some(Some(lease)) => Ok(lease),
             Some(None) => Err(GetTimeoutError::Closed),
-            // There may be a key: `get` may have returned `Pending` only to yield, or the key has become Ready since.
+            // There may be a Ready key now: `get` may have returned `Pending` only to yield, or a key may have become Ready since
+            // then.
             None => self.try_get().map_err(|error| match error {
                 TryGetError::Empty => GetTimeoutError::TimedOut,
                 TryGetError::Closed => GetTimeoutError::Closed,
@@ -342,8 +342,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         }
     }
 
-    /// Like [`get_many`](Self::get_many), but waits for at most `limit` by the queue's clock. Keys that are Ready are
-    /// taken, however short the limit.
+    /// Like [`get_many`](Self::get_many), but waits for at most `limit` by the queue's clock. Keys that are Ready are taken even if the limit is
+    /// zero.
     ///
     /// # Errors
     /// Like [`get_timeout`](Self::get_timeout).

@@ -2,7 +2,7 @@
 //!
 //! Cancel safety: nothing here waits.
 
-/// The number of failures after which a key is given up, and the hook to call then.
+/// The number of failures after which a key is given up, and the hook that is then called.
 pub(crate) struct GiveUp<K> {
     most: u32,
     hook: Box<OnGiveUp<K>>,

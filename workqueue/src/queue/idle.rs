@@ -12,19 +12,19 @@ use crate::state::order::Order;
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Waits until no key is Ready or leased; keys may wait for deadlines. The queue stays open.
+    /// Waits until no key is Ready or leased. Keys may still wait for deadlines. The queue stays open.
     ///
     /// Ready keys of a [suspended](crate::Fair::max_leased) group do not count, because they cannot be handed out.
     /// Ready keys of a paused queue do count.
     ///
-    /// The future may or may not wait for a key that is added concurrently. Its completion means only that the queue
-    /// *was* idle at some time.
+    /// Whether the future also waits for a key that is added concurrently is unspecified. When it completes, the
+    /// queue *was* idle at some time, and need not be idle any longer.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting.
+    /// Dropping the future only ends the wait.
     ///
     /// # Examples
-    /// A queue with a key that waits for a deadline is idle, but not [empty](Self::wait_empty):
+    /// If a key waits for a deadline, the queue can be idle, but it is not [empty](Self::wait_empty):
     /// ```
     /// use flyball_sync::{block_on, block_on_timeout};
     /// use flyball_workqueue::{Queue, WaitIdle};
@@ -43,12 +43,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         WaitIdle::new(self, false)
     }
 
-    /// Waits until the queue holds no key, whether Ready, leased or waiting for a deadline. The queue stays open.
+    /// Waits until the queue holds no key at all: no key is Ready, leased or waiting for a deadline. The queue stays open.
     ///
-    /// The future may or may not wait for a key that is added concurrently.
+    /// Whether the future also waits for a key that is added concurrently is unspecified.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting.
+    /// Dropping the future only ends the wait.
     pub fn wait_empty(&self) -> WaitIdle<'_, K, O, L, T> {
         WaitIdle::new(self, true)
     }
@@ -78,8 +78,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block_until_idle(None);
     }
 
-    /// Like [`wait_idle`](Self::wait_idle), but blocks the thread for at most `limit`, in real time. Returns whether
-    /// the queue was idle.
+    /// Like [`wait_idle`](Self::wait_idle), but blocks the thread for at most `limit`, in real time. Returns true if the queue became idle within the
+    /// limit.
     pub fn blocking_wait_idle_timeout(&self, limit: Duration) -> bool {
         self.block_until_idle(Some(Monotonic.now() + limit))
     }
@@ -89,19 +89,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block_until_empty(None);
     }
 
-    /// Like [`wait_empty`](Self::wait_empty), but blocks the thread for at most `limit`, in real time. Returns whether
-    /// the queue was empty.
+    /// Like [`wait_empty`](Self::wait_empty), but blocks the thread for at most `limit`, in real time. Returns true if the queue became empty within
+    /// the limit.
     pub fn blocking_wait_empty_timeout(&self, limit: Duration) -> bool {
         self.block_until_empty(Some(Monotonic.now() + limit))
     }
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
-    /// Like [`wait_idle`](Self::wait_idle), but waits for at most `limit` by the queue's clock. Returns whether the
-    /// queue was idle.
+    /// Like [`wait_idle`](Self::wait_idle), but waits for at most `limit` by the queue's clock. Returns true if the queue became idle within the
+    /// limit.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting. The limit starts with the first poll.
+    /// Dropping the future only ends the wait. The time limit starts at the first poll.
     ///
     /// # Examples
     /// ```
@@ -119,11 +119,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         self.within(limit, &mut self.wait_idle()).await.is_some()
     }
 
-    /// Like [`wait_empty`](Self::wait_empty), but waits for at most `limit` by the queue's clock. Returns whether the
-    /// queue was empty.
+    /// Like [`wait_empty`](Self::wait_empty), but waits for at most `limit` by the queue's clock. Returns true if the queue became empty within the
+    /// limit.
     ///
     /// # Cancel safety
-    /// Dropping the future only stops waiting. The limit starts with the first poll.
+    /// Dropping the future only ends the wait. The time limit starts at the first poll.
     pub async fn wait_empty_timeout(&self, limit: Duration) -> bool {
         self.within(limit, &mut self.wait_empty()).await.is_some()
     }

@@ -21,11 +21,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.lock().state.len(now)
     }
 
-    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends. O(1), and with [`Fair`](crate::Fair) one more
-    /// step for each deadline that has passed.
+    /// Returns whether there is a Ready key that can be handed out now, or later when a lease of its group ends. O(1); with [`Fair`](crate::Fair),
+    /// plus one step for each deadline that has passed.
     ///
-    /// Keys of a suspended group do not count, but keys of a paused queue do. A queue without a Ready key may still
-    /// have waiting or leased keys: for those, see [`stats`](Self::stats) and [`wait_idle`](Self::wait_idle).
+    /// Ready keys of a suspended group do not count, but Ready keys of a paused queue do. If there is no Ready key, keys may still be waiting or
+    /// leased; for those, see [`stats`](Self::stats) and [`wait_idle`](Self::wait_idle).
     ///
     /// # Panics
     /// Panics if the clock panics.
@@ -35,8 +35,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.lock().state.has_ready(now)
     }
 
-    /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. Takes O(1), plus one step for each
-    /// deadline that has passed, for each leased key that waits, and with [`Fair`](crate::Fair) for each group.
+    /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. Takes constant time, plus one step for each passed
+    /// deadline, for each leased key that also waits, and with [`Fair`](crate::Fair) for each group.
     ///
     /// # Panics
     /// Panics if the clock panics.
@@ -73,8 +73,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.stats_reader()
     }
 
-    /// Returns all keys with their state and failures: Ready keys in the order of hand-out, waiting keys by deadline,
-    /// then leased keys. For debugging: O(n log n), mostly under the lock.
+    /// Returns all keys with their states and failures. The Ready keys come first, in the order in which they will be handed out; then the waiting
+    /// keys, by deadline; then the leased keys. For debugging: O(n log n), mostly under the lock.
     ///
     /// # Panics
     /// Panics if the clock, the limiter's policy or `Clone` of a key panics.
@@ -117,7 +117,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// Returns the time by the queue's clock, to compare with the deadline in [`KeyState::Waiting`].
+    /// Returns the current time of the queue's clock. You can compare it with the deadline in [`KeyState::Waiting`].
     ///
     /// # Panics
     /// Panics if the clock panics.
@@ -126,8 +126,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.shared.now()
     }
 
-    /// Starts to track ages: from now on the queue reads its clock at each add and get. The ages of keys that are in
-    /// the queue already start now. Idempotent.
+    /// Starts to track ages. From now on, the queue reads its clock at each add and get. For keys that are in the queue already, the age is counted
+    /// from now. Idempotent.
     ///
     /// # Examples
     /// ```
@@ -153,17 +153,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.shared.finish(locked, Some(now));
     }
 
-    /// Waits for a lease that has been held for `bound` or longer, such as the lease of a worker that is stuck; `None`
-    /// once the queue is drained. Each lease is reported once, the oldest first.
+    /// Waits until a lease has been held for `bound` or longer, for example because its worker is stuck, and returns its key and age; resolves to
+    /// `None` once the queue is drained. Each lease is reported once; the oldest is reported first.
     ///
-    /// The future does not poll the queue: it waits for the time at which the oldest lease becomes overdue. From the
-    /// first poll on, the queue [tracks ages](Self::track_ages).
+    /// The future does not check the queue periodically; it is woken when the oldest lease becomes overdue. From its first poll on, the queue [tracks
+    /// ages](Self::track_ages).
     ///
     /// # Panics
-    /// The future panics if the clock, the timer or `Clone` of the key panics; no lease is reported in that case.
+    /// The future panics if the clock, the timer or `Clone` of the key panics; in that case no lease is reported.
     ///
     /// # Cancel safety
-    /// Dropping the future reports no lease.
+    /// If the future is dropped, no lease counts as reported, so the next future reports it.
     ///
     /// # Examples
     /// ```
@@ -194,7 +194,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     }
 }
 
-/// A key of a queue with its state, see [`Queue::keys`].
+/// A key in a queue, with its state and failures, see [`Queue::keys`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -203,6 +203,6 @@ pub struct KeyInfo<K> {
     pub key: K,
     /// The state of the key.
     pub state: KeyState,
-    /// The number of failures of the key, read shortly after its state.
+    /// The number of failures of the key. It is read shortly after the state, so it may be newer.
     pub num_requeues: u32,
 }

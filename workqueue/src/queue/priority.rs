@@ -1,4 +1,4 @@
-//! SHELL. Operations that only queues with a certain order have.
+//! SHELL. Operations that only queues with the order `Priority` or `Fair` have.
 
 use std::hash::Hash;
 
@@ -17,12 +17,12 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
         self.shared.lock().state.priority(key, hash)
     }
 
-    /// Sets the priority of a key, to a higher or a lower value. Returns whether the key is in the queue.
+    /// Raises or lowers the priority of a key. Returns whether the key is in the queue.
     ///
-    /// The new priority becomes the key's own, with which it is retried or requeued. A Ready key whose priority is raised is never handed out later
-    /// than before: it keeps its position, and gets a second one at the tail of the higher priority. Lowering the priority of a key keeps the
-    /// position at which the key became Ready, if that position is in the line of the new priority or of a lower one. Otherwise, the key moves to the
-    /// tail of the new priority's line.
+    /// The new priority becomes the key's own priority, which also applies when the key is retried or requeued. Raising the priority of a Ready key
+    /// never delays it: the key keeps its position, and gets a second one at the tail of the higher priority. If the priority of a Ready key is
+    /// lowered, the key keeps the position that it got when it became Ready, unless that position belongs to a priority above the new one. In that
+    /// case, the key moves to the tail of the new priority.
     ///
     /// # Examples
     /// ```
@@ -47,8 +47,8 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
         known
     }
 
-    /// Returns the number of Ready keys of each priority, from the highest; priorities without Ready keys are left out.
-    /// O(priorities), plus the deadlines that have passed.
+    /// Returns the number of Ready keys of each priority, highest priority first. Priorities without Ready keys are left out. O(priorities +
+    /// deadlines that have passed).
     #[must_use]
     pub fn stats_by_priority(&self) -> Vec<PriorityStats> {
         let now = self.shared.now_if_timed();
@@ -63,8 +63,8 @@ where
     L: QueueLimiter<K>,
     T: TimeMode,
 {
-    /// Returns the key counts of the `most` groups with the most Ready keys, and the sum of all other groups. A metric
-    /// can use this to bound its number of labels. O(groups · log groups), plus the deadlines that have passed.
+    /// Returns the key counts of up to `most` groups, those with the most Ready keys, and the sums over all other groups. A metric can use
+    /// this to bound its number of labels. O(groups · log groups + deadlines that have passed).
     ///
     /// # Panics
     /// Panics if the clock or `Clone` of a group panics.
@@ -83,7 +83,7 @@ where
     #[must_use]
     pub fn stats_by_group(&self, most: usize) -> TopGroups<G> {
         let now = self.shared.now_if_timed();
-        // Declared before the guard, so that clones are dropped after the guard.
+        // `groups` is declared before the guard, so that the cloned names of groups are dropped after unlocking.
         let mut groups = Vec::new();
         let others = self.shared.lock().state.groups(now, most, &mut groups);
         TopGroups { groups, others }
@@ -91,24 +91,24 @@ where
 
     /// Calls the weight and limit functions of [`Fair`] again, for all groups. Call this after the values that they
     /// return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise its
-    /// capacity. Adds that wait for room call the functions again, too.
+    /// capacity. Adds that wait for room then call the functions again, too.
     ///
-    /// Without this call, a change takes effect with the next add of a key of the group. A concurrent add never restores values that were read before
-    /// this call. If the queue is closed, no group is resumed. O(groups).
+    /// Without this call, a change takes effect with the next add of a key of the group. After this call, a concurrent add does not bring back values
+    /// that it read before the call. If the queue is closed, groups stay suspended. O(groups).
     ///
     /// # Panics
-    /// Panics if the clock, one of the functions or `Clone` of a group panics; the limits of all groups stay unchanged
-    /// in that case.
+    /// Panics if the clock, one of the functions or `Clone` of a group panics; in that case the limits of all groups stay the same.
     ///
     /// # Examples
     /// See [`Fair::max_leased_by`].
     pub fn refresh_groups(&self) {
         let shared = &self.shared;
         let refresh = shared.order().start_refresh();
-        // Declared before the guards, so that the names of groups are dropped after the guards.
+        // `names` is declared before the guards, so that the names of groups are dropped after unlocking.
         let mut names = Vec::new();
         shared.lock().state.start_refresh(refresh, &mut names);
-        // From now on, adds of new groups call the functions again, because older tags are stale.
+        // Tags that were created before this point are now stale, so an add with such a tag calls the functions again, even for a group that is not
+        // in `names`.
         let limits = shared.order().limits_of(names);
         let now = shared.now_if_timed();
         let mut locked = shared.lock();

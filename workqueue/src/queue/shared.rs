@@ -3,25 +3,25 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the state of the queue, its waiters, the alarm | `locked` |
-//! | `timed` | written under `locked`; read without it, as a hint whether a clock is needed |
-//! | failures and backoff | a separate lock in `limiter`; `locked` may be taken while that lock is held, but not the other way round |
+//! | `timed` | `locked` for writes; reads need no lock, as the value is only a hint whether to read the clock |
+//! | failures and backoff | a separate lock in `limiter`, which is always taken before `locked`, never while `locked` is held |
 //! | the timer | called outside `locked`, by the one thread that found `alarm.arming` unset |
 //!
-//! User code runs outside `locked`: clocks are read before locking; wakers, timers and the `Drop` of keys run from
-//! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue consistent.
+//! User code runs outside `locked`: clocks are read before locking; wakers, timers and the `Drop` of keys run after unlocking. The only exceptions
+//! are `Eq` and `Clone` of keys and groups; if one of them panics, the queue stays consistent.
 //!
 //! # No lost wake-up
-//! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. This call restores three rules
-//! (`shared/locked.rs`):
+//! A wake-up does not reserve a key; any getter may take the key first. After each change and before unlocking, [`Shared::collect_wakeups`] is
+//! called, which restores three rules (see `shared/locked.rs`):
 //! 1. One task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too. That thread signals
-//!    the next thread when it has taken a key or found no key. One adder is woken for each free slot that its class of keys may use
-//!    (`queue/adders.rs`).
-//! 2. While getters wait and a deadline is ahead, the timer is armed for the next deadline. If threads sleep, one of them sleeps at most until that
-//!    deadline.
-//! 3. All waiters for a condition are woken once the condition holds: the queue is closed, drained or idle, or a lease exists that no
-//!    watcher observes yet.
+//!    the next thread when it has taken a key or found no key. Likewise, one adder is woken for each key that the queue and the adder's class of keys
+//!    have room for (`queue/adders.rs`).
+//! 2. While getters wait and there is a deadline in the future, the timer is armed for the next deadline. If threads sleep, one of them sleeps at
+//!    most until that deadline.
+//! 3. All waiters for a condition are woken once the condition holds. The conditions are: the queue is closed, drained or idle, or there is a lease
+//!    that no watcher (`next_overdue`) waits for yet.
 //!
-//! A waiter that leaves decrements the count of woken waiters, so `collect_wakeups` can wake another one.
+//! A woken waiter that leaves its wait queue decrements the count of woken waiters, so `collect_wakeups` can wake another waiter.
 
 mod effects;
 mod locked;
@@ -53,13 +53,13 @@ use crate::state::{NewKey, Options, QueueState};
 use crate::time_mode::TimeMode;
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
-    /// On cache lines of its own, because adds read the adjacent fields, such as the hasher, before they lock.
+    /// Padded to its own cache lines, because adds read the neighbouring fields, such as the hasher, before they lock.
     locked: CachePadded<Mutex<Locked<K, O::ReadyQueue>>>,
-    /// For getters that block.
+    /// Signalled for threads that wait for a key.
     pub(crate) available: Condvar,
-    /// For adders that block.
+    /// Signalled for threads that wait for room.
     pub(crate) room: Condvar,
-    /// For threads that block until the queue is drained or idle.
+    /// Signalled for threads that wait until the queue is drained or idle.
     pub(crate) quiet: Condvar,
     timed: AtomicUsize,
     pub(crate) limiter: Limiter<K, L>,
@@ -67,9 +67,9 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     sinks: Vec<Box<dyn QueueMetrics>>,
     time: T,
     hasher: RandomState,
-    /// The order, which creates the tag of each add.
+    /// The order, which creates a tag for each add.
     order: O,
-    /// Wakes this queue when the timer fires; passed to the timer.
+    /// The waker that is passed to the timer. It calls `on_alarm` of this queue when the timer fires.
     alarm: Waker,
 }
 
@@ -131,7 +131,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.order.tag(key)
     }
 
-    /// Locks the queue for an add. If the tag is stale, computes it again before.
+    /// Locks the queue for an add. If the tag of `new` is stale, unlocks, renews the tag and locks again.
     #[inline]
     pub(crate) fn lock_to_add(
         &self,
@@ -173,8 +173,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
-        // Ordering: Relaxed. A deadline that is missed here was set by a concurrent call, and is later than the last time that was passed to the
-        // queue's state. So the deadline may be treated as not due. A waiter checks again before it sleeps (`NextKey::Wait`).
+        // Ordering: Relaxed. If this load misses a deadline, a concurrent call has just set that deadline, and it is later than the last time that
+        // was passed to the queue's state. So treating the deadline as not due is correct. A waiter checks again before it sleeps (`NextKey::Wait`).
         T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
     }
 
@@ -182,8 +182,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     #[inline]
     pub(crate) fn finish(&self, locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
         self.note_timed(&locked);
-        // Skips building, moving and dropping the effects if no waiter needs them, as in a queue whose workers are all
-        // busy.
+        // If no waiter needs to be woken, for example because all workers are busy, no `Effects` are built, moved and dropped.
         if locked.needs_wakeups() {
             self.finish_and_wake(locked, now);
         }
@@ -196,8 +195,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.perform(effects);
     }
 
-    /// Like [`finish`](Self::finish), but also wakes every task that waits for a key, because a task may also wait for
-    /// the shutdown.
+    /// Like [`finish`](Self::finish), but also wakes every task that waits for a key, because such a task may also react to the shutdown.
     pub(crate) fn finish_for_all(
         &self,
         mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
@@ -210,7 +208,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.perform(effects);
     }
 
-    /// The first half of [`finish`](Self::finish), for callers that do something between unlocking and waking.
+    /// The first half of [`finish`](Self::finish), for callers that have work to do between unlocking and waking.
     #[inline]
     pub(crate) fn collect_wakeups(
         &self,
@@ -223,8 +221,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     fn note_timed(&self, locked: &Locked<K, O::ReadyQueue>) {
-        // Written under the lock, and only if the value changes: a store in each operation would invalidate the cache
-        // line for all readers that do not lock.
+        // `timed` is written under the lock, and only if its value changes. A store in each operation would invalidate the cache line of all threads
+        // that read `timed` without locking.
         if T::DELAYS {
             let timed = locked.state.is_timed().into();
             // Ordering: Relaxed, see `now_if_timed`.
@@ -276,7 +274,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K,
         self.perform(effects);
     }
 
-    /// Wakes one getter and all other tasks that wait for a time, because no alarm is set. These tasks arm the alarm again when they are polled.
+    /// Called if the timer could not be armed, so that no alarm is set. Wakes one getter, and all other tasks that wait for a certain time. These
+    /// tasks arm the timer again when they are polled.
     fn alarm_failed(&self) {
         let mut locked = self.lock();
         locked.alarm.reset();

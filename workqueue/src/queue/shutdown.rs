@@ -18,7 +18,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Pauses the queue: no key is handed out until [`resume`](Self::resume), and getters wait even if keys are Ready.
     /// Idempotent.
     ///
-    /// A pause does not affect adds, deadlines, leases, or the results of a shutdown. A drain resumes the queue.
+    /// A pause has no effect on adds, deadlines and leases, or on the results of a shutdown. A drain resumes the queue.
     ///
     /// # Examples
     /// ```
@@ -51,9 +51,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Shuts the queue down: from now on adds are refused and leased keys cannot become dirty. The backlog is still
     /// handed out; then `get` returns `None`.
     ///
-    /// The backlog is all keys that are Ready now, and the leased keys that are dirty already. Keys that wait for a
-    /// later deadline, and keys that are retried from now on, are leftovers: see [`drain`](Self::drain). Idempotent;
-    /// does not wait. O(leased keys that wait).
+    /// The backlog consists of all keys that are Ready now, and of the leased keys that are dirty now. Keys that wait for a later deadline, and keys
+    /// that are retried after the shutdown, are leftovers, see [`drain`](Self::drain). Idempotent; does not wait. O(leased keys that wait).
     ///
     /// # Examples
     /// ```
@@ -77,12 +76,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Shuts the queue down and resumes it, then waits until no key is Ready or leased, and returns the leftovers:
     /// waiting keys, and keys of [suspended](crate::Fair::max_leased) groups.
     ///
-    /// A concurrent [`stop_now`](Self::stop_now) ends the drain; keys that are still leased are then among the
-    /// leftovers. Any number of callers may drain at the same time; each receives all leftovers.
+    /// A concurrent [`stop_now`](Self::stop_now) ends the drain; then the leftovers also contain the keys that are still leased. Any number of
+    /// callers may drain at the same time, and each of them receives all leftovers.
     ///
     /// # Cancel safety
-    /// Nothing happens before the first poll, which shuts the queue down. Dropping the future after that only stops
-    /// waiting. To shut down without waiting, use [`shut_down`](Self::shut_down).
+    /// The first poll shuts the queue down; before it, nothing happens. If the future is dropped after its first poll, only the wait ends. To shut
+    /// down without waiting, use [`shut_down`](Self::shut_down).
     ///
     /// # Examples
     /// ```
@@ -127,13 +126,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.drain_until(None)
     }
 
-    /// Like [`drain`](Self::drain), but blocks the thread for at most `limit`. Keys that are Ready or leased when the
-    /// limit ends are leftovers, too.
+    /// Like [`drain`](Self::drain), but blocks the thread for at most `limit`. Keys that are Ready or leased when the limit has passed are leftovers,
+    /// too.
     ///
-    /// The limit ends the wait, not the work: Ready leftovers are still handed out. To end the work at the limit, call
+    /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call
     /// [`stop_now`](Self::stop_now) next, and use its leftovers.
     ///
-    /// The limit is in real time, whatever the queue's clock.
+    /// The limit is in real time, even if the queue has a different clock.
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.begin_drain();
@@ -143,11 +142,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Stops the queue immediately: removes and returns all Ready and waiting keys, and returns clones of the keys that
     /// are still leased.
     ///
-    /// From now on `get` returns `None`, and ending one of these leases has no effect. A second call returns the keys
-    /// that are still leased then.
+    /// From now on `get` returns `None`, and a key is not queued again when its lease ends. A second call returns the keys that are still leased at
+    /// that time.
     ///
     /// # Panics
-    /// Panics if the clock or `Clone` of a leased key panics; the queue is not stopped in that case. A panic in a waker
+    /// Panics if the clock or `Clone` of a leased key panics; in that case the queue is not stopped. A panic in a waker
     /// does not propagate, because the removed keys must reach the caller.
     ///
     /// # Examples
@@ -194,17 +193,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// Like [`drain`](Self::drain), but waits for at most `limit` by the queue's clock. Keys that are Ready or leased
-    /// when the limit ends are leftovers, too.
+    /// Like [`drain`](Self::drain), but waits for at most `limit` by the queue's clock. Keys that are Ready or leased when the limit has passed are
+    /// leftovers, too.
     ///
-    /// The limit ends the wait, not the work: Ready leftovers are still handed out. To end the work at the limit, call
+    /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call
     /// [`stop_now`](Self::stop_now) next, and use its leftovers.
     ///
     /// # Panics
     /// Panics if the clock or the timer panics.
     ///
     /// # Cancel safety
-    /// Like `drain`. The limit starts with the first poll.
+    /// Like `drain`. The time limit starts at the first poll.
     ///
     /// # Examples
     /// ```
@@ -234,24 +233,24 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
-    /// Like [`drain_timeout`](Self::drain_timeout), but also hands out delayed keys: until `limit` has passed, waiting
-    /// keys, retries and requeues still become Ready at their deadline. Adds are refused, and leased keys cannot become
-    /// dirty. Keys that are Ready, waiting or leased when the limit ends are leftovers, but the Ready ones are still handed
-    /// out. To end the work at the limit, call [`stop_now`](Self::stop_now) next, and use its leftovers.
+    /// Like [`drain_timeout`](Self::drain_timeout), but also serves delayed keys: until `limit` has passed, keys that wait, are retried or are
+    /// requeued still become Ready at their deadlines. Adds are refused, and leased keys cannot become dirty. Keys that are Ready, waiting or leased
+    /// when the limit has passed are leftovers, but the Ready ones are still handed out. To end the work, too, call [`stop_now`](Self::stop_now)
+    /// next, and use its leftovers.
     ///
-    /// The first call determines how long delayed keys are served; each call waits for at most its own `limit`.
-    /// [`shut_down`](Self::shut_down) and `drain` stop the serving of delayed keys early. If the queue is shut down already, no delayed
-    /// keys are served.
+    /// If there are several calls, the `limit` of the first determines how long delayed keys are served, and each call waits for at most its own
+    /// `limit`. After [`shut_down`](Self::shut_down) or `drain`, delayed keys are no longer served. If the queue is shut down already, this call
+    /// serves no delayed keys.
     ///
     /// # Panics
     /// Panics if the clock or the timer panics.
     ///
     /// # Cancel safety
-    /// Nothing happens before the first poll, which also starts the limit. Dropping the future after that only stops
-    /// waiting.
+    /// The first poll begins the drain and starts the time limit; before it, nothing happens. If the future is dropped after its first poll, only the
+    /// wait ends.
     ///
     /// # Examples
-    /// Keys whose deadline passes within the limit are served:
+    /// Keys that fall due within the limit are served:
     /// ```
     /// use flyball_sync::block_on;
     /// use flyball_workqueue::{Queue, ThreadTimer};
@@ -284,8 +283,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
-    /// Waits for a drain that has begun, for at most `limit`, and returns the leftovers of the drain, or the keys that
-    /// are in the queue when the limit ends.
+    /// Waits for at most `limit` for a drain that has begun. Returns the leftovers of the drain, or all keys in the queue if the limit passes first.
     async fn drain_within(&self, limit: Duration) -> Leftovers<K> {
         let mut drain = Drain::new(self.clone(), true);
         match self.within(limit, &mut drain).await {
@@ -302,7 +300,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
 
     /// Like [`drain_all_timeout`](Self::drain_all_timeout), but blocks the thread.
     ///
-    /// Delayed keys become Ready by the queue's clock. The call returns after `limit` of real time, whatever the queue's clock shows.
+    /// Delayed keys become Ready according to the queue's clock. The wait, however, is limited in real time: the call returns after `limit` even if
+    /// the queue's clock stands still.
     ///
     /// # Examples
     /// ```

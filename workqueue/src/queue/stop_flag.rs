@@ -2,7 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the flag | an atomic, read under the queue's lock; set before that lock is taken to wake the waiters |
+//! | the flag | an atomic. `stop` sets it before it takes the queue's lock to wake the waiters; getters read it under that lock |
 
 use flyball_sync::locks::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ impl Default for StopFlag {
 }
 
 impl StopFlag {
-    /// Sets the flag. The caller must then wake all waiters, under the queue's lock.
+    /// Sets the flag. The caller must then lock the queue and wake all waiters.
     pub(crate) fn set(&self) {
         // Ordering: Relaxed, see `is_set`.
         self.0.store(1, Ordering::Relaxed);
@@ -23,9 +23,8 @@ impl StopFlag {
 
     /// Returns whether the flag is set. A caller that acts on the result must hold the queue's lock.
     pub(crate) fn is_set(&self) -> bool {
-        // Ordering: Relaxed. The thread that sets the flag takes the lock afterwards. A getter that holds the lock
-        // before that may miss the flag, but is parked or asleep when that thread wakes all waiters. A getter that
-        // takes the lock after that thread reads the flag as set.
+        // Ordering: Relaxed. The thread that sets the flag locks the queue afterwards. A getter that holds the lock before that may miss the flag,
+        // but it is parked or asleep when that thread wakes all waiters. A getter that takes the lock after that thread reads the flag as set.
         self.0.load(Ordering::Relaxed) != 0
     }
 }

@@ -1,10 +1,10 @@
-//! PURE. The wait queue of tasks, with their wakers.
+//! PURE. A wait queue of tasks, which contains their wakers.
 
 use std::task::Waker;
 
 use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 
-/// Wakers in FIFO order. A waker is removed before it is woken.
+/// Wakers in FIFO order. A waker is removed from the queue before `wake` is called on it.
 ///
 /// # Invariants
 /// 1. `notified` is at most the number of tasks that were woken and have not been polled since.
@@ -13,7 +13,7 @@ use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 pub(crate) struct TaskWaiters {
     tasks: WaitList<Waker, ()>,
     notified: usize,
-    /// How many of the oldest wakers are to be woken.
+    /// The number of wakers to wake, beginning with the oldest.
     to_notify: usize,
 }
 
@@ -33,10 +33,10 @@ impl TaskWaiters {
         self.tasks.waiting()
     }
 
-    /// Limits the count of notified tasks (woken, and not polled since) to `at_most`, and returns the count.
+    /// Limits the count of notified tasks (tasks that were woken and have not been polled since) to `at_most`, and returns the count.
     ///
-    /// A task that was woken and is never polled again must not count for ever. As soon as another waiter has taken the key that the task
-    /// was woken for, the task no longer counts as notified, and the next key wakes the next task.
+    /// A task that was woken and is never polled again must not count as notified forever. As soon as another waiter has taken the key that the task
+    /// was woken for, `at_most` is lower, so the task no longer counts, and the next key wakes the next task.
     #[inline]
     pub(crate) fn notified(&mut self, at_most: usize) -> usize {
         self.notified = self.notified.min(at_most);
@@ -66,7 +66,7 @@ impl TaskWaiters {
         }
     }
 
-    /// Removes the oldest waker, for the caller to wake outside the lock.
+    /// Removes and returns the oldest waker. The caller must wake it outside the lock.
     fn take_one(&mut self) -> Option<Waker> {
         let waker = self.tasks.serve_first(())?;
         self.notified += 1;
@@ -74,23 +74,23 @@ impl TaskWaiters {
         Some(waker)
     }
 
-    /// Marks the `tasks` oldest waiters to be woken by [`fill_batch`](Self::fill_batch), or all waiters if there are
-    /// fewer. Returns their number.
+    /// Marks the `tasks` oldest waiters, or all waiters if there are fewer, so that [`fill_batch`](Self::fill_batch) takes their wakers. Returns
+    /// their number.
     pub(crate) fn notify(&mut self, tasks: usize) -> usize {
         let tasks = tasks.min(self.waiting());
         self.to_notify = self.to_notify.max(tasks);
         tasks
     }
 
-    /// Marks every waiting task to be woken by [`fill_batch`](Self::fill_batch).
+    /// Marks all waiters, so that [`fill_batch`](Self::fill_batch) takes their wakers.
     pub(crate) fn notify_all(&mut self) {
         self.to_notify = self.waiting();
     }
 
-    /// Moves the wakers of the tasks to notify into the batch. Returns whether there are more wakers than fit.
+    /// Moves the wakers of the marked tasks into the batch. Returns whether some wakers did not fit.
     ///
-    /// The tasks were counted by [`notify`](Self::notify). Counting again after each batch would repeatedly wake tasks
-    /// that were polled meanwhile, found no key and parked again.
+    /// The number of tasks was determined by [`notify`](Self::notify). If it were determined again after each batch, tasks that were polled
+    /// meanwhile, found no key and parked again would be woken over and over.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         while self.to_notify > 0 && !batch.is_full() {
             self.take_one().into_iter().for_each(|waker| batch.push(waker));

@@ -2,25 +2,25 @@
 
 use flyball_sync::Nanos;
 
-/// Threads that sleep in a blocking `get`, or in a blocking `add`.
+/// Counts the threads that sleep in a blocking `get`, or those that sleep in a blocking `add`.
 #[derive(Default)]
 pub(crate) struct ThreadWaiters {
     pub(crate) asleep: usize,
-    /// The number of signals that were sent and that no thread has consumed by waking up.
+    /// The number of pending signals: they were sent, and no thread has consumed them by waking up.
     pub(crate) signalled: usize,
-    /// One of the threads sleeps at most until this deadline. The other threads sleep without a time limit.
+    /// One of the threads sleeps at most until this deadline, so the other threads need not wake up for it.
     pub(crate) covered_deadline: Option<Nanos>,
 }
 
 impl ThreadWaiters {
-    /// Counts a signal for one more thread. Returns false if there is a signal for every sleeping thread already.
+    /// Counts one more signal, and returns true, if there is a sleeping thread without a pending signal. Otherwise returns false.
     pub(crate) fn signal(&mut self) -> bool {
         let sleeps = self.signalled < self.asleep;
         self.signalled += usize::from(sleeps);
         sleeps
     }
 
-    /// Returns whether threads sleep and no signal is pending.
+    /// Returns whether there are sleeping threads, and none of them has a pending signal.
     #[inline]
     pub(crate) fn all_asleep(&self) -> bool {
         self.asleep > 0 && self.signalled == 0
@@ -28,8 +28,8 @@ impl ThreadWaiters {
 
     /// Counts a sleeping thread as awake.
     ///
-    /// Every wake-up consumes one signal, even if the thread woke for another reason. So another thread may wake up
-    /// spuriously, but no signal is lost.
+    /// Every wake-up consumes one signal, even if the thread woke up for a different reason. So a different thread may wake up spuriously later, but
+    /// no signal is lost.
     pub(crate) fn wake_up(&mut self, covered_deadline: Option<Nanos>) {
         self.asleep -= 1;
         self.signalled = self.signalled.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! PURE. Timeouts of waiting tasks, with the wakers to wake when they expire.
+//! PURE. The timeouts of waiting tasks, and the wakers to wake when the timeouts expire.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -7,7 +7,7 @@ use std::task::Waker;
 use flyball_sync::Nanos;
 use flyball_sync::waiting::WakeBatch;
 
-/// Wakers ordered by the time of their timeout. Only the wakers whose time has passed are woken.
+/// Wakers, ordered by the times of their timeouts. A waker is woken only once its time has passed.
 ///
 /// # Invariants
 /// 1. A waker is due once its time is at or before `passed`; [`wake_passed`](Self::wake_passed) removes it.
@@ -18,19 +18,19 @@ pub(crate) struct Timeouts {
     turn: u64,
 }
 
-/// The key of a task's timeout.
+/// The key under which a task's timeout is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timeout {
     at: Nanos,
-    /// Distinguishes timeouts with the same time.
+    /// A unique number, which distinguishes timeouts that expire at the same time.
     turn: u64,
 }
 
 impl Timeouts {
     /// Inserts a waker to be woken at `at`, which is later than `now`.
     pub(crate) fn insert(&mut self, at: Nanos, now: Nanos, waker: Waker) -> Timeout {
-        // `passed` may be ahead of the clock if the alarm fired early, or the clock jumped back. Without this reset, the task would be woken
-        // immediately and wait again, over and over.
+        // `passed` is ahead of the clock if the alarm fired early or the clock jumped back. Without this reset, the task would be woken immediately,
+        // wait again and be woken again, over and over.
         if at <= self.passed {
             self.passed = now;
         }
@@ -49,7 +49,7 @@ impl Timeouts {
         self.waiting.is_empty()
     }
 
-    /// Returns the earliest time that has not passed.
+    /// Returns the time of the earliest timeout that has not passed.
     pub(crate) fn next(&self) -> Option<Nanos> {
         let passed = Timeout { at: self.passed, turn: u64::MAX };
         self.waiting.range((Excluded(passed), Unbounded)).next().map(|(place, _)| place.at)
@@ -60,7 +60,7 @@ impl Timeouts {
         self.passed = self.passed.max(now);
     }
 
-    /// Moves the wakers whose time has passed into the batch. Returns whether there are more wakers than fit.
+    /// Moves the wakers whose time has passed into the batch. Returns whether some wakers did not fit.
     pub(crate) fn wake_passed(&mut self, batch: &mut WakeBatch) -> bool {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().at <= self.passed) {
             if batch.is_full() {

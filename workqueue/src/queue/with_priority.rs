@@ -13,11 +13,11 @@ use crate::state::order::Priority;
 use crate::state::wait::DelayMode;
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
 
-/// The add operations of a queue with a priority, see [`Queue::with_priority`]. Each method works like the one of the
-/// same name on [`Queue`].
+/// The add operations of a queue, with a given priority, see [`Queue::with_priority`]. Each method works like the
+/// method of the same name on [`Queue`].
 ///
 /// # Examples
-/// Keys from the initial list get a lower priority than keys from events:
+/// Keys from an initial list are added with a lower priority than keys from events:
 /// ```
 /// use flyball_ratelimit::Exponential;
 /// use flyball_workqueue::{Priority, Queue, WithPriority};
@@ -44,12 +44,12 @@ pub struct WithPriority<'a, K, L = NoLimiter, T = NoDelays> {
 }
 
 impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
-    /// Returns a handle whose adds have this priority, from −128 to 127; higher is more urgent. The adds of the queue
-    /// itself have priority 0.
+    /// Returns a handle whose adds have the given priority, from −128 to 127. A higher number is more urgent. Adds
+    /// through the queue itself have priority 0.
     ///
-    /// Adds of one key coalesce to the highest priority, for one hand-out; after that the key has its own priority
-    /// again, see [`Priority`]. An add that raises the priority of a Ready key gives the key a second position, at the
-    /// tail of the higher priority.
+    /// If a key is added several times before it is handed out, the highest of the priorities counts. After the
+    /// hand-out the key has its own priority again, see [`Priority`]. An add that raises the priority of a Ready key
+    /// gives the key a second position, at the tail of the higher priority.
     ///
     /// # Examples
     /// ```

@@ -9,7 +9,7 @@ use crate::state::order::ReadyQueue;
 use crate::state::wait::{DelayRequest, Wait};
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Makes the key Ready, or marks its lease as dirty.
+    /// Makes the key Ready or, if it is leased, dirty.
     ///
     /// The key is moved out of `new` only if it was absent.
     #[inline]
@@ -54,8 +54,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
                 if self.slab.live() < self.options.capacity {
-                    // Cloned before the tag sets the limits of its group, so that a panic in `clone` changes nothing. The clone is dropped
-                    // with `new` if the group is full.
+                    // The key is cloned before `has_room` stores the limits of its group, so that a panic in `clone` changes nothing. If the group is
+                    // full, the clone is dropped with `new`.
                     new.key = Some(key.clone());
                 }
                 self.has_room(&mut new.tag)?;
@@ -66,8 +66,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    // `always`, because the compiler considers the function too large for a plain `inline`. If it is not inlined, the
-    // add of a duplicate takes 223 instructions instead of 199.
+    // `inline(always)`, because with `inline` the compiler considers the function too large to inline it. Without inlining, the add of a duplicate
+    // takes 223 instructions instead of 199.
     #[inline(always)]
     fn add_again(&mut self, slot: u32, tag: &O::Tag, now: Nanos) -> Added {
         let state = self.slab.get(slot).state;
@@ -91,7 +91,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Makes the key wait; an existing wait is combined with the request. Otherwise like [`add`](Self::add).
+    /// Makes the key wait as requested. If it waits already, `request` determines how the two waits combine. Otherwise like [`add`](Self::add).
     pub(crate) fn add_after_with(
         &mut self,
         new: &mut NewKey<K, O::Tag>,
@@ -157,7 +157,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         })
     }
 
-    /// Postpones the pending run of the key: the key is Ready no earlier than `at`. Returns whether the key had a pending run.
+    /// Postpones the pending run of the key, so that it is not Ready before `at`. Returns whether the key had a pending run.
     pub(crate) fn postpone(&mut self, key: &K, hash: u32, at: Nanos, now: Nanos) -> bool
     where
         K: Eq,
@@ -218,7 +218,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (true, None)
     }
 
-    /// Takes the key out of `new` and inserts it into a new slot, if there is room. The key must be absent.
+    /// If there is room, takes the key out of `new` and inserts it into a new slot. The key must be absent from the queue.
     #[inline]
     fn admit(&mut self, new: &mut NewKey<K, O::Tag>) -> Result<u32, AddErrorKind> {
         self.has_room(&mut new.tag)?;
@@ -232,8 +232,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.insert(key, new.hash, class)
     }
 
-    /// Checks whether the queue and the key's class have room for an absent key. The class is checked even if the queue is full, because the check
-    /// stores the limits from the tag and determines the line in which the adder waits.
+    /// Checks whether the queue and the key's class have room for an absent key. The class is checked even if the queue is full, because this check
+    /// also stores the limits from the tag, and determines in which line the adder waits.
     #[inline]
     fn has_room(&mut self, tag: &mut O::Tag) -> Result<(), AddErrorKind> {
         let in_class = self.order.has_room(tag);
@@ -255,7 +255,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.is_stale(tag)
     }
 
-    /// Returns the line in which an adder waits for room after its add was refused as full.
+    /// Returns the line in which an adder waits for room after its add was refused with `Full`.
     #[inline]
     pub(crate) fn adder_line(&self, tag: &O::Tag) -> u32 {
         self.order.adder_line(tag)
@@ -269,12 +269,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.leave_line(line);
     }
 
-    /// Returns the number of keys that the class of this line has room for, apart from the capacity of the queue.
+    /// Returns the number of keys that the class of this line has room for. The capacity of the queue is not considered.
     pub(crate) fn room_of(&self, line: u32) -> usize {
         self.order.room(line)
     }
 
-    /// Returns whether adds must not shorten this wait.
+    /// Returns whether this wait is a strict backoff, which adds must not shorten.
     pub(super) fn holds(&self, wait: Wait) -> bool {
         self.options.strict && wait.backoff
     }
@@ -287,7 +287,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Added::Dirty
     }
 
-    /// Ends the wait of a slot whose key was added before the deadline.
+    /// Ends the wait of a slot early, because its key was added again. The key becomes Ready or, if it is leased, dirty.
     fn end_wait(&mut self, slot: u32, now: Nanos) -> Added {
         if self.slab.get(slot).state == State::LeasedWaiting {
             self.forget_wait(slot);
@@ -298,7 +298,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Added::Promoted
     }
 
-    /// Returns the wait of a slot that waits, leased or not.
+    /// Returns the wait of a slot that is `Waiting` or `LeasedWaiting`.
     pub(super) fn wait_of(&self, slot: u32) -> Wait {
         let entry = self.slab.get(slot);
         match entry.state {

@@ -8,7 +8,7 @@ use super::{LeaseId, QueueState};
 use crate::state::entry::Flags;
 use crate::state::order::ReadyQueue;
 
-/// A lease that has been held for at least the bound given to [`Queue::next_overdue`](crate::Queue::next_overdue).
+/// A lease that has been held for at least as long as the bound that was passed to [`Queue::next_overdue`](crate::Queue::next_overdue).
 ///
 /// # Examples
 /// See [`Queue::next_overdue`](crate::Queue::next_overdue).
@@ -24,17 +24,17 @@ pub struct OverdueLease<K> {
 /// The result of a search for an overdue lease.
 pub(crate) enum NextOverdue<K> {
     Lease(OverdueLease<K>),
-    /// The oldest lease becomes overdue at this time.
+    /// No lease is overdue yet; the oldest unreported lease becomes overdue at this time.
     Wait(Nanos),
     /// No key is leased.
     Empty,
-    /// No key is leased, and no key can be leased later.
+    /// The queue is drained: no key is leased, and no key will be leased later.
     Drained,
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Starts to track ages: from now on the caller reads the clock at each add and get. The ages of existing keys
-    /// start now.
+    /// Starts to track ages. From now on, the caller must read the clock at each add and get. For keys that are in the queue already, the age is
+    /// counted from now.
     pub(crate) fn track_ages(&mut self, now: Nanos) {
         self.ages.get_or_insert(now);
     }
@@ -69,9 +69,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Some(now.since(self.slab.get(lease.slot).at.max(self.ages?)))
     }
 
-    /// Considers only leases that were not reported yet. If the oldest of them has been held for `bound`, marks it as reported and returns it.
+    /// Checks the oldest lease that was not reported yet. If it has been held for at least `bound`, marks it as reported and returns it.
     ///
-    /// The key is cloned first, so that a panic in `Clone` marks no lease as reported.
+    /// The key is cloned before the lease is marked, so that the lease is not marked as reported if `Clone` panics.
     pub(crate) fn next_overdue(&mut self, bound: Duration, now: Nanos) -> NextOverdue<K>
     where
         K: Clone,

@@ -10,20 +10,19 @@ use crate::state::slab::Slab;
 
 /// The number of children of a node.
 const ARITY: usize = Siblings::COUNT;
-/// The lane of the root.
+/// The lane of the root in family 0.
 const ROOT: usize = ARITY - 1;
 
 /// An 8-ary heap of deadlines. Each entry stores its position in the heap, so that a key can be removed from the middle
 /// in O(log n).
 ///
-/// The children of a position are stored together, as a family: those of position p are family p + 1. Family 0 has only
-/// the root, in its last lane. This structure was chosen by measurement: `docs/decisions/0014-deadlines-structure.md`.
+/// The eight children of a position are stored together, in the eight lanes of a family (`Siblings`): the children of position p are family p + 1.
+/// Family 0 contains only the root, in its last lane. This structure was chosen after measurements: `docs/decisions/0014-deadlines-structure.md`.
 ///
 /// # Invariants
-/// 1. No node is before its parent, in the order of deadline, then sequence number.
-/// 2. The entry of the node at position p is `Waiting`, stores p in its first link, and has the same deadline as the node.
-/// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is the
-///    family of the root.
+/// 1. In the order of deadline and then sequence number, no node is before its parent.
+/// 2. The entry for the node at position p is `Waiting`, stores p in its first link, and has the same deadline as the node.
+/// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is family 0.
 #[derive(Debug, Default)]
 pub struct Deadlines {
     families: Vec<Siblings>,
@@ -35,7 +34,7 @@ impl Deadlines {
         self.len
     }
 
-    /// Returns the earliest deadline and its slot.
+    /// Returns the earliest deadline and the slot that it belongs to.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Nanos, u32)> {
         if self.len == 0 {
@@ -66,7 +65,7 @@ impl Deadlines {
         }
     }
 
-    /// Moves the node of `slot` to another deadline.
+    /// Changes the deadline of `slot` and moves its node accordingly.
     pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
         slab.get_mut(slot).at = at;
         self.sift(slab, Self::position(slab, slot), HeapNode { at, sequence, slot });
@@ -81,20 +80,21 @@ impl Deadlines {
         slab.get(slot).links[0] as usize
     }
 
-    /// Gives every node a new sequence number. The caller must ensure that `sequence_of` keeps the order of the nodes.
+    /// Gives every node a new sequence number. The caller must ensure that the new numbers, which `sequence_of` returns for slots, do not change the
+    /// order of the nodes.
     pub(crate) fn renumber(&mut self, sequence_of: impl Fn(u32) -> u32) {
         for family in &mut self.families {
             family.renumber(&sequence_of);
         }
     }
 
-    /// Adds the number of deadlines at or before `now` to `found.0`, and stops once `found.0` exceeds `most`. Unless it
-    /// stops, also stores the first deadline after `now` in `found.1`, if it is earlier than the one there. O(count).
+    /// Adds the number of deadlines at or before `now` to `found.0`, but stops once `found.0` exceeds `most`. If it does not stop early, it also sets
+    /// `found.1` to the first deadline after `now`, unless `found.1` is already earlier. O(count).
     pub(crate) fn survey(&self, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
         self.survey_below(0, now, most, found);
     }
 
-    /// Returns the slots whose deadlines are at or before `now`, in no order. O(their number).
+    /// Returns the slots whose deadlines are at or before `now`, in no particular order. O(number of these slots).
     pub(crate) fn due(&self, now: Nanos) -> Vec<u32> {
         let (mut due, mut next) = (Vec::new(), vec![0]);
         while let Some(position) = next.pop() {
@@ -128,7 +128,7 @@ impl Deadlines {
         }
     }
 
-    /// Puts `node` at `position`, or moves it up or down to its correct position.
+    /// Puts `node` at `position`, and moves it up or down from there to its correct position.
     #[inline]
     fn sift<K>(&mut self, slab: &mut Slab<K>, position: usize, node: HeapNode) {
         if position > 0 && node < self.get((position - 1) / ARITY) {

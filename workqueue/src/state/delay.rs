@@ -7,20 +7,20 @@ use crate::state::deadlines::Deadlines;
 use crate::state::order::ReadyQueue;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Returns the earliest deadline and its slot.
+    /// Returns the earliest deadline and the slot that it belongs to.
     #[inline]
     pub(super) fn first_wait(&self) -> Option<(Nanos, u32)> {
         self.order.heaps().filter_map(Deadlines::first).min()
     }
 
-    /// Returns the number of waiting keys that are not leased, including those whose deadline has passed.
+    /// Returns the number of `Waiting` keys, including those whose deadline has passed. Leased keys that wait do not count.
     #[inline]
     pub(super) fn waits(&self) -> usize {
         self.order.heaps().map(Deadlines::len).sum()
     }
 
-    /// Returns the number of deadlines at or before `by`, and the first deadline after `by`. Stops counting at `most` +
-    /// 1; in that case the second value is not reliable. O(count).
+    /// Returns the number of deadlines at or before `by`, and the first deadline after `by`. Stops counting once the count exceeds `most`; in that
+    /// case the second value may be wrong. O(count).
     pub(super) fn survey(&self, by: Nanos, most: usize) -> (usize, Option<Nanos>) {
         let mut found = (0, None);
         self.order.heaps().for_each(|heap| heap.survey(by, most, &mut found));
@@ -40,8 +40,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waiting.into_iter().map(|(.., slot)| slot).collect()
     }
 
-    /// Returns the next sequence number. Sequence numbers order equal deadlines. Once all 2³² numbers are used, the deadlines are renumbered in their
-    /// current order, which takes O(n log n).
+    /// Returns the next sequence number, which orders the new deadline among equal deadlines. Once all 2³² numbers are used up, the existing
+    /// deadlines are renumbered in their current order, which takes O(n log n).
     #[inline]
     pub(super) fn next_sequence(&mut self) -> u32 {
         if self.sequence == u32::MAX {

@@ -2,9 +2,9 @@
 //!
 //! # State table
 //!
-//! The table shows the effect of each operation on a key in each state. `=` means no effect; a blank cell cannot occur.
-//! Once the deadline of a key has passed, the key is treated as if it were in the state in the last column, even before the queue has processed
-//! the deadline.
+//! The table shows the effect of each operation on a key in each state. `=` means no effect; a blank cell means that the operation cannot occur in
+//! that state. Once the deadline of a key has passed, the key counts as if it were in the state of the last column, even if the queue has not
+//! processed the deadline yet.
 //!
 //! | state | `add` | delayed add (t) | `postpone` (t) | `get` | lease ends | `cancel` | deadline |
 //! |---|---|---|---|---|---|---|---|
@@ -15,50 +15,50 @@
 //! | Leased+dirty | = | = | → Leased+Waiting(t) | = | → Ready (tail) | → Leased | |
 //! | Leased+Waiting(t₀) | → Leased+dirty | by its mode | later of the two | = | → Waiting(earlier of t₀ and the outcome's) | → Leased | → Leased+dirty |
 //!
-//! With strict backoff, no add shortens a wait that is a backoff. And if a lease ends as a failure, the key waits for
-//! its backoff, even if the key is dirty or has an earlier wait.
+//! Strict backoff changes two things. An add does not shorten a wait that is a backoff. And if a lease ends as a failure, the key waits for its
+//! backoff, even if the key is dirty or has a wait with an earlier deadline.
 
 use flyball_sync::Nanos;
 
-/// "No slot": the end of a list.
+/// The value of a link that refers to no slot, at the end of a list.
 pub(crate) const NIL: u32 = u32::MAX;
 
 /// The entry of a key, from its first add until it leaves the queue.
 ///
-/// An entry takes 24 bytes beside the key (up to 8 more for a key type without a niche, such as an integer). Data that only few keys have (a wait
-/// while leased, the limit of a debounced wait) is in side tables of `QueueState`, because in the entry this data would cost every key 16 bytes.
+/// Besides the key, an entry takes 24 bytes (up to 8 more for a key type without a niche, such as an integer). Data that only few keys have, namely a
+/// wait while leased and the limit of a debounced wait, is in side tables of `QueueState`; in the entry, this data would cost 16 bytes for every key.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {
     /// `None` exactly when vacant.
     pub(crate) key: Option<K>,
-    /// Waiting: the deadline. Ready and leased: the time at which the state began, by the last reading of the clock.
-    /// Otherwise meaningless.
+    /// If waiting, the deadline. If Ready or leased, the time at which that state began, according to the last reading of the clock. Otherwise
+    /// meaningless.
     pub(crate) at: Nanos,
-    /// The key's hash, computed once by the add that created the entry, so that the end of a lease does not hash the key again. A limiter
-    /// that forgets or counts failures hashes the key itself.
+    /// The hash of the key. The add that created the entry computed it, so that the queue need not hash the key again when a lease ends. (A limiter
+    /// that forgets or counts failures does hash the key.)
     pub(crate) hash: u32,
     /// Incremented each time the slot is vacated, so that a stale lease id has no effect.
     pub(crate) generation: u16,
     pub(crate) state: State,
     pub(crate) flags: Flags,
-    /// Ready and leased: the neighbours. Waiting: the position in the heap. Vacant: the next free slot.
+    /// If Ready or leased, the neighbours in the list. If waiting, the position in the heap. If vacant, the next free slot.
     pub(crate) links: [u32; 2],
 }
 
 /// The state of an entry, which also determines the meaning of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// In the free list, not in the key table.
+    /// The entry is in the free list, and not in the key table.
     Vacant,
-    /// In the heap of deadlines.
+    /// The entry is in a heap of deadlines.
     Waiting,
-    /// In the order.
+    /// The entry is in a line of the order.
     Ready,
-    /// In a list of leases.
+    /// The entry is in a list of leases.
     Leased,
-    /// Like `Leased`; Ready again when the lease ends.
+    /// Like `Leased`, but the key becomes Ready when the lease ends.
     LeasedDirty,
-    /// Like `Leased`; Waiting again when the lease ends. The wait is in the table of postponed slots.
+    /// Like `Leased`, but the key becomes Waiting when the lease ends. The wait is in `QueueState::postponed`.
     LeasedWaiting,
 }
 
@@ -69,16 +69,16 @@ impl State {
     }
 }
 
-/// Flags that are set for few entries. The first two belong to a wait, the others to a lease.
+/// Flags that are set for only a few entries. The first two describe a wait, the others a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(u8);
 
 impl Flags {
     /// The wait is a backoff.
     pub(crate) const BACKOFF: Self = Self(1);
-    /// The wait has a limit beyond which no add moves it; the limit is in the table of limits.
+    /// The wait has a limit, beyond which no add moves its deadline. The limit is in `QueueState::limits`.
     pub(crate) const LIMITED: Self = Self(2);
-    /// The lease has no `Lease` guard: it is ended by key.
+    /// The lease was detached: it has no `Lease` guard, and is ended by its key.
     pub(crate) const DETACHED: Self = Self(4);
     /// The lease has been reported as overdue.
     pub(crate) const REPORTED: Self = Self(8);

@@ -7,7 +7,7 @@ use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
 
-/// The state of a key. A key whose deadline has passed is reported in its next state: `Ready`, or `LeasedDirty` if it is leased.
+/// The state of a key. A key whose deadline has passed is reported as `Ready`, or as `LeasedDirty` if it is leased.
 ///
 /// # Examples
 /// ```
@@ -39,22 +39,22 @@ pub enum KeyState {
     Ready,
     /// The key is leased.
     Leased,
-    /// The key is leased, and is Ready again when its lease ends.
+    /// The key is leased, and becomes Ready when its lease ends.
     LeasedDirty,
-    /// The key is leased; once its lease has ended it waits, and becomes Ready at this time.
+    /// The key is leased, and becomes Ready at this time if its lease has ended by then.
     LeasedWaiting(Nanos),
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Returns whether any operation needs the time: for a deadline, an age, or the end of a drain that serves delayed keys.
+    /// Returns whether operations need the current time, because there is a deadline, ages are tracked, or a drain serves delayed keys.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         let waits = self.waits() + self.postponed.len() > 0;
         waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
     }
 
-    /// Returns how many keys can be handed out, and the deadline at which one more key becomes Ready. Without `now`, no deadline counts as passed
-    /// until the queue is shut down. Examines at most `most` + 1 of the deadlines that have passed.
+    /// Returns how many keys can be handed out, and the next deadline at which a key becomes Ready. If `now` is `None`, no deadline counts as passed,
+    /// unless the queue is shut down. Examines at most `most` + 1 of the deadlines that have passed.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
@@ -82,7 +82,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.options.capacity.saturating_sub(self.slab.live())
     }
 
-    /// Returns the number of keys in the order. A key that is still in a heap does not count, even if its deadline has passed.
+    /// Returns the number of keys in the lines of the order. A key that is still in a heap does not count, even if its deadline has passed.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         if self.phase == Phase::Stopped { 0 } else { self.order.count() }
@@ -105,8 +105,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (served && !self.paused).then_some(at)
     }
 
-    /// Returns whether a key is Ready because its deadline has passed. Without `now`, no deadline counts as passed
-    /// until the queue is shut down.
+    /// Returns whether there is a waiting key whose deadline has passed. If `now` is `None`, no deadline counts as passed, unless the queue is shut
+    /// down.
     #[inline]
     pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
         let by = match self.phase {
@@ -118,7 +118,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.first_wait().is_some_and(|(at, _)| by.is_some_and(|by| at <= by))
     }
 
-    /// Returns whether a getter may find a key. Does not advance the observed time of the queue. Due keys count even if the order cannot
+    /// Returns whether a getter may find a key. Does not change the last time that was passed in (`seen`). Due keys count even if the order cannot
     /// hand them out.
     #[cold]
     pub(crate) fn may_hand_out(&self, now: Option<Nanos>) -> bool {
@@ -137,8 +137,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.phase == Phase::Open
     }
 
-    /// Returns whether no key is Ready and none can become Ready; keys of suspended groups do not count. A closed queue stays closed, because its
-    /// suspended groups are never resumed.
+    /// Returns whether the queue is shut down, no key is Ready and no key can become Ready. Keys of suspended groups do not count. A closed queue
+    /// stays closed, because its suspended groups are not resumed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {
@@ -150,12 +150,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Returns whether no key can be handed out now or by `horizon`.
+    /// Returns true if no key can be handed out now, and no deadline is at or before `horizon`.
     fn is_empty_by(&self, horizon: Nanos) -> bool {
         self.order.count() == self.order.suspended() && self.first_wait().is_none_or(|(at, _)| at > horizon)
     }
 
-    /// Returns whether the queue is stopped, or shut down without a Ready or leased key.
+    /// Returns whether the queue is stopped, or closed and without leased keys.
     pub(crate) fn is_drained(&self) -> bool {
         self.phase == Phase::Stopped || (self.is_closed() && self.leased() == 0)
     }
@@ -165,17 +165,18 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.slab.live() == 0
     }
 
-    /// Returns whether no key is leased and no Ready key can be handed out. Without `now`, uses the last time that was passed in.
+    /// Returns whether no key is leased and no Ready key can be handed out. If `now` is `None`, uses the last time that was passed in.
     pub(crate) fn is_idle(&mut self, now: Option<Nanos>) -> bool {
         self.leased() == 0 && !self.has_ready(now)
     }
 
-    /// Returns whether a Ready key can be handed out, now or when a lease of its group ends. Without `now`, uses the last time that was passed in.
+    /// Returns whether there is a Ready key that can be handed out now, or later when a lease of its group ends. If `now` is `None`, uses the last
+    /// time that was passed in.
     pub(crate) fn has_ready(&mut self, now: Option<Nanos>) -> bool {
         if self.queued() > self.order.suspended() {
             return true;
         }
-        // Due keys may belong to a suspended group, which is known only once they are gathered.
+        // A due key may belong to a suspended group. To find out, the due keys are gathered first.
         self.gather_all(now);
         self.queued() > self.order.suspended() || self.has_due(Some(now.unwrap_or(self.seen)))
     }
@@ -210,9 +211,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Collects all keys of the queue by state. O(n log n).
+    /// Clones all keys of the queue into `left`, separately for each state. O(n log n).
     ///
-    /// `left` is passed in by the caller, so that clones are dropped outside every lock, even if a later clone panics.
+    /// The caller passes `left` in, so that the clones are dropped outside every lock even if cloning a later key panics.
     pub(crate) fn leftovers(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)
     where
         K: Clone,
@@ -223,8 +224,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.clone_keys(leased, &mut left.leased);
     }
 
-    /// Collects all keys with their states: Ready keys in the order of hand-out, waiting keys by deadline, then leased
-    /// keys. Otherwise like [`leftovers`](Self::leftovers).
+    /// Clones all keys into `keys`, with their states. The Ready keys come first, in the order in which they will be handed out; then the waiting
+    /// keys, by deadline; then the leased keys. Otherwise like [`leftovers`](Self::leftovers).
     pub(crate) fn keys_and_states(&mut self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
     where
         K: Clone,
@@ -243,7 +244,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         keys.extend(slots.into_iter().filter_map(|slot| self.slab.get(slot).key.clone()));
     }
 
-    /// Returns the Ready slots in the order in which `get` would take them, the waiting slots, and the leased slots.
+    /// Returns the Ready slots in the order in which `get` would take them, the waiting slots by deadline, and the leased slots.
     pub(super) fn slots(&mut self, now: Option<Nanos>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
         self.gather_all(now);
         let now = now.unwrap_or(self.seen);

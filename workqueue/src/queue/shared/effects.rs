@@ -1,4 +1,4 @@
-//! SHELL. The external effects of a change: decided under the lock, performed after unlocking.
+//! SHELL. The external effects of a change of the queue. They are determined under the lock and performed after unlocking.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ use crate::queue::adders::Signals;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
-/// The wakers to wake, the threads to signal, and the timer to arm.
+/// The wakers to wake, the threads to signal, and the time for which to arm the timer.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(super) wakers: WakeBatch,
@@ -24,7 +24,7 @@ pub(crate) struct Effects {
     /// Whether to signal the threads that wait until the queue is drained or idle.
     pub(in crate::queue) quiet: bool,
     pub(in crate::queue) arm: Option<Nanos>,
-    /// Whether the batch is full and more tasks are to be woken.
+    /// Whether more tasks must be woken than fit into `wakers`.
     pub(super) more: bool,
 }
 

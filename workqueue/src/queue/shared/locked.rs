@@ -1,4 +1,4 @@
-//! SHELL. The data behind the lock: the state of the queue and its waiters. Decides which waiters to wake after a change.
+//! SHELL. The data that the lock protects: the state of the queue and its waiters. After a change, this code decides which waiters to wake.
 
 use std::task::Waker;
 
@@ -18,20 +18,20 @@ pub(crate) struct Locked<K, O> {
     /// Tasks that wait for a key.
     pub(crate) getters: TaskWaiters,
     pub(crate) blocked_getters: ThreadWaiters,
-    /// Waiters for anything but a key.
+    /// Waiters for anything other than a key.
     pub(crate) others: OtherWaiters,
-    /// The number of tasks that were served at their first poll since a task last yielded.
+    /// How many tasks were served at their first poll since a task last yielded.
     immediate: u32,
     pub(super) alarm: Alarm,
 }
 
-/// The number of tasks served at their first poll before the next one yields. A prime, so that each of several workers
-/// that run in lockstep yields in turn, whatever their number.
+/// How many tasks are served at their first poll before the next one must yield. It is a prime number: if several workers are polled in a fixed
+/// rotation, they take turns at yielding, whatever their number.
 const BUDGET: u32 = 127;
 
 /// Waiters for something other than a key.
 pub(crate) struct OtherWaiters {
-    /// Whether there are any such waiters: set by a new waiter, reset by `collect_wakeups` once none is left.
+    /// Whether there may be any such waiters. A new waiter sets it; `collect_wakeups` resets it once there are no waiters left.
     pub(crate) any: bool,
     /// Tasks and threads that wait for room.
     pub(crate) adders: Adders,
@@ -40,15 +40,14 @@ pub(crate) struct OtherWaiters {
     /// Threads that wait until the queue is drained or idle.
     pub(crate) blocked_drainers: usize,
     pub(crate) blocked_idlers: usize,
-    /// Whether the threads were signalled and none of them has started to wait since. A blocked getter performs its effects before it sleeps. Without
-    /// this flag, the getter would signal the threads again in every loop until they have run.
+    /// Whether the blocked drainers and idlers were signalled, and none of them has begun to wait since then. A blocking getter performs the
+    /// collected effects before it sleeps. Without this flag, it would signal these threads again in each iteration of its loop until they have run.
     pub(crate) quiet_notified: bool,
     /// Tasks that wait with a time limit.
     pub(crate) timeouts: Timeouts,
     /// Tasks that wait for an overdue lease.
     pub(crate) watchers: TaskWaiters,
-    /// The earliest time at which a lease becomes overdue for a parked watcher; `None` while all watchers wait for a
-    /// lease to begin.
+    /// The earliest time at which a lease becomes overdue for a parked watcher; `None` if all watchers wait for a lease to begin.
     pub(crate) watch_at: Option<Nanos>,
 }
 
@@ -90,38 +89,38 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         }
     }
 
-    /// Returns whether a task that could be served at its first poll must yield first: the task wakes itself, and is
-    /// polled again after others.
+    /// Returns whether a task that could be served at its first poll must yield instead. To yield, the task wakes itself and returns `Pending`, so
+    /// that it is polled again after other tasks.
     ///
-    /// The counter belongs to the queue, under its lock, and not to a runtime. So the counter works on every executor and needs no feature. A run
-    /// under a seeded scheduler stays reproducible, which a thread-local counter would prevent.
+    /// The counter `immediate` belongs to the queue and is protected by its lock. So it works on every executor and needs no Cargo feature, unlike
+    /// the budget of a runtime; and a run under a seeded scheduler stays reproducible, unlike with a thread-local counter.
     ///
-    /// Only tasks that are served change the counter. A task that waits does not reset it, because other tasks have not necessarily run: the next
-    /// getter may run on another thread, or be polled by the same task, as in a `select!`.
+    /// The counter changes only when a task is served. It is not reset when a task waits, because that does not mean that other tasks have run: the
+    /// next getter may run on a different thread, or be polled by the same task, as in a `select!`.
     #[inline]
     pub(crate) fn must_yield(&self) -> bool {
         self.immediate >= BUDGET
     }
 
-    /// Called when a future that has yielded is dropped before it is polled again. Resets the counter: otherwise a task
-    /// that polls each of its futures only once would yield for ever.
+    /// Called when a future that has yielded is dropped before it is polled again. Resets the counter; otherwise a task that polls each of its
+    /// futures only once would yield forever, and would never be served.
     pub(crate) fn cancel_yield(&mut self) {
         self.immediate = 0;
     }
 
-    /// Counts a task that was served without waiting. If the budget was spent, the task has yielded before.
+    /// Counts a task that was served without waiting. If the budget was already used up, this task has yielded, and the count starts again at 1.
     #[inline]
     pub(crate) fn count_immediate(&mut self) {
         self.immediate = if self.must_yield() { 1 } else { self.immediate + 1 };
     }
 
-    /// Parks a task that has just found no room.
+    /// Parks a task that has just found no room for its key.
     pub(crate) fn park_adder(&mut self, tag: &O::Tag, waker: Waker) -> AdderPlace {
         let line = self.join_adders(tag);
         self.others.adders.park(line, waker)
     }
 
-    /// Returns whether a task that has just found no room is parked already, with this waker.
+    /// Returns whether a task that has just found no room is already parked in the right line with this waker.
     pub(crate) fn adder_waits_for(&self, place: &AdderPlace, tag: &O::Tag, waker: &Waker) -> bool {
         place.line == self.state.adder_line(tag) && self.others.adders.waits_for(place, waker)
     }
@@ -151,22 +150,22 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         line
     }
 
-    /// Wakes the adders of the line `NO_ROOM`, so that they check again.
+    /// Wakes the adders in the line `NO_ROOM`, so that they check for room again.
     pub(crate) fn wake_adders_without_room(&mut self) -> Signals {
         self.others.adders.wake_line(NO_ROOM)
     }
 
     /// Returns whether `collect_wakeups` might have something to do.
     ///
-    /// There is nothing to do while a thread is signalled and there is no other waiter: that thread checks the queue and collects the
-    /// wake-ups itself.
+    /// If only threads wait for keys, and one of them has been signalled but has not run yet, there is nothing to do: that thread will check the
+    /// queue and collect the wake-ups itself.
     #[inline]
     pub(super) fn needs_wakeups(&self) -> bool {
         (self.getters.waiting() > 0) | self.others.any | self.blocked_getters.all_asleep()
     }
 
-    /// Restores the three rules of `queue/shared.rs`. Changes only which waiters are awake, and makes due keys Ready if
-    /// there are waiters for an idle queue.
+    /// Restores the three rules of `queue/shared.rs`. It only changes which waiters are awake; if tasks or threads wait for an idle queue, it may
+    /// also make due keys Ready.
     pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
@@ -174,13 +173,14 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             self.getters.notify_all();
             effects.signal_all = self.blocked_getters.asleep > 0;
         } else {
-            // Getters are also woken after a shutdown: a key that was due at the shutdown is Ready, and no later change would wake a getter for it.
+            // Getters are woken for Ready keys even after a shutdown: a key that was due at the time of the shutdown counts as Ready, and no later
+            // change would wake a getter for it.
             let lookahead = self.lookahead();
             let (wanted, next) = self.state.outlook(now, lookahead);
             let notified = self.getters.notified(wanted) + self.blocked_getters.signalled;
             self.notify_getters(wanted.saturating_sub(notified), &mut effects);
-            // The next deadline after those that a waiter was woken for. The alarm is set here and not by the woken
-            // waiters, so that a task that is woken and never polled delays at most one key.
+            // `next` is the first deadline for which no waiter was woken. The alarm for it is set here, not by the woken waiters. So a task that is
+            // woken and never polled delays at most one key.
             alarm = next.filter(|_| self.waits());
             if let Some(at) = alarm {
                 self.cover_deadline(at, &mut effects);
@@ -197,23 +197,23 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects
     }
 
-    /// Called when the alarm has fired. The clock is not read here; the alarm's time is used as the current time. If the timer has fired early, the
-    /// woken waiter reads the clock and waits again. The call may arm the alarm again, for a later deadline. If a timer always fires immediately, the
-    /// alarm fires once for each deadline, and no more after that.
+    /// Called when the alarm has fired. Does not read the clock; uses the time of the alarm as the current time. If the timer has fired early, the
+    /// woken waiter reads the clock and waits again. This call may set the alarm again, for a later deadline. So even with a timer that always fires
+    /// immediately, the alarm fires only once for each deadline.
     pub(super) fn on_alarm(&mut self) -> Effects {
         let fired = self.alarm.fired();
         self.collect_wakeups(fired, true)
     }
 
-    /// Returns how many passed deadlines to examine: one for each task that can be notified, woken or not, and one for
-    /// a thread, which signals the next thread after it has checked. So either all passed deadlines and the next one
-    /// are known, or no task is left to wake. A fixed number is not enough: more tasks than that may have been woken
-    /// and never be polled, and the tasks after them would get neither a wake-up nor an alarm.
+    /// Returns how many passed deadlines to examine: one for each task that waits or is notified, and one for a thread. (One is enough for all
+    /// threads, because each thread signals the next after it has checked the queue.) So either all passed deadlines and the next deadline are found,
+    /// or every waiting task is woken anyway. A fixed number would not do: if more tasks than that are woken and never polled, the
+    /// tasks behind them would get neither a wake-up nor an alarm.
     fn lookahead(&mut self) -> usize {
         if self.waits() { self.getters.notified(usize::MAX) + self.getters.waiting() + 1 } else { 0 }
     }
 
-    /// Returns whether a thread, or a task that was not notified, waits for a key.
+    /// Returns whether a thread waits for a key, or a task that has not been woken.
     fn waits(&self) -> bool {
         self.getters.waiting() > 0 || self.blocked_getters.asleep > 0
     }
@@ -225,11 +225,11 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects: &mut Effects,
     ) {
         let Self { state, others, .. } = self;
-        // `None` stands for the last time that was read from the clock. The time of the alarm would be wrong: the alarm may fire early, and an order
-        // that collects due keys would then make keys Ready too early.
+        // With `None`, `is_idle` uses the last time that was read from the clock. `now` may be the time of an alarm that has fired early; with that
+        // time, an order that collects due keys would make them Ready too early.
         let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle(None);
         let drained = state.is_drained();
-        // A queue that accepts no more keys has no waiting adders.
+        // If the queue accepts no more keys, all adders are woken, so that their adds are refused.
         effects.room = if state.is_open() {
             others.adders.notify(state.room(), |line| state.room_of(line))
         } else {
@@ -257,7 +257,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         *alarm = alarm.iter().copied().chain(watch).chain(others.timeouts.next()).min();
     }
 
-    /// Wakes one getter, if a deadline is ahead, and all tasks that wait for an overdue lease or with a time limit.
+    /// Wakes one getter if there is a deadline in the future, and wakes all tasks that wait for an overdue lease or with a time limit.
     pub(super) fn wake_for_time(&mut self) -> Effects {
         let mut effects = Effects::default();
         if self.state.next_deadline().is_some() {
@@ -270,19 +270,19 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects
     }
 
-    /// Wakes every task that waits for a key, so that it checks again.
+    /// Wakes every task that waits for a key, so that it checks the queue again.
     pub(crate) fn wake_tasks(&mut self, effects: &mut Effects) {
         self.getters.notify_all();
         effects.more = self.fill_batch(&mut effects.wakers);
     }
 
-    /// Wakes every waiter for a key.
+    /// Wakes every task and every thread that waits for a key.
     pub(crate) fn wake_getters(&mut self, effects: &mut Effects) {
         self.wake_tasks(effects);
         effects.signal_all = self.blocked_getters.asleep > 0;
     }
 
-    /// Moves the wakers of the tasks to notify into the batch. Returns whether there are more wakers than fit.
+    /// Moves the wakers of the tasks to be notified into the batch. Returns whether some wakers did not fit.
     pub(super) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;
         let more = others.timeouts.wake_passed(batch) | others.adders.fill_batch(batch);
@@ -290,8 +290,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         all.into_iter().fold(more, |more, tasks| tasks.fill_batch(batch) | more)
     }
 
-    /// Wakes `getters` getters, tasks first, because waking a thread costs a system call. Threads are signalled one at
-    /// a time: each signals the next after it has checked.
+    /// Wakes `getters` waiters for keys. Tasks come first, because waking a thread costs a system call. Only one thread is signalled at a time; it
+    /// signals the next one after it has checked the queue.
     fn notify_getters(&mut self, getters: usize, effects: &mut Effects) {
         let tasks = self.getters.notify(getters);
         if tasks < getters && self.blocked_getters.signalled == 0 && self.blocked_getters.signal() {
@@ -299,8 +299,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         }
     }
 
-    /// Signals a sleeping thread to check again, so that the thread sleeps at most until the deadline `at`. Such a thread needs no timer at
-    /// `at`, unless the clock is moved by hand: then only the timer wakes the thread.
+    /// Signals a sleeping thread, which then checks the queue again and sleeps at most until the deadline `at`. That thread needs no timer to wake up
+    /// at `at`, unless the clock is moved by hand; in that case only the timer wakes it.
     fn cover_deadline(&mut self, at: Nanos, effects: &mut Effects) {
         let threads = &mut self.blocked_getters;
         let is_uncovered = threads.covered_deadline.is_none_or(|covered| at < covered);

@@ -1,6 +1,6 @@
-//! SHELL. Reports to metrics sinks, after unlocking, and reads of the statistics.
+//! SHELL. Reports to the metrics sinks after unlocking, and reads the statistics.
 //!
-//! A queue without a clock has no metrics, and the code in this file compiles to nothing.
+//! A queue without a clock has no metrics; for such a queue, the reports compile to nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,19 +13,19 @@ use crate::state::{HandedOut, QueueStats};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
-    /// Calls `what` with every sink, outside every lock. A panic in a sink is caught.
+    /// Calls `what` with every sink. Must be called while no lock is held. A panic in a sink is caught.
     #[inline]
     pub(crate) fn report(&self, what: impl Fn(&dyn QueueMetrics)) {
         if T::DELAYS {
             for sink in &self.sinks {
-                // Dropping a panic's payload may panic in turn.
+                // The payload of a caught panic is leaked, because dropping it may panic in turn.
                 let reported = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
                 reported.unwrap_or_else(std::mem::forget);
             }
         }
     }
 
-    /// Returns what the metrics report about the last hand-out.
+    /// Returns the data that the metrics report about the last hand-out.
     #[inline]
     pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
         if T::DELAYS { locked.state.handed_out() } else { None }

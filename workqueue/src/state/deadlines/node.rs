@@ -1,25 +1,25 @@
-//! PURE. The nodes of the heap of deadlines, and how siblings are stored.
+//! PURE. The nodes of the heap of deadlines, and the layout of sibling nodes in memory.
 
 use flyball_sync::Nanos;
 
 use crate::state::entry::NIL;
 
-/// A deadline in the heap. Nodes are ordered by their fields, in this order.
+/// A deadline in the heap. Nodes are ordered by deadline, then sequence number, then slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeapNode {
     pub(crate) at: Nanos,
-    /// Preserves the order in which equal deadlines were set.
+    /// Orders nodes with equal deadlines by the time at which the deadlines were set.
     pub(crate) sequence: u32,
     pub(crate) slot: u32,
 }
 
 impl HeapNode {
-    /// Sorts after every other node, because no slot is `NIL`.
+    /// The content of a vacant lane. It sorts after every node, because no slot is `NIL`.
     const VACANT: Self = Self { at: Nanos::MAX, sequence: u32::MAX, slot: NIL };
 }
 
-/// Eight nodes as a struct of arrays: finding the least one reads one cache line of deadlines, and the other fields
-/// only for ties.
+/// Eight nodes as a struct of arrays. To find the least node, one cache line of deadlines is read; the other fields are read only if deadlines are
+/// equal.
 #[derive(Clone, Debug)]
 pub(crate) struct Siblings {
     at: [Nanos; Self::COUNT],
@@ -55,11 +55,11 @@ impl Siblings {
         node
     }
 
-    /// Returns the least node and its lane. No two nodes have the same deadline and sequence number; a vacant lane sorts after all
-    /// others.
+    /// Returns the least node and its lane. No two nodes have both the same deadline and the same sequence number, and a vacant lane sorts after all
+    /// nodes.
     ///
-    /// A tournament of pairs that carry their deadline compiles to conditional moves. With branches, the CPU would mispredict one at each
-    /// level, because each sibling is equally likely to be the least.
+    /// The deadlines are compared pairwise, as in a tournament, and each winner is passed on with its deadline; this compiles to conditional moves.
+    /// Branches would be mispredicted about once per level of the heap, because each sibling is equally likely to be the least.
     #[inline]
     pub(crate) fn least(&self) -> (usize, HeapNode) {
         let lane = |lane: usize| (lane, self.at[lane]);
