@@ -1,4 +1,4 @@
-//! An informer without a cluster: a service registry in memory is the source.
+//! An informer that needs no cluster: its source is a service registry in memory.
 //!
 //! Run it with `cargo run -p flyball-informer-cache --example informer --features tokio`.
 
@@ -24,7 +24,7 @@ const INSTANCES: Schema<Arc<str>, Instance> =
 
 static BY_SERVICE: Index<Instance, Arc<str>> = Index::new("service", |instance| instance.service.clone());
 
-/// The registry: a log of events. The version of an event is its position in the log.
+/// The registry, stored as a log of events. The version of an event is its position in the log.
 #[derive(Clone)]
 struct Registry {
     log: watch::Sender<Vec<WatchEvent<Instance>>>,
@@ -75,7 +75,7 @@ impl Source for Registry {
     }
 }
 
-/// A watch, which reads the log from a given position.
+/// A watch that reads the log from a given position.
 struct LogReader {
     log: watch::Receiver<Vec<WatchEvent<Instance>>>,
     read: usize,

@@ -1,5 +1,5 @@
-//! Measures how long a list of 100 000 objects keeps a thread from its other tasks. The result is the duration of the longest poll of an informer's
-//! run future, for the first list and for a relist with a newer version of every object.
+//! Measures how long a list of 100 000 objects prevents the other tasks of a thread from running. The program prints the duration of the longest poll
+//! of an informer's run future, for the first list and for a relist with a newer version of every object.
 //!
 //! `cargo run --release -p flyball-informer-cache --features testing --example long_list`
 
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let _observer = pods.observe(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    // This subscriber never receives a change, so all changes stay pending.
+    // The program never takes a change from this subscription, so all changes stay pending.
     let changes = pods.subscribe();
 
     for version in [1, 2] {

@@ -1,4 +1,4 @@
-//! A cache of the answers of a resolver: a store whose objects expire, with an index and a subscription.
+//! A cache of a DNS resolver's answers: a store whose objects expire, with an index and a subscription.
 //!
 //! `cargo run -p flyball-informer-cache --example ttl_store`
 
@@ -17,7 +17,7 @@ struct Answer {
 static BY_ADDRESS: Index<TtlEntry<Answer>, &str> = Index::new("address", |answer| answer.address);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // In production, omit the clock, or pass the clock of the program.
+    // In production, do not set a clock, or set the clock that the rest of the program uses.
     let clock = ManualClock::new();
     let answers = TtlStore::builder(|answer: &TtlEntry<Answer>| answer.name)
         .ttl_with(|answer| Some(answer.ttl))
@@ -30,10 +30,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     answers.upsert(answer("b.example", "10.0.0.1", 60));
 
     clock.advance(Duration::from_secs(45));
-    // No read returns an expired object, whether it was evicted or not.
+    // Reads never return an expired object, even if it is not evicted yet.
     assert!(answers.get("a.example").is_none());
     assert_eq!(answers.by_index(&BY_ADDRESS, "10.0.0.1")?.len(), 1);
-    // Subscribers receive the deletion when the object is evicted: by a later write, or by `evict_expired`.
+    // Subscribers receive the deletion when the object is evicted, which happens during a later write or in `evict_expired`.
     answers.evict_expired();
     while let Some(change) = changes.try_next() {
         println!("{:?} {}", change.kind(), change.key());

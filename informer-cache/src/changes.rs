@@ -1,5 +1,5 @@
-//! SHELL. The path of a change from a write to the subscribers and observers of the store. Each change is built once, and coalesced per key for each
-//! subscription.
+//! SHELL. Delivers the changes of a write to the subscribers and observers of the store. Each change is built once; each subscription coalesces its
+//! changes per key.
 
 pub(crate) mod buffer;
 mod change;

@@ -1,4 +1,4 @@
-//! PURE. One small error per operation.
+//! PURE. The error types of the store and the indexes, a small one for each operation.
 
 use std::error::Error;
 use std::fmt;
@@ -73,7 +73,7 @@ impl fmt::Display for ParseVersionError {
 
 impl Error for ParseVersionError {}
 
-/// The error of an index function that failed to compute the values of an object.
+/// The error that an index function returns if it cannot compute the values of an object.
 ///
 /// # Examples
 /// ```
@@ -101,7 +101,7 @@ pub struct IndexError {
 }
 
 impl IndexError {
-    /// Creates an error with this cause, for example a string.
+    /// Creates an error with this cause, which may be a string or another error.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: cause.into() }
     }
@@ -187,7 +187,7 @@ impl fmt::Display for DuplicateIndex {
 
 impl Error for DuplicateIndex {}
 
-/// The reason why a wait for a version ended before the store reached that version.
+/// The error returned by a wait for a version that ends before the store reaches the version.
 ///
 /// # Examples
 /// ```
@@ -207,12 +207,12 @@ impl Error for DuplicateIndex {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitForError {
-    /// A completed relist lowered the store's version to this one, for example because the source was restored from a backup. The store may never
-    /// reach the awaited version.
+    /// A relist lowered the store's version to the version given here, for example because the source was restored from a backup, so the store may
+    /// never reach the awaited version.
     Rewound(Version),
-    /// The store was closed before it reached the version.
+    /// The store was closed before it reached the awaited version.
     Closed,
-    /// The time limit of the wait has passed. Only a wait with a time limit returns this error.
+    /// The time limit of the wait has passed. Only waits with a time limit return this error.
     TimedOut,
 }
 
@@ -230,7 +230,8 @@ impl fmt::Display for WaitForError {
 
 impl Error for WaitForError {}
 
-/// The error returned when a subscription delivers no change within the time limit of the call. The subscription loses no change.
+/// The error returned when a call with a time limit waits for a change, and the subscription delivers none within the limit. No change is lost: later
+/// calls deliver it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
@@ -242,8 +243,7 @@ impl fmt::Display for TimedOut {
 
 impl Error for TimedOut {}
 
-/// The error returned by a wait for an event that can no longer happen, because the writer, informer or subscription that would have caused the event
-/// was closed or dropped.
+/// The error returned by a wait that can no longer succeed, because the writer, informer or subscription on which it depends was closed or dropped.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! PURE. Typed handles of indexes, and their definitions inside a store.
+//! PURE. The typed handles of indexes, and the definitions of indexes inside a store.
 
 use std::fmt;
 use std::hash::Hash;
@@ -19,13 +19,14 @@ pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequi
 
 /// A typed handle of an index. An index finds objects by a value other than their key.
 ///
-/// The same handle is passed to the store's builder and to its queries. A store identifies an index by its name and the type of its values, so another handle
-/// with the same name and type finds the same index.
+/// Pass the same handle to the store's builder and to its queries. A store identifies an index by its name and the type of its values, so a different
+/// handle with the same name and type refers to the same index.
 ///
-/// The index function returns the values of an object. It runs **once per object version**, outside the locks of the store, before the store changes,
-/// and the store keeps the values. The function must be pure. A panic in the function becomes an error of that object, as if the index were
-/// [`fallible`](Self::fallible). An object may have several values. An object without a value is not in the index. A value that the function returns
-/// twice for an object counts once. A tuple of several values makes a compound index.
+/// The index function returns the values of an object. It runs **once per object version**, before the write changes the store, and outside the locks
+/// of the store; the store keeps the values. (A [`SharedWriter`](crate::SharedWriter) calls it under its own lock.) The function must be pure. If it
+/// panics, the panic is an error for that object, as if the index were [`fallible`](Self::fallible). An object may have several values. An object
+/// without a value is not in the index. If the function returns a value twice for an object, the value counts once. For a compound index, the
+/// function returns tuples.
 ///
 /// # Examples
 /// ```
@@ -75,14 +76,14 @@ impl<V, IK> Index<V, IK> {
         Self { name, function: Function::Many(values), unique: false }
     }
 
-    /// Creates an index whose function may fail. If the function returns an error, the object is stored but left out of this index, and
+    /// Creates an index whose function may fail. If the function returns an error, the object is stored but is not in this index, and
     /// [`Snapshot::index_errors`](crate::Snapshot::index_errors) returns the error.
     #[must_use]
     pub const fn fallible(name: &'static str, values: fn(&V) -> Result<Vec<IK>, IndexError>) -> Self {
         Self { name, function: Function::Fallible(values), unique: false }
     }
 
-    /// Marks the index as unique: no two objects are expected to have the same value. If two do, both are stored, and
+    /// Marks the index as unique: no two objects are expected to have the same value. If two objects do have the same value, both are stored, and
     /// [`Snapshot::unique_violations`](crate::Snapshot::unique_violations) returns the value.
     #[must_use]
     pub const fn unique(mut self) -> Self {
@@ -90,14 +91,14 @@ impl<V, IK> Index<V, IK> {
         self
     }
 
-    /// Returns the name of the index, unique in a store.
+    /// Returns the name of the index. Names are unique within a store.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the same index with another function, which may capture configuration. Pass the result to the store's builder, and use the original
-    /// handle for queries.
+    /// Returns an index with the same name and a different function, which may capture configuration. Pass the result to the store's builder, and use
+    /// the original handle for queries.
     ///
     /// # Examples
     /// ```
@@ -123,7 +124,7 @@ impl<V, IK> Index<V, IK> {
     }
 }
 
-/// An [`Index`] whose function captures configuration; made by [`Index::with_function`].
+/// An [`Index`] whose function may capture configuration. [`Index::with_function`] creates it.
 ///
 /// # Examples
 /// ```
@@ -162,10 +163,10 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
     }
 }
 
-/// The trait of every kind of index: [`Index`], [`CapturingIndex`], [`OrderedIndex`] and [`LabelIndex`]. The trait is sealed.
+/// The trait that every kind of index implements: [`Index`], [`CapturingIndex`], [`OrderedIndex`] and [`LabelIndex`]. The trait is sealed.
 ///
 /// # Examples
-/// A function that takes an index of any kind:
+/// A function that accepts any kind of index:
 /// ```
 /// use flyball_informer_cache::{AnyIndex, DuplicateIndex, LabelIndex, OrderedIndex, Schema, Store, Version, Writer};
 ///
@@ -187,8 +188,8 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
 /// # Ok::<(), DuplicateIndex>(())
 /// ```
 ///
-/// An index is defined for the type that the store holds. A [`TtlStore`](crate::TtlStore) holds [`TtlEntry`](crate::TtlEntry)s, so this does not
-/// compile:
+/// The object type of an index must be the type that the store holds. A [`TtlStore`](crate::TtlStore) holds [`TtlEntry`](crate::TtlEntry)s, so this
+/// does not compile:
 /// ```compile_fail,E0277
 /// use flyball_informer_cache::{Index, TtlEntry, TtlStore};
 ///
@@ -224,7 +225,7 @@ impl<V: 'static, IK: Eq + Hash + Send + Sync + 'static> sealed::Sealed<V> for In
     }
 }
 
-// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
+// Not derived, because a derive would require `V: Copy` and `IK: Copy`. Function pointers are `Copy` for all types.
 
 impl<V, IK> Copy for Index<V, IK> {}
 

@@ -1,10 +1,11 @@
 //! EDGE. An informer: a source, a reflector and a store, driven by one future.
 //!
-//! Cancel safety: the run future may be dropped at any point. The store then keeps its last published state, a partial list is dropped, the status is
-//! [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After [`shut_down`](Informer::shut_down) the run future returns, with the
-//! same effects. A panic of the source or the timer propagates through the run future and ends the informer in the same way, with the status
-//! [`Failed`](crate::InformerState::Failed). If a user's function panics on an object, the panic is caught and the stored object stays unchanged. The
-//! futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped) lose nothing when dropped.
+//! Cancel safety: the run future may be dropped at any point. In that case the store keeps its last published state, a partial list is dropped, the
+//! status becomes [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After [`shut_down`](Informer::shut_down) the run future
+//! completes, with the same effects. A panic of the source or the timer propagates through the run future and ends the informer in the same way, with
+//! the status [`Failed`](crate::InformerState::Failed). If a user's function panics on an object, the panic is caught. The stored object stays
+//! unchanged, unless the event is a deletion, which is applied all the same. The futures of [`synced`](Informer::synced) and
+//! [`stopped`](Informer::stopped) may be dropped and created again at any time.
 
 mod builder;
 mod failure;
@@ -38,10 +39,10 @@ use crate::{
     Stopped, Store, Subscription, SubscriptionBuilder, WaitForError,
 };
 
-/// A store that is kept up to date with a source. This type is a handle: clones share the informer.
+/// A store that a run future keeps up to date with a source. This type is a handle: its clones refer to the same informer.
 ///
-/// An informer runs while its run future is polled, whether or not handles exist, until it is [shut down](Self::shut_down) or fails. An informer that
-/// has ended cannot be restarted; build a new one.
+/// An informer runs while its run future is polled, until it is [shut down](Self::shut_down) or fails. Dropping all handles does not end it. An
+/// informer that has ended cannot be restarted; build a new one.
 ///
 /// # Examples
 /// ```
@@ -82,7 +83,7 @@ pub struct Informer<K, V> {
 /// State shared by the run future and the handles.
 pub(crate) struct Shared<K, V> {
     writer: SharedWriter<K, V>,
-    /// Set when the run future has ended. The signal has its own `Arc`, so that a waiter does not keep the store alive.
+    /// The signal that is set when the run future has ended. It has its own `Arc`, so that a waiter does not keep the store alive.
     stopped: Arc<Synced>,
     status: StatusCell,
     stop: StopSignal,
@@ -99,7 +100,8 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Creates a builder for an informer of `source`. `schema` computes the keys of the objects.
+    /// Creates a builder for an informer whose objects come from `source`. `schema` contains the functions that read the key and the version of an
+    /// object.
     pub fn builder<S: Source<Object = V>>(schema: Schema<K, V>, source: S) -> InformerBuilder<K, V, S> {
         InformerBuilder::new(schema, source)
     }
@@ -147,8 +149,8 @@ where
         self.shared.writer.remove_index(index)
     }
 
-    /// Returns a writer that changes the store independently of the source, for tests of code that follows the store. Use it only while no list is in
-    /// progress.
+    /// Returns a writer that changes the store without involving the source, for tests of code that reacts to changes of the store. Use it only while
+    /// no list is in progress.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     #[must_use]
@@ -162,7 +164,7 @@ where
         self.shared.writer.snapshot()
     }
 
-    /// Subscribes to the stored objects and every later change. The subscription ends with the informer.
+    /// Subscribes to the stored objects and all later changes. The subscription ends when the informer ends.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         self.shared.writer.subscribe()
@@ -175,14 +177,14 @@ where
     }
 
     /// Calls `f` with each stored object, then with every later change, without coalescing. The run future calls `f` when it publishes a change, so
-    /// `f` must be quick. When [`stopped`](Self::stopped) returns, `f` has been called with every change that the informer made. See
+    /// `f` must return quickly. When [`stopped`](Self::stopped) returns, `f` has been called with every change that the informer published. See
     /// [`Store::observe`].
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
         self.shared.writer.observe(f)
     }
 
-    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all are woken. An observer function
-    /// must not wait for this future, because the future itself waits for the observers.
+    /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all of them are woken. An observer
+    /// function must not wait for this future, because the future completes only after all observers have returned.
     ///
     /// # Errors
     /// Returns an error if the informer ended before its first list.
@@ -199,7 +201,7 @@ where
     /// The same as for [`synced`](Self::synced).
     ///
     /// # Examples
-    /// Runs an informer on threads, without a runtime:
+    /// Runs an informer on a thread, without an async runtime:
     /// ```
     /// use flyball_informer_cache::{Informer, ManualClock, Schema, Version, testing::TestServer};
     /// use std::{thread, time::Duration};
@@ -223,15 +225,17 @@ where
         self.shared.writer.blocking_synced()
     }
 
-    /// Like [`synced`](Self::synced), but blocks this thread, for at most `limit`.
+    /// Like [`synced`](Self::synced), but blocks this thread, and waits for at most `limit`.
     ///
     /// # Errors
-    /// Returns [`WaitForError::Closed`] if the informer ended before its first list, and [`WaitForError::TimedOut`] if the limit has passed.
+    /// Returns [`WaitForError::Closed`] if the informer ended before its first list, and [`WaitForError::TimedOut`] if the wait took longer than
+    /// `limit`.
     pub fn blocking_synced_timeout(&self, limit: Duration) -> Result<(), WaitForError> {
         self.shared.writer.blocking_synced_timeout(limit)
     }
 
-    /// Returns whether the first list is published and all observers have received it. Once `true`, stays `true`, even after the informer has ended.
+    /// Returns whether the first list is published and all observers have received it. Once this is `true`, it stays `true`, even after the informer
+    /// has ended.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.shared.writer.is_synced()
@@ -241,19 +245,19 @@ where
     #[must_use]
     pub fn status(&self) -> InformerStatus {
         let status = self.shared.status.read();
-        // The version is read after the status, so it is not older than any list that the status counts.
+        // The version is read after the status, so it is at least the version of the last list that the status counts.
         InformerStatus { version: self.shared.writer.version(), ..status }
     }
 
     /// Requests a shutdown: the run future ends soon, and subscriptions end after they have delivered their pending changes.
     ///
-    /// Does not wait for the end; use [`stopped`](Self::stopped) for that. If a list is already published, the run future first delivers it to all
-    /// observers and subscribers.
+    /// This method does not wait until the informer has ended; use [`stopped`](Self::stopped) for that. If a list is published but not yet delivered,
+    /// the run future first delivers it to all observers and subscribers.
     pub fn shut_down(&self) {
         self.shared.stop.request();
     }
 
-    /// Returns whether the informer has ended, because it was stopped or because it failed.
+    /// Returns whether the informer has ended, either by a shutdown or by a failure.
     ///
     /// # Examples
     /// ```
@@ -274,12 +278,12 @@ where
         self.shared.status.read().state.is_final()
     }
 
-    /// Waits until the run future has ended, for any reason; [`status`](Self::status) returns the reason.
+    /// Waits until the run future has ended, for whatever reason; the reason is part of the [`status`](Self::status).
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
     pub async fn stopped(&self) {
-        // `wait` returns no error here, because this signal is always set in the end.
+        // `wait` returns no error here, because this signal is always set when the informer ends.
         let _ = self.shared.stopped.wait().await;
     }
 

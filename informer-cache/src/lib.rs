@@ -34,7 +34,7 @@ pub use crate::reflector::{
     BackoffCause, InvalidReflectorConfig, ListRequest, ListVersion, Page, ReflectorBackoff, ReflectorConfig,
     Source, SourceError, SourceErrorKind, WatchEvent, WatchRequest, WatchStream,
 };
-// Exported for drivers of randomised tests, which pass arbitrary inputs to the state machine itself.
+// Exported for randomised tests, which drive the state machine directly, with arbitrary inputs.
 #[doc(hidden)]
 pub use crate::reflector::{EventVerdict, Reflector, ReflectorPhase, ReflectorRequest};
 pub use crate::schema::{NamespacedName, Schema, Version};

@@ -1,7 +1,8 @@
-//! PURE. The state machine that keeps a store up to date with a source: it decides the next request, and the effect of each response.
+//! PURE. The state machine with which an informer keeps a store up to date with a source. It decides which request comes next, and how each response
+//! changes the store.
 //!
-//! The state machine has no I/O, clock or randomness: [`step`](Self::step) returns the next request, and the other methods take the response. An
-//! informer performs the requests; a test can perform them itself.
+//! The state machine does no I/O, and has no clock and no source of randomness: [`step`](Self::step) returns the next request, and the other methods
+//! take the response, the time and a random number. An informer performs the requests; a test can simulate them.
 //!
 //! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
 //! |---|---|---|---|---|---|---|---|---|
@@ -13,22 +14,25 @@
 //! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: most recent list, once; else → Listing | | | | → Listing |
 //! | Streaming | | | | | stage; `InitialListEnd`: publish → Watching | as watch failed | → Waiting (list) | → Listing; no streaming list from then on |
 //!
-//! In a blank cell, no such request is pending, so the call changes nothing. With streaming lists enabled, Waiting (list) continues with Opening
-//! (streaming list). The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires
-//! at the version that was just listed, the next list is the most recent one (kubernetes#133810); the number of immediate retries of failed requests
-//! is limited; a silent watch and a streaming list are ended at a deadline.
+//! Each column is a call that reports a response, an event or the deadline. In the cells, `429`, `refused` and `internal` are kinds of errors, and a
+//! watch is `short` if it was open for less than `min_watch_interval`. In a blank cell, the state has no request to which the call could belong, so
+//! the call changes nothing. If streaming lists are enabled, Opening (streaming list) follows Waiting (list). The rules are client-go's
+//! (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires at the version that was just listed, the next
+//! list is the most recent one (kubernetes#133810); failed requests are retried immediately only a limited number of times; and there is a deadline
+//! for each watch and each streaming list.
 //!
 //! # Invariants
-//! 1. A response without a pending request changes nothing, and neither does a call of `deadline_reached` before the deadline. Every state has a
-//!    deadline.
+//! 1. A response to a request that is not pending changes nothing. A call of `deadline_reached` before the deadline changes nothing, either. Every
+//!    state has a deadline.
 //! 2. The version decreases only when a list is published, so `listed ≤ version`.
-//! 3. A partial list exists only in Listing after a first page and in Streaming. It is published or discarded as a whole.
-//! 4. A plain watch starts only after a list was published, and from the newest known version.
-//! 5. At most four requests in a row fail without a wait or a published list in between: a page, the full list, a streaming list, the most recent
-//!    list.
-//! 6. A watch follows another watch immediately only if the earlier watch lasted at least `min_watch_interval`. Otherwise the reflector pauses for
-//!    the rest of that time. So watches are opened at most once per `min_watch_interval`, whatever the source does.
-//! 7. The most recent list is requested only while the version is known to be unusable, or, if so configured, as the first list.
+//! 3. A partial list exists only in the state Listing, after the first page, and in the state Streaming. It is published or discarded as a whole.
+//! 4. A plain watch starts only after a list has been published. It starts from the newest known version.
+//! 5. At most four requests fail in a row without a wait or a published list in between: the requests for a page, the full list, a streaming list and
+//!    the most recent list.
+//! 6. If a watch lasted at least `min_watch_interval`, the next watch may follow immediately. Otherwise the reflector pauses for the rest of that
+//!    interval. So watches are opened at most once per `min_watch_interval`, whatever the source does.
+//! 7. The most recent list is requested only while the known version is unusable. The one exception is the first list, if `initial_list_most_recent`
+//!    is set.
 
 mod backoff;
 mod config;
@@ -55,11 +59,11 @@ pub use self::step::{BackoffCause, EventVerdict, ReflectorPhase, ReflectorReques
 use self::backoff::Backoff;
 use crate::Version;
 
-/// A state machine that decides the next request to a source, and the effect of each response.
+/// A state machine that decides which request to a source comes next, and how each response changes the store.
 ///
-/// The caller performs the request of [`step`](Self::step) until [`deadline`](Self::deadline), reports the result with the matching method, and
-/// repeats. The caller also keeps the partial list: it adds items on [`EventVerdict::Stage`] and [`EventVerdict::Publish`], and drops them as soon as
-/// [`has_partial_list`](Self::has_partial_list) returns `false`.
+/// The caller repeats two steps: it performs the request that [`step`](Self::step) returns, until the [`deadline`](Self::deadline) at the latest, and
+/// calls the method for the result. The caller also owns the partial list: it adds items on [`EventVerdict::Stage`] and [`EventVerdict::Publish`],
+/// and drops the list as soon as [`has_partial_list`](Self::has_partial_list) returns `false`.
 ///
 /// # Examples
 /// ```
@@ -81,25 +85,26 @@ pub struct Reflector {
     state: State,
     deadline: Nanos,
     backoff: Backoff,
-    /// The newest version published or received; `ZERO` if there is none.
+    /// The newest version that was received in an event or published with a list; `ZERO` if there is none.
     version: Version,
     /// The version of the last published list.
     listed: Version,
-    /// Whether the source rejected `version`, for a list or for a watch right after a list of that version. Also true before the first list if
-    /// `initial_list_most_recent` is set.
+    /// Whether the source has rejected `version`, either for a list, or for a watch that started at the version of the last list. Also true before
+    /// the first list, if `initial_list_most_recent` is set.
     unusable: bool,
-    /// Whether the source polls, so that a watch that ends early without an event is not a failure.
+    /// Whether the source polls. If it does, a watch that ends early and without an event is not a failure.
     polls: bool,
-    /// Whether a list of `ListVersion::Any` arrived in pages; if so, the source has no cache that answers immediately. Pages of the most recent list
-    /// do not show this, because every source reads that list from its storage.
+    /// Whether a list of `ListVersion::Any` has arrived in pages, which means that the source has no cache from which it answers. Only lists of this
+    /// version count: any source, even one with a cache, may read the most recent list from its storage, in pages.
     paged: bool,
-    /// Whether a streaming list missed its deadline.
+    /// Whether a streaming list has missed its deadline.
     stream_missed: bool,
-    /// Whether the one immediate retry after an unusable version, which requests the most recent list, has been used.
+    /// Whether the source has already rejected a version and the most recent list was requested immediately. Such a retry is made at most once until
+    /// a wait or a published list.
     retried: bool,
     /// The number of failed requests since the last wait or published list. Only for `check`.
     failures_without_wait: u8,
-    /// The times of the first and the last internal error of the series that is being tolerated.
+    /// The times of the first and the last error in the current series of tolerated internal errors.
     internal: Option<(Nanos, Nanos)>,
     lists: u64,
     watch_restarts: u64,
@@ -114,7 +119,7 @@ enum State {
         closes: Duration,
     },
     Watching(Watching),
-    /// A watch ended normally, but it is too early to open the next watch.
+    /// A watch has ended normally, but it is too early to open the next one.
     Pausing,
     Waiting {
         cause: BackoffCause,
@@ -127,20 +132,20 @@ struct Listing {
     requested: ListVersion,
     /// Whether the list is requested in one piece because a continuation has expired.
     full: bool,
-    /// The lowest version of the pages so far; a watch from this version misses nothing. `None` before the first page.
+    /// The lowest version of all pages so far. A watch that starts at this version misses no change. `None` before the first page.
     oldest: Option<Version>,
     continuation: Option<String>,
-    /// All continuations of this list so far.
+    /// The continuations of all pages of this list so far.
     continuations: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watching {
     opened: Nanos,
-    /// Whether the watch has delivered an event with a new version, or an initial object.
+    /// Whether the watch has delivered an event with a new version, or an object that existed when the watch began.
     news: bool,
-    /// Whether the versions of the events ascend. False while a watch that started without a version delivers the existing objects, which arrive in
-    /// arbitrary order.
+    /// Whether the events now arrive in the order of their versions. A watch that started without a version first delivers the existing objects, in
+    /// arbitrary order; until it has done so, this is false.
     ordered: bool,
 }
 
@@ -152,7 +157,7 @@ enum Then {
 }
 
 impl Reflector {
-    /// Creates a reflector without a version, which starts with a list.
+    /// Creates a reflector that knows no version yet, so it starts with a list.
     ///
     /// # Errors
     /// Returns an error if [`validate`](ReflectorConfig::validate) rejects the configuration.
@@ -187,7 +192,7 @@ impl Reflector {
         }
     }
 
-    /// Sets whether the source [polls](crate::Source::is_polling). If it does, a watch that ends early without an event is not a failure.
+    /// Sets whether the source [polls](crate::Source::is_polling). If it does, a watch that ends early and without an event is not a failure.
     #[must_use]
     pub const fn polling(mut self, polls: bool) -> Self {
         self.polls = polls;
@@ -205,7 +210,7 @@ impl Reflector {
         }
     }
 
-    /// Returns the deadline of the current request; when it passes, call [`deadline_reached`](Self::deadline_reached).
+    /// Returns the deadline of the current request. When the deadline has passed, call [`deadline_reached`](Self::deadline_reached).
     #[must_use]
     pub const fn deadline(&self) -> Nanos {
         self.deadline
@@ -222,7 +227,7 @@ impl Reflector {
         }
     }
 
-    /// Returns the newest version published or received; [`Version::ZERO`] before the first list.
+    /// Returns the newest version that was received in an event or published with a list; [`Version::ZERO`] before the first list.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
@@ -234,13 +239,14 @@ impl Reflector {
         self.lists
     }
 
-    /// Returns the number of times that a watch was requested again without a list in between.
+    /// Returns the number of watches that were requested after an earlier watch, without a list in between.
     #[must_use]
     pub const fn watch_restarts(&self) -> u64 {
         self.watch_restarts
     }
 
-    /// Returns whether a list has begun and is not published yet. When `false`, the caller discards the staged objects.
+    /// Returns whether there is a partial list: a list that has begun and is not published yet. If this is `false`, the caller discards the staged
+    /// objects.
     #[must_use]
     pub const fn has_partial_list(&self) -> bool {
         match &self.state {
@@ -252,8 +258,8 @@ impl Reflector {
 
     /// Reports that the time is `now`. Does nothing before the [deadline](Self::deadline).
     ///
-    /// Returns the cause of the failure if the source did not respond in time. Returns `None` if a watch reached its maximum age or a wait ended,
-    /// because neither is a failure.
+    /// If the source did not respond in time, returns [`BackoffCause::TimedOut`], the cause of the failure. Returns `None` if a watch has reached its
+    /// maximum age or a wait has ended, because the source has then not failed to respond.
     pub fn deadline_reached(&mut self, now: Nanos, random: u64) -> Option<BackoffCause> {
         if now < self.deadline {
             return None;
@@ -301,7 +307,7 @@ impl Reflector {
         self.state = State::Waiting { cause, then };
     }
 
-    /// Sets the length of the current wait to `wait`, or to the time that the source has requested, if that is longer.
+    /// Sets the length of the current wait to `wait` or, if it is longer, to the time that the source has requested.
     pub(crate) fn wait_for(&mut self, wait: Duration, now: Nanos) {
         if let State::Waiting { cause, .. } = &self.state {
             self.deadline = now + wait.max(requested_wait(*cause));

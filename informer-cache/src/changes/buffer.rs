@@ -1,35 +1,36 @@
-//! SHELL. The lock between one subscriber and the writers.
+//! SHELL. The pending changes of one subscription, under a lock that the subscriber and the writers share.
 //!
 //! | guarded by `state` | |
 //! |---|---|
 //! | `pending` | the changes that the subscriber has not received yet |
-//! | `waker` | the waker of a waiting subscriber; the call that wakes the subscriber removes the waker |
-//! | `version` | the store's version after the last write whose changes have all been merged |
-//! | `revision` | the table revision up to which every change is merged, or contained in the subscriber's snapshot |
-//! | `awaits_merge` | whether the end of the merge in progress wakes the subscriber, even if that merge makes no change pending |
-//! | `until` | changes with a ticket below this one belong to the initial state; `None` until the first list is merged |
+//! | `waker` | the waker of the subscriber, if it waits; to wake the subscriber, a thread takes the waker out |
+//! | `version` | the store's version after the last completely merged write, that is, after the last write of which every change is merged |
+//! | `revision` | a revision of the table: every change up to it is merged, or contained in the subscriber's snapshot |
+//! | `awaits_merge` | whether the subscriber is woken when the merge in progress ends, even if no change is pending then |
+//! | `until` | a ticket: changes with a lower ticket belong to the initial state; `None` until the first list is merged |
 //! | `idle` | whether the subscriber's last request found no pending change |
-//! | `signal_pending` | whether the `initial_processed` signal needs an outcome; the code that clears this field sets the outcome |
+//! | `signal_pending` | whether the outcome of the `initial_processed` signal is still open; the code that sets the outcome first clears this field |
 //! | `ended` | whether the subscription has ended: no more changes are merged, but the pending ones are still delivered |
 //! | `detached` | whether the subscriber was dropped; later changes are ignored |
-//! | `lost` | the changes that were pending when the capacity was exceeded, or `None` if it was not |
+//! | `lost` | the changes that were pending when the number of keys exceeded `most`; `None` if it has not |
 //!
-//! While `lost` is set, new changes are ignored; a restart of the subscriber clears `lost` and drops the changes in it. Two fields never change and
-//! need no lock: `selection`, the filter of the buffer, and `most`, the maximum number of pending keys.
+//! While `lost` is set, new changes are ignored; a restart of the subscription clears `lost` and drops the changes in it. Two fields never change, so
+//! they need no lock: `selection`, which filters the changes, and `most`, the maximum number of pending keys.
 //!
-//! There is one writer, so no entry is added between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge). An entry may be
-//! removed between these calls: the subscriber may take the entry, or restart.
+//! The store has one writer at a time, so no entry is added between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge). An
+//! entry may be removed between these calls, because the subscriber takes the change or restarts.
 //!
 //! # Invariants
-//! 1. `until` is set when the whole first list has been merged, or at registration if the store already has its first list. It is never unset.
+//! 1. `until` is set as soon as the whole first list is merged; if the store already has its first list, `until` is set when the subscriber
+//!    registers. It is never unset.
 //! 2. A subscriber is caught up when it has received its snapshot, `until` is set, and no ticket below `until` is pending or being delivered. The
 //!    subscriber stays caught up until it restarts, because tickets ascend ([`Pending`], invariants 2 and 3).
-//! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If the first list makes no change pending for an idle
-//!    subscriber, the writer sets the signal instead. The signal fails if the subscriber is dropped before the signal is set, or if the subscription
-//!    ends before the first list is merged.
+//! 3. `initial_processed` is set when a caught-up subscriber asks for the next change. If the subscriber is idle, and no change is pending for it
+//!    after the first list, the writer sets the signal instead. The signal fails if the subscriber is dropped before the signal is set, or if the
+//!    subscription ends before the first list is merged.
 //! 4. At most `most` keys are pending whenever the lock is free. While `lost` is set, no key is pending.
-//! 5. Changes that the subscriber's snapshot contains are not merged: `revision` starts at the revision of the snapshot, and changes up to `revision`
-//!    are skipped.
+//! 5. A change that the subscriber's snapshot already contains is not merged: `revision` starts at the revision of the snapshot, and changes up to
+//!    `revision` are skipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub(crate) struct SubscriptionBuffer<K, V> {
     selection: Option<Selection<K, V>>,
     most: usize,
     state: Mutex<BufferState<K, V>>,
-    /// Shared, because a future that waits for this signal may outlive the buffer and must not keep the buffer alive.
+    /// In an `Arc` of its own, because a future that waits for this signal may outlive the buffer, and must not keep the buffer alive.
     initial_processed: Arc<Synced>,
 }
 
@@ -69,21 +70,22 @@ struct BufferState<K, V> {
 }
 
 impl<K, V> BufferState<K, V> {
-    /// Records that the subscriber asks for the next change, and so has processed every change it received. Returns whether this request completes
-    /// the initial state.
+    /// Records that the subscriber asks for the next change, which means that it has processed all earlier ones. Returns whether the subscriber has
+    /// thereby processed the whole initial state.
     fn record_request(&mut self) -> bool {
         self.idle = self.pending.is_empty();
         self.take_initial_complete()
     }
 
-    /// Returns whether the initial state is complete, given that the subscriber has processed every change it received. Returns true at most once.
+    /// Returns whether the subscriber has processed the whole initial state. Call this only if the subscriber has processed every change that it
+    /// received. Returns `true` at most once.
     fn take_initial_complete(&mut self) -> bool {
         let through = self.lost.is_none() && self.until.is_some_and(|until| self.pending.oldest() >= until);
         through && std::mem::take(&mut self.signal_pending)
     }
 }
 
-/// The state of the store after a write whose changes are merged.
+/// The state of the store after the write whose changes [`merge`](SubscriptionBuffer::merge) merges.
 #[derive(Clone, Copy)]
 pub(crate) struct Merging {
     /// The store's version after the write.
@@ -94,12 +96,12 @@ pub(crate) struct Merging {
     pub(crate) first_list: bool,
 }
 
-/// Whether a subscriber has received the whole state of a table.
+/// Whether a subscriber has received every change up to some revision of the table.
 pub(crate) enum Settled<T> {
     Yes(T),
     /// A change is pending.
     Pending,
-    /// A write is published, and its merge is under way.
+    /// A write is published, but its changes are not all merged yet.
     Behind,
 }
 
@@ -116,17 +118,17 @@ impl<T> Settled<T> {
 /// The next item of a subscription buffer.
 pub(crate) enum Popped<K, V> {
     Change(Ticket, Merged<K, V>),
-    /// No change is pending; every change up to this version has been taken.
+    /// No change is pending: the subscriber has taken every change up to this version.
     Empty(Version),
     /// The capacity was exceeded.
     Overflowed,
-    /// No change is pending, and none will come; every change up to this version has been taken.
+    /// The subscription has ended and no change is pending: the subscriber has taken every change up to this version.
     Ended(Version),
 }
 
 impl<K, V> SubscriptionBuffer<K, V> {
-    /// Creates the buffer of a subscriber whose snapshot is `table`. `listed` is true if the store has had its first list, and `ended` if the
-    /// subscription receives no later changes.
+    /// Creates the buffer of a subscriber whose snapshot is `table`. `listed` is true if the store has had its first list; `ended` is true if the
+    /// subscription will receive no changes.
     pub(crate) fn new(
         table: &Table<K, V>,
         listed: bool,
@@ -139,7 +141,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let initial_processed = Arc::<Synced>::default();
         let signal_pending = listed || !ended;
         if !signal_pending {
-            // There is no waiter yet, so this collects no waker.
+            // No task waits for the signal yet, so there is no waker to collect.
             initial_processed.end(Err(Stopped), &mut Wakers::default());
         }
         let state = BufferState {
@@ -163,9 +165,9 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.selection.as_ref()
     }
 
-    /// Resets the buffer to the state in which [`new`](Self::new) creates one. Returns the changes that were pending; the caller drops them after it
-    /// has released its locks. The caller ensures that no write commits during this call. A merge may be in progress; its remaining chunks skip this
-    /// buffer.
+    /// Resets the buffer to its state after [`new`](Self::new), with a new snapshot. Returns the changes that were pending; the caller drops them
+    /// after it has released its locks. The caller must ensure that no write commits during this call. A merge may be in progress; its remaining
+    /// chunks skip this buffer.
     pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.take_all();
@@ -175,18 +177,18 @@ impl<K, V> SubscriptionBuffer<K, V> {
         (pending, state.lost.take())
     }
 
-    /// Returns whether the capacity was exceeded.
+    /// Returns whether more keys were pending than the capacity allows.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.state.lock().lost.is_some()
     }
 
-    /// Returns the signal that the subscriber has processed the initial state.
+    /// Returns the signal that is set once the subscriber has processed the initial state.
     pub(crate) fn initial_processed(&self) -> &Arc<Synced> {
         &self.initial_processed
     }
 
     /// Appends one element to `found` for each name: the ticket of the key's pending entry, or `None` if there is no such entry or the name is
-    /// `None`. Compares keys, and does not change the buffer.
+    /// `None`. Calls `Eq` of the keys. Does not change the buffer.
     pub(crate) fn find<'a>(
         &self,
         names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,
@@ -205,8 +207,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Returns whether the subscriber has received every change up to `revision`. Returns `None` if it has received later changes, too. If some
-    /// changes up to `revision` are not merged yet, the end of their merge wakes the subscriber.
+    /// Returns whether the subscriber has received every change up to `revision`; or `None` if the buffer is already at a later revision. If some
+    /// changes up to `revision` are not merged yet, the subscriber is woken when they are.
     pub(crate) fn settled(&self, revision: u64) -> Option<Settled<()>> {
         let mut state = self.state.lock();
         match state.revision.cmp(&revision) {
@@ -221,9 +223,9 @@ impl<K, V> SubscriptionBuffer<K, V> {
     }
 
     /// Merges changes into the entries that [`find`](Self::find) found, and moves the subscriber's waker to `wakers`. Runs no user code. The caller
-    /// keeps the changes alive. After it has released every lock, the caller wakes `wakers` and drops `dropped`.
+    /// must keep the changes alive until it has released every lock, and then wake `wakers` and drop `dropped`.
     ///
-    /// A write may take several calls; `last` is true for the last one. Returns whether the subscriber still exists.
+    /// The changes of one write may be merged by several calls; `last` is true for the last of them. Returns whether the subscriber still exists.
     pub(crate) fn merge(
         &self,
         changes: impl IntoIterator<Item = (Change<K, V>, Option<Ticket>)>,
@@ -233,7 +235,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         dropped: &mut Vec<Dropped<K, V>>,
     ) -> bool {
         let mut changes = changes.into_iter().peekable();
-        // Merges in chunks, so that the subscriber can take changes while a big relist is merged. No other write runs between two chunks.
+        // The lock is released between two chunks, so that the subscriber can take changes while a big relist is merged. No other write runs between
+        // two chunks.
         let mut state = loop {
             let mut state = self.state.lock();
             if state.detached {
@@ -254,7 +257,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
                 wakers.extend(state.waker.take());
             }
             if state.pending.len() > self.most {
-                // The subscriber drops these changes, so that their drops do not delay the writer.
+                // These changes are kept until the subscriber drops them, so that the drops do not delay the writer.
                 let lost = state.pending.take_all();
                 state.lost = Some(lost);
             }
@@ -271,11 +274,13 @@ impl<K, V> SubscriptionBuffer<K, V> {
         if std::mem::take(&mut state.awaits_merge) {
             wakers.extend(state.waker.take());
         }
-        // A subscription whose index was removed has ended, and receives no change of the list.
+        // If the index of the subscription was removed, the subscription has ended and receives no change of the list.
         if first_list && !state.ended {
-            // Set only after the last chunk, because a subscriber may have received every pending change while only a part of the list is merged.
+            // Set only after the last chunk, because the subscriber may have received every pending change while a part of the list is not merged
+            // yet.
             state.until = Some(state.pending.next());
-            // Wakes the task even if the list makes no change pending, because the task may wait for the end of the initial state and not only for `next`.
+            // Wakes the subscriber's task even if no change is pending, because the task may wait for the end of the initial state instead of the
+            // next change.
             wakers.extend(state.waker.take());
         }
         if state.idle && state.take_initial_complete() {
@@ -284,7 +289,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         true
     }
 
-    /// Takes the oldest pending change. The caller must have processed every change it received before.
+    /// Removes and returns the oldest pending change. The caller must have processed every earlier change that it received.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
@@ -302,13 +307,13 @@ impl<K, V> SubscriptionBuffer<K, V> {
         popped
     }
 
-    /// Like [`pop`](Self::pop), but if no change is pending, stores `waker`, which is woken once a change is pending. Also returns a waker for the
-    /// caller to drop: the replaced one, or `waker` itself if it was not stored.
+    /// Like [`pop`](Self::pop), but if no change is pending, stores `waker`, which is woken once a change is pending. Also returns a waker that the
+    /// caller must drop: the previously stored waker, or `waker` itself if it was not stored.
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
         let (version, ended) = (state.version, state.ended);
-        // Checks and registers in one critical section. Otherwise, a change that is merged between the two would wake no task.
+        // The check and the storing of the waker are one critical section. Otherwise, a change that is merged between them would wake no task.
         let popped = match state.pending.pop() {
             Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
             None if state.lost.is_some() => (Popped::Overflowed, Some(waker)),
@@ -322,7 +327,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         popped
     }
 
-    /// Takes out the pending change of one key.
+    /// Removes and returns the pending change of one key, if there is one.
     pub(crate) fn take(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Merged<K, V>> {
         let mut state = self.state.lock();
         let ticket = state.pending.find(hash, eq)?;
@@ -334,8 +339,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.state.lock().pending.find(hash, eq).is_some()
     }
 
-    /// Returns whether every change of the initial state has been taken and delivered. `undelivered` is the ticket of a change that was taken but not
-    /// delivered yet, if there is one. O(1).
+    /// Returns whether every change of the initial state has been taken and delivered. `undelivered` is the ticket of a change that the subscription
+    /// has taken from the buffer but not yet delivered, if there is one. O(1).
     pub(crate) fn is_initial_delivered(&self, undelivered: Option<Ticket>) -> bool {
         let state = self.state.lock();
         let oldest = undelivered.unwrap_or_else(|| state.pending.oldest());
@@ -358,7 +363,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Marks the buffer as detached, because the subscriber was dropped. The pending changes are dropped after unlocking.
+    /// Marks the buffer as detached; called when the subscriber is dropped. Drops the pending changes after releasing the lock.
     pub(crate) fn detach(&self) {
         let mut state = self.state.lock();
         state.detached = true;
@@ -369,7 +374,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             self.initial_processed.end(Err(Stopped), &mut wakers);
         }
         drop(state);
-        // Wakes first, because the drops may panic.
+        // Wakes the waiting tasks first, because dropping the changes may panic.
         wakers.wake();
         drop((pending, lost, waker));
     }
@@ -397,5 +402,5 @@ impl<K, V> SubscriptionBuffer<K, V> {
 /// The subscription buffers of a store. Shared, so that a writer clones one reference and not the list.
 pub(crate) type SubscriptionBuffers<K, V> = Arc<[Arc<SubscriptionBuffer<K, V>>]>;
 
-/// The number of changes that are found or merged under one lock.
+/// The maximum number of keys that are looked up, or changes that are merged, before the lock is released and taken again.
 const CHUNK: usize = 64;

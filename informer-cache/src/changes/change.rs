@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::table::record::Name;
 
-/// A change to the object under one key, since the last change that the subscriber received for that key.
+/// A change to the object under one key, relative to the previous change that the same subscriber received for the key.
 ///
-/// A change is built once per write and shared: cloning it increments one reference count and clones neither the key nor the object. A subscription
-/// may coalesce several writes into one change; then [`old`](Self::old) is the state that this subscriber received last, and [`new`](Self::new) is
-/// the newest state.
+/// A write builds each change once, and all subscribers and observers share it: cloning a change increments one reference count, and clones neither
+/// the key nor the object. A subscription may coalesce several writes into one change; then [`old`](Self::old) is the state that this subscriber
+/// received last, and [`new`](Self::new) is the newest state.
 ///
 /// | [`kind`](Self::kind) | [`old`](Self::old) | [`new`](Self::new) |
 /// |---|---|---|
@@ -60,20 +60,20 @@ pub struct Change<K, V> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// The object was added and belongs to the initial state. The initial state is the snapshot that the subscription or observer starts with or, if
-    /// that snapshot was taken before the store's first list, the first list.
+    /// The object was added and belongs to the initial state. The initial state is the snapshot with which the subscription or observer starts. If
+    /// that snapshot was taken before the store's first list, the objects of the first list also belong to the initial state.
     Initial,
-    /// The object was added: this subscriber had no object under the key.
+    /// The object was added: before this change, the subscriber had no object under the key.
     Added,
-    /// The object has a newer state. A resync also uses this kind, to deliver the same state again.
+    /// The object has a newer state. A resync, which delivers the current state again, also uses this kind.
     Updated,
-    /// A different object took the place of the former one under the same key: by the schema's [identity](crate::Schema::with_identity), the two are
-    /// not the same object.
+    /// A different object took the place of the former object under the same key. The schema's [identity](crate::Schema::with_identity) function
+    /// decides whether two objects are the same.
     Replaced,
     /// The object was deleted, and the source delivered the deletion with the last state.
     Deleted,
-    /// The object was deleted, and the source did not deliver the deletion; for example, a relist no longer contained the object. The last known
-    /// state may be older than the state that was deleted.
+    /// The object was deleted, but the source did not deliver the deletion; for example, a relist no longer contained the object. The object may have
+    /// changed between its last known state and its deletion.
     #[doc(alias = "DeletedFinalStateUnknown")]
     Missed,
 }
@@ -95,7 +95,8 @@ impl ChangeKind {
 struct Parts<K, V> {
     name: Arc<Name<K>>,
     kind: ChangeKind,
-    /// The state that the subscriber held before; for a replacement that is delivered, the last known state of the former object.
+    /// The state that the subscriber received before this change. In a replacement that is delivered, this is the last known state of the former
+    /// object.
     before: Option<Arc<V>>,
     /// The newest state; for a deletion, the last known state.
     after: Arc<V>,
@@ -136,7 +137,7 @@ impl<K, V> Change<K, V> {
         (!self.parts.kind.is_deletion()).then_some(&self.parts.after)
     }
 
-    /// Returns the newest known state: the object after the change, or the last known state of a deleted object.
+    /// Returns the newest known state of the object. For a deletion, this is the last known state before the deletion.
     #[must_use]
     pub fn object(&self) -> &Arc<V> {
         &self.parts.after
@@ -148,7 +149,7 @@ impl<K, V> Change<K, V> {
         self.parts.kind == ChangeKind::Initial
     }
 
-    /// Returns the state that the subscriber held before, for every kind.
+    /// Returns the state that the subscriber received before this change, whatever the kind of the change.
     pub(crate) fn held(&self) -> Option<&Arc<V>> {
         self.parts.before.as_ref()
     }
@@ -157,14 +158,14 @@ impl<K, V> Change<K, V> {
         &self.parts.name
     }
 
-    /// Creates a different change to the object under the same key.
+    /// Creates a change of the same key, with this kind and these states.
     pub(crate) fn with(&self, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
         Self::of(self.parts.name.clone(), kind, before, after)
     }
 
-    /// Sets the kind and the new state. If the change is shared, first replaces it with a copy of its own. Returns the state that `after` replaces.
+    /// Sets the kind and the new state of the change. If other code shares the change, `self` becomes a copy first. Returns the former new state.
     ///
-    /// Frees only allocations of the change itself, as long as the caller keeps the returned state alive.
+    /// Drops no object, as long as the caller keeps the returned state alive.
     pub(crate) fn set_state(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {
         if let Some(parts) = Arc::get_mut(&mut self.parts) {
             parts.kind = kind;
@@ -176,10 +177,10 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// Constructors for unit tests of code that receives changes. A store creates its own changes.
+/// Constructors of changes, for unit tests of code that receives them. In production, only a store creates changes.
 #[cfg(feature = "testing")]
 impl<K, V> Change<K, V> {
-    /// Creates an addition; `initial` is whether the change is [initial](ChangeKind::Initial).
+    /// Creates an addition. Its kind is [`ChangeKind::Initial`] if `initial` is true, otherwise [`ChangeKind::Added`].
     ///
     /// # Examples
     /// ```
@@ -218,7 +219,8 @@ impl<K, V> Change<K, V> {
         Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Replaced, Some(last), new)
     }
 
-    /// Creates a deletion of an object whose last known state is `last`. If `missed` is true, the source did not deliver the deletion itself.
+    /// Creates a deletion of an object whose last known state is `last`. If `missed` is true, the kind is [`ChangeKind::Missed`]: the source did not
+    /// deliver the deletion.
     #[must_use]
     pub fn deleted(key: K, last: Arc<V>, missed: bool) -> Self {
         let kind = if missed { ChangeKind::Missed } else { ChangeKind::Deleted };
@@ -226,14 +228,14 @@ impl<K, V> Change<K, V> {
     }
 }
 
-// Not derived, because a derive would require `Clone` of the key and the object, which are shared.
+// Not derived, because a derive would require `K: Clone` and `V: Clone`.
 impl<K, V> Clone for Change<K, V> {
     fn clone(&self) -> Self {
         Self { parts: self.parts.clone() }
     }
 }
 
-/// Omits the objects, so that `V` needs no `Debug`.
+/// Prints only the key and the kind, so that `V` need not implement `Debug`.
 impl<K: fmt::Debug, V> fmt::Debug for Change<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change").field("key", self.key()).field("kind", &self.kind()).finish_non_exhaustive()

@@ -1,5 +1,5 @@
-//! SHELL. The effect of a write on each subscription: the selected changes and the pending entries of their keys. Both are determined before the
-//! write commits, and the changes are merged into these entries after the commit.
+//! SHELL. The effect of a write on each subscription: which changes the subscription selects, and which pending entries their keys have. Both are
+//! determined before the write commits; after the commit, the changes are merged into these entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
 /// The effect of a write on each subscription, determined before the write commits. Empty if every subscription covers all objects and the write adds
-/// no object. Keys are compared only to find the pending entry of an addition. Any other pending entry is found by its name, because it has the same
-/// `Arc<Name>` as the change.
+/// no object. Keys are compared only to find the pending entry for an addition. For any other change, the pending entry has the same `Arc<Name>` as
+/// the change, so it is found without comparing keys.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Option<Finding>>);
 
@@ -22,13 +22,13 @@ pub(crate) struct Findings(Vec<Option<Finding>>);
 struct Finding {
     /// The positions of the writes that concern the subscription, each with its [`Crossing`]; `None` if the subscription covers all objects.
     crossings: Option<Vec<(usize, Crossing)>>,
-    /// For each of these changes, the ticket of the pending entry that was found for its key, if any.
+    /// For each change that concerns the subscription, the ticket of the pending entry of its key, if such an entry was found.
     tickets: Vec<Option<Ticket>>,
 }
 
 impl Findings {
     /// Finds the effect of `writes[part]` on the subscription at position `at`, and the tickets of the pending entries. `table` is the state before
-    /// the writes. The caller passes the parts in ascending order. Compares keys and index values; changes no pending entry.
+    /// the writes. The caller passes the parts in ascending order. Calls `Eq` of keys and index values. Changes no pending entry.
     pub(crate) fn find<K: Eq, V>(
         &mut self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),
@@ -61,13 +61,13 @@ impl Findings {
         buffer.find(names, tickets);
     }
 
-    /// Returns whether the findings of a subscription are missing.
+    /// Returns whether there is no finding for the subscription at position `at`.
     pub(crate) fn is_missing(&self, at: usize) -> bool {
         self.0.get(at).is_none_or(Option::is_none)
     }
 
-    /// Reorders the findings from the positions in the list `before` to those in the list `now`. A new subscription to all objects gets an empty
-    /// finding, because it has no pending change.
+    /// Moves each finding from the position of its subscription in the list `before` to the position in the list `now`. A subscription to all objects
+    /// that is only in `now` gets an empty finding, because it has no pending change.
     pub(crate) fn rearrange<K, V>(
         &mut self,
         before: &SubscriptionBuffers<K, V>,
@@ -90,8 +90,8 @@ impl Findings {
         crossings.map_or(changes, Vec::len)
     }
 
-    /// Merges a part of the changes into the pending changes of the subscription at position `at`. `last` is true for the last part. Returns whether
-    /// the subscriber still exists.
+    /// Merges one part of a write's changes into the pending changes of the subscription at position `at`. `last` is true for the last part of the
+    /// write. Returns whether the subscriber still exists.
     pub(crate) fn merge<K, V>(
         &self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),

@@ -1,14 +1,15 @@
-//! SHELL. Observer functions. They receive every change, and run on the thread that writes it.
+//! SHELL. Observer functions. They are called with every change, on the thread that writes.
 //!
 //! | | guarded by |
 //! |---|---|
-//! | the list of observers | the store's `published`; replaced as a whole: a writer clones it in the critical section of its commit, and calls the functions after it has released every lock |
-//! | `panics` | itself, an atomic counter; it publishes no other memory |
-//! | `unsubscribed` | itself, an atomic; set once, when the observer ends. A thread that read the flag before it was set still reports one more change |
-//! | `ended` | itself; set when the [`ObserverFn`] is dropped: from then on no list contains the function, and no thread calls it |
-//! | `NOTIFY_DEPTH` | a thread-local: the nesting depth of observer calls on this thread |
+//! | the list of observers | the store's `published` lock; the whole list is replaced, and a writer clones its `Arc` when it commits |
+//! | `panics` | itself: it is an atomic counter, and publishes no other memory |
+//! | `unsubscribed` | itself: it is an atomic flag, set once, when the observer ends |
+//! | `ended` | itself: it is a signal, set when the [`ObserverFn`] is dropped; from then on no thread calls the function |
+//! | `NOTIFY_DEPTH` | nothing: it is thread-local. It is the nesting depth of observer calls on the thread |
 //!
-//! A function is called and dropped while the thread holds no lock. A panic is caught and counted; the writer continues with the next call.
+//! A thread holds no lock while it calls or drops an observer function. If a thread has read `unsubscribed` before it was set, the thread still calls
+//! the function once more. If the function panics, the panic is caught and counted, and the writer continues with the next call.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ thread_local! {
     static NOTIFY_DEPTH: Cell<usize> = Cell::new(0);
 }
 
-/// Marks the current thread as one that calls observers, until the guard is dropped.
+/// A guard: until it is dropped, the current thread is marked as calling observers.
 pub(crate) struct NotifyGuard;
 
 impl NotifyGuard {
@@ -67,7 +68,7 @@ pub(crate) type ObserverFns<K, V> = Arc<[Arc<ObserverFn<K, V>>]>;
 impl<K, V> ObserverFn<K, V> {
     pub(crate) fn call(&self, call: impl FnOnce(&dyn Fn(&Change<K, V>))) {
         let Some(function) = &self.function else { return };
-        // Ordering: Relaxed, because the flag publishes no other memory. A call that is about to begin may read the flag before it is set.
+        // Ordering: Relaxed, because the flag publishes no other memory. A call that begins while the flag is being set may still read the old value.
         if !self.state.unsubscribed.load(Ordering::Relaxed) && caught(|| call(function)).is_none() {
             self.panicked();
         }
@@ -79,7 +80,7 @@ impl<K, V> ObserverFn<K, V> {
     }
 }
 
-/// Dropping the function runs user code, too: the destructors of its captures.
+/// Dropping the function also runs user code, namely the destructors of the values that it captured.
 impl<K, V> Drop for ObserverFn<K, V> {
     fn drop(&mut self) {
         let function = self.function.take();
@@ -90,7 +91,7 @@ impl<K, V> Drop for ObserverFn<K, V> {
     }
 }
 
-/// Reports changes to observers, one after the other. Never panics. The caller holds no lock.
+/// Calls every observer with each change, one change after the other. Never panics. The caller must hold no lock.
 pub(crate) fn report<K, V>(observer_fns: &ObserverFns<K, V>, changes: &[Change<K, V>]) {
     if observer_fns.is_empty() || changes.is_empty() {
         return;

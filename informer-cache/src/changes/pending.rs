@@ -1,8 +1,8 @@
-//! PURE. The changes that one subscriber has not received yet, coalesced per key, so that their number is bounded by the number of keys, not of
-//! events.
+//! PURE. The changes that one subscriber has not received yet. They are coalesced per key, so there are at most as many as there are keys, however
+//! many events arrive.
 //!
-//! The last change that a subscriber received for a key determines the state that the subscriber holds. The pending change leads from that state to the
-//! newest state, so one change per key is enough:
+//! For each key, a subscriber holds the state that it received last. One pending change per key is enough, because it describes the step from that
+//! state to the newest state. A change that arrives is merged as follows:
 //!
 //! | pending \ incoming | Added(n) | Updated(_, n) | Deleted(l) | Replaced(p, n) | resync |
 //! |---|---|---|---|---|---|
@@ -12,32 +12,34 @@
 //! | Deleted(o; e; l) | Replaced(o; e, l; n) | | | | = |
 //! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
-//! `=`: no effect. A blank cell cannot occur, because the store delivers changes of one key in order, and a resync begins only when nothing is
-//! pending. `o` is the state that the subscriber holds, `a` the new state in the pending change, `n` the newest state, `p` the state that `n`
-//! replaced, and `l` the last state of a deleted object. An end is the deletion or the replacement of an object, with the object's last state. `e`
-//! holds up to two ends under this key: the first, which is the end of `o`, and the latest one before the newest state. The subscriber never receives
-//! an object that was added and deleted between two deliveries.
+//! `=`: no effect. The combination of a blank cell cannot occur, because the store delivers the changes of a key in order, and a resync begins only
+//! when no change is pending. `o` is the state that the subscriber holds, `a` the new state in the pending change, `n` the newest state, `p` the
+//! state that `n` replaced, and `l` the last state of a deleted object. An *end* is the deletion or the replacement of an object; it contains the
+//! object's last state. `e` holds at most two ends of objects under this key: the first one, which is the end of `o`, and the latest one before the
+//! newest state. If an object is added and deleted between two deliveries, the subscriber never receives it.
 //!
-//! A pending change with ends is undecided, because `n` may be a newer state of the object that the subscriber holds.
-//! [`Pending::deliver`](Merged::deliver) compares the identities, outside every lock. If `o` and `n` are states of the same object, the subscriber
-//! receives Updated(o, n). Otherwise it receives Replaced(e, n), with the latest end if that is a state of the same object as `o`, or else with the
-//! first end. Likewise, Deleted(o; e; l) is delivered with `l` if `l` is a state of the same object as `o`, or else with the first end.
+//! The kind of a pending change with ends is not decided yet, because `n` may be a newer state of the same object as `o`, which was deleted and then
+//! added again. [`Pending::deliver`](Merged::deliver) compares the identities of the objects while no lock is held. If `o` and `n` are states of the
+//! same object, the subscriber receives Updated(o, n). Otherwise it receives Replaced(e, n), where `e` is the latest end if that is a state of the
+//! same object as `o`, and else the first end. Likewise, Deleted(o; e; l) is delivered with `l` if `l` is a state of the same object as `o`, and else
+//! with the first end.
 //!
-//! A pending addition stays initial if it was initial. An object that is added in place of one that the subscriber held is delivered as `Replaced`,
-//! never as initial.
+//! If a pending addition is initial, it stays initial when a change is merged into it. If an object is added in place of one that the subscriber
+//! holds, it is delivered as `Replaced`, never as initial.
 //!
 //! # Invariants
 //! 1. A key has at most one entry.
-//! 2. `order` holds the ticket of every entry exactly once, and its first ticket belongs to an entry. It may also hold tickets of removed entries, but not more
-//!    than the number of entries or [`SPARE`], whichever is larger. Tickets ascend in the order in which keys became pending, and a merge keeps the ticket.
-//! 3. Let `t` be [`next`](Pending::next) at some moment. Once [`oldest`](Pending::oldest) is not below `t`, every entry that was pending at that
-//!    moment has been taken, or was cancelled by a deletion. This follows from invariant 2, because no ticket is used twice.
+//! 2. `order` holds the ticket of every entry exactly once, and its first ticket belongs to an entry. It may also hold tickets of removed entries;
+//!    their number is at most the number of entries or [`SPARE`], whichever is larger. Tickets ascend in the order in which the keys became pending.
+//!    A merge does not change the ticket of an entry.
+//! 3. Let `t` be the value of [`next`](Pending::next) at some moment. As soon as [`oldest`](Pending::oldest) is at least `t`, every entry that was
+//!    pending at that moment has been taken, or a deletion has cancelled it. This follows from invariant 2, because no ticket is used twice.
 //!
-//! 4. An entry and the latest change of its key share the name, an `Arc<Name>`. So a new change and the entry of its key have different names only if
-//!    the change is an addition, and the latest change before it a deletion.
+//! 4. An entry and the latest change of its key share one `Arc<Name>`. So a new change and the entry of its key have a different `Arc<Name>` only if
+//!    the new change is an addition and the change before it was a deletion.
 //!
-//! Hence keys are delivered in FIFO order even if one of them changes continuously, and memory is O(keys). An entry that comes from a single write
-//! shares its change with every other subscriber and the writer.
+//! Hence keys are delivered in FIFO order, even if one key changes continuously, and the memory is O(keys). As long as nothing is merged into an
+//! entry, the entry shares its change with the writer and all other subscribers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,7 +49,7 @@ use hashbrown::HashTable;
 
 use crate::{Change, ChangeKind, Schema};
 
-/// Pending changes in the order of the first change of each key.
+/// The pending changes of one subscription, ordered by the time at which each key became pending.
 pub(crate) struct Pending<K, V> {
     entries: HashTable<Entry<K, V>>,
     /// Tickets and hashes. A ticket and its hash find an entry without comparing keys.
@@ -55,7 +57,7 @@ pub(crate) struct Pending<K, V> {
     next: Ticket,
 }
 
-/// The position of an entry in the order. Never used twice.
+/// The position of an entry in the delivery order. Never used twice.
 pub(crate) type Ticket = u64;
 
 struct Entry<K, V> {
@@ -69,13 +71,14 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-/// The pending change of one key, merged by the rules of the table in the [module](self).
+/// The pending change of one key, merged as the table in the [module](self) documentation specifies.
 pub(crate) struct Merged<K, V> {
     change: Change<K, V>,
     ends: Option<Box<Ends<V>>>,
 }
 
-/// States that a merge removed from a pending change, so the subscriber will not receive them. The caller drops them after it has released the lock.
+/// States that a merge removed from a pending change, so that the subscriber never receives them. The caller drops them after it has released the
+/// lock.
 pub(crate) struct Dropped<K, V> {
     change: Option<Change<K, V>>,
     state: Option<Arc<V>>,
@@ -87,20 +90,20 @@ impl<K, V> Dropped<K, V> {
     }
 }
 
-// Not derived, because a derive would require `Default` of the types.
+// Not derived, because a derive would require `K: Default` and `V: Default`.
 impl<K, V> Default for Dropped<K, V> {
     fn default() -> Self {
         Self { change: None, state: None }
     }
 }
 
-/// The first and the latest end under one key; see the [module](self).
+/// The first and the latest end of an object under one key; the [module](self) documentation defines *end*.
 struct Ends<V> {
     first: End<V>,
     latest: Option<End<V>>,
 }
 
-/// The last known state of an object that was deleted or replaced, and the kind of its deletion. A replaced object has the kind `Missed`.
+/// The last known state of an object that was deleted or replaced, and the kind of the deletion (`Missed` if the object was replaced).
 struct End<V> {
     object: Arc<V>,
     kind: ChangeKind,
@@ -111,7 +114,8 @@ impl<K, V> Pending<K, V> {
         Self { entries: HashTable::new(), order: VecDeque::new(), next: 0 }
     }
 
-    /// Removes all pending changes and returns them. The ticket numbers continue, so an earlier ticket never finds a later entry.
+    /// Removes all pending changes and returns them. Ticket numbers are not reset, so a ticket issued before this call never matches an entry that is
+    /// added later.
     pub(crate) fn take_all(&mut self) -> Self {
         let mut anew = Self::new();
         anew.next = self.next;
@@ -143,9 +147,9 @@ impl<K, V> Pending<K, V> {
         found.map(|entry| entry.ticket)
     }
 
-    /// Merges a change into the entry of its key: the entry with the same name or, for an addition, the entry with the ticket `found`. If the
-    /// subscriber has taken that entry meanwhile, the change becomes a new entry. Returns the states that the subscriber will no longer receive. The
-    /// caller drops them while it holds no lock, and keeps the change alive until then.
+    /// Merges a change into the entry of its key: the entry with the ticket `found` or, if `found` is `None`, the entry with the same `Arc<Name>`. If
+    /// there is no such entry, for example because the subscriber has taken it, the change becomes a new entry. Returns the states that the
+    /// subscriber will no longer receive. The caller drops them while it holds no lock, and keeps the change alive until then.
     pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Dropped<K, V> {
         let name = change.name();
         let hash = name.hash;
@@ -183,13 +187,13 @@ impl<K, V> Pending<K, V> {
         let (entry, _) = entry.remove();
         self.forget(ticket);
         if self.entries.is_empty() && self.entries.capacity() > 2 * SPARE {
-            // Frees the memory of a burst. The table is empty, so no entry is moved.
+            // Frees the memory that a burst of changes allocated. The table is empty, so no entry has to be moved.
             (self.entries, self.order) = (HashTable::new(), VecDeque::new());
         }
         Some(entry.merged)
     }
 
-    /// Restores invariant 2 after the entry of a ticket was removed. O(1) amortised; usually the ticket is the first.
+    /// Restores invariant 2 after the entry with this ticket was removed. O(1) amortised. Usually the ticket is the first one in `order`.
     fn forget(&mut self, ticket: Ticket) {
         let Self { entries, order, .. } = self;
         if order.front().is_some_and(|(first, _)| *first == ticket) {
@@ -263,12 +267,12 @@ impl<K, V> Merged<K, V> {
         (!change.kind().is_deletion()).then(initial)
     }
 
-    /// Returns whether the incoming change cancels the pending one, so that the subscriber receives nothing.
+    /// Returns whether the incoming change cancels the pending one: the subscriber has not received the object, and the object is deleted.
     fn is_undone_by(&self, incoming: &Change<K, V>) -> bool {
         self.change.held().is_none() && incoming.kind().is_deletion()
     }
 
-    /// Merges an incoming change, by the rows of the module's table except the first.
+    /// Merges an incoming change into a pending one, as the table in the module documentation specifies.
     fn merge(&mut self, incoming: &Change<K, V>) -> Dropped<K, V> {
         use ChangeKind::{Added, Deleted, Initial, Missed, Replaced, Updated};
         let kind = self.change.kind();
@@ -289,25 +293,25 @@ impl<K, V> Merged<K, V> {
             }
             (Deleted | Missed, _) => {
                 let end = End { object: self.change.object().clone(), kind };
-                // If both changes are deletions, the kind of the later one counts.
+                // If both changes are deletions, the merged change gets the kind of the later one.
                 let kind = if incoming.kind().is_deletion() { incoming.kind() } else { Replaced };
                 (kind, Some(end))
             }
         };
         let state = latest.and_then(|end| self.ended(end));
         if !Arc::ptr_eq(self.change.name(), incoming.name()) {
-            // Invariant 4: the names may differ. The former name is returned with its change, because the name may hold the last reference to the
-            // key.
+            // By invariant 4, the two changes may have different `Arc<Name>`s. The old change is returned, because it may own the last reference to
+            // the key.
             let change = incoming.with(kind, self.change.held().cloned(), incoming.object().clone());
             return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
         }
-        // This drop frees no object: the previous new state is also the old state of the incoming change, or among the ends.
+        // This drop frees no object, because the replaced state is also the old state of the incoming change, or one of the ends.
         drop(self.change.set_state(kind, incoming.object().clone()));
         Dropped { change: None, state }
     }
 
-    /// Makes the replacement undecided by storing its first end. The writer has compared the identities, but the object that the subscriber holds may
-    /// be added again.
+    /// Stores the first end of a replacement, so that the identities are compared again on delivery. The writer has already compared them, but the
+    /// object that the subscriber holds may be added again.
     fn make_undecided(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };
@@ -315,7 +319,7 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// Adds an end. Returns the object of the latest end that it replaces, which is no longer needed.
+    /// Adds an end as the latest one. Returns the object of the end that was the latest before, if there was one: that object is no longer needed.
     fn ended(&mut self, end: End<V>) -> Option<Arc<V>> {
         match &mut self.ends {
             Some(ends) => ends.latest.replace(end).map(|end| end.object),
@@ -326,16 +330,15 @@ impl<K, V> Merged<K, V> {
         }
     }
 
-    /// Returns the change to deliver, or `None` if there is none: the subscriber receives only objects that pass the filter. Runs the user's
-    /// functions, so the caller must hold no lock. A panic of these functions leaves `self` unchanged.
+    /// Returns the change to deliver, or `None` if there is nothing to deliver. The subscriber receives only objects that pass the filter, as in this
+    /// table. Runs the user's functions, so the caller must hold no lock. A panic of these functions leaves `self` unchanged.
     ///
-    /// | the object, by the filter | its last delivered state passed | it did not pass, or was not delivered |
+    /// | the object's newest state | the state before passes the filter | the state before does not pass, or there is none |
     /// |---|---|---|
-    /// | passes now | Updated, Replaced | Added |
+    /// | passes the filter | Updated, Replaced | Added |
     /// | does not pass, or is deleted | Deleted | nothing |
     ///
-    /// This rule is exact, because the state before the change is the last one to which the filter was applied: the subscriber holds the object if,
-    /// and only if, that state passes.
+    /// The filter was last applied to the state before the change, so the subscriber holds the object if, and only if, that state passes.
     pub(crate) fn deliver(&self, schema: &Schema<K, V>, filter: Option<&Filter<V>>) -> Option<Change<K, V>> {
         let change = &self.change;
         let (held, after) = (change.held(), change.object());
@@ -346,7 +349,7 @@ impl<K, V> Merged<K, V> {
         let end = self.ends.as_ref().map(|ends| {
             let is_gone = change.kind().is_deletion();
             match &ends.latest {
-                // A deletion carries its own last state, and never needs the latest end.
+                // A deletion contains its own last state, so the latest end is not needed.
                 Some(latest) if !is_gone && same(&latest.object) => latest,
                 _ => &ends.first,
             }
@@ -383,6 +386,6 @@ impl<K, V> Merged<K, V> {
 /// A function that returns whether a subscriber receives an object.
 pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
 
-/// The number of tickets of removed entries that `order` may hold even if there are fewer entries (invariant 2). An empty table with more than twice
-/// this capacity is freed.
+/// `order` may hold this many tickets of removed entries, even if there are fewer entries (invariant 2). When the table becomes empty and its
+/// capacity is more than twice this number, its memory is freed.
 const SPARE: usize = 256;

@@ -1,15 +1,15 @@
-//! PURE. The objects that a subscription selects, and the change that it receives for a write.
+//! PURE. Decides which objects a subscription selects, and which change it receives for a write:
 //!
 //! | the object before the write \\ after it | is selected | is not selected, or does not exist |
 //! |---|---|---|
-//! | is selected | the change as it is | Deleted |
+//! | is selected | the change, unchanged | Deleted |
 //! | is not selected, or does not exist | Added | nothing |
 //!
-//! With these changes alone, a subscriber holds exactly the selected objects. Only keys of objects that are selected, or that the subscriber holds,
-//! are pending.
+//! A subscriber that applies these changes holds exactly the selected objects. A key is pending only if its object is selected, or if the subscriber
+//! holds the object.
 //!
-//! The decision compares keys and index values, so it is made before the write commits. The index function is not run again, because the table holds
-//! the values of the old object, and the write holds the values of the new one.
+//! The decision calls `Eq` of keys and index values, which may panic, so it is made before the write commits. It does not call the index function,
+//! because the table has the index values of the old object, and the write has the values of the new one.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::{Change, ChangeKind};
 pub(crate) enum Selection<K, V> {
     /// One key.
     Key { hash: u64, key: K },
-    /// The objects that have a value in an index. Selects nothing once the index is removed.
+    /// The objects that have a value in an index. After the index is removed, no object is selected.
     Value { index: Arc<Definition<V>>, value: Arc<AnyValue> },
 }
 
 impl<K, V> Selection<K, V> {
-    /// Returns whether the selection can be evaluated: it needs no index, or its index is in the index set.
+    /// Returns whether the selection can be evaluated, that is, whether it needs no index or its index is in the index set.
     pub(crate) fn is_valid(&self, index_set: &IndexSet<V>) -> bool {
         match self {
             Self::Key { .. } => true,
@@ -36,7 +36,7 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// Returns the selected objects, in the order of their rows. Compares keys or index values.
+    /// Returns the selected objects, ordered by row number. Calls `Eq` of keys or index values.
     pub(crate) fn records(&self, table: &Table<K, V>) -> Vec<Record<K, V>>
     where
         K: Eq,
@@ -56,8 +56,8 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// Returns the positions of the writes that concern the subscriber, each with its crossing. `table` is the state before the writes. Compares keys
-    /// or index values.
+    /// Returns the positions of the writes that concern the subscriber, each with its [`Crossing`]. `table` is the state before the writes. Calls
+    /// `Eq` of keys or index values.
     pub(crate) fn crossings(&self, writes: &[KeyWrite<K, V>], table: &Table<K, V>) -> Vec<(usize, Crossing)>
     where
         K: Eq,
@@ -92,14 +92,14 @@ impl<K, V> Selection<K, V> {
     }
 }
 
-/// Whether a change moves an object into the selection of a subscriber or out of it.
+/// The relation of a change to the selection of a subscriber: whether the object enters the selection, leaves it or stays within it.
 #[derive(Clone, Copy)]
 pub(crate) enum Crossing {
     /// The object is selected in every state of the change (before, after, or both), so the change is delivered unchanged.
     Within,
     /// The object becomes selected.
     Enters,
-    /// The object is no longer selected, or it may have been replaced by an object that is not selected.
+    /// The old object is selected, and the new state is not: the object changed, or a different object replaced it.
     Leaves,
 }
 
@@ -116,7 +116,7 @@ impl Crossing {
         }
     }
 
-    /// Returns the change for this subscriber.
+    /// Converts `change` to the change that this subscriber receives.
     pub(crate) fn change<K, V>(self, change: &Change<K, V>) -> Change<K, V> {
         match (self, change.held()) {
             (Self::Enters, _) => change.with(ChangeKind::Added, None, change.object().clone()),

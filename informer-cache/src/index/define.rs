@@ -1,4 +1,4 @@
-//! PURE. The definition of a typed index inside a store: its functions, with the type of the values erased.
+//! PURE. The definition of a typed index inside a store. It contains the functions of the index, but not the type of the values, which is erased.
 
 use std::any::TypeId;
 use std::hash::{BuildHasher, Hash};
@@ -70,13 +70,13 @@ impl<V: 'static> Definition<V> {
     }
 }
 
-/// Returns the index's own copy of this value if the index has it, or else a new value.
+/// Returns the index's own copy of this value if the index contains the value; otherwise creates a new index value.
 fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> IndexValue {
     let hash = seed.hash_one(&key);
     let group = column.find(hash, |known| *typed::<IK>(known) == key);
     match group.and_then(|number| column.group(number)).map(|group| group.value.clone()) {
         Some(value) => {
-            // Dropped here, because a panic in this drop while the function returns would leak the return value.
+            // `key` is dropped here: if its drop panicked while the function returns, the return value would be leaked.
             drop(key);
             IndexValue { value, group }
         }
@@ -84,7 +84,7 @@ fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed:
     }
 }
 
-/// Returns the new values of an object, or `Kept` if they equal the values stored for its row.
+/// Returns the new index values of an object, or `Kept` if they equal the values that the index has for the object's row.
 fn many<IK: Eq + Hash + Send + Sync + 'static>(
     column: &Column,
     row: Option<u32>,
@@ -97,8 +97,8 @@ fn many<IK: Eq + Hash + Send + Sync + 'static>(
     }
 }
 
-/// Returns whether both lists contain the same distinct values, in any order. Two empty lists never count as the same, because a row without values
-/// may have an index error, which the write has to clear.
+/// Returns whether both lists contain the same distinct values, in any order. Returns `false` if both lists are empty: a row without values may have
+/// an index error, which the write must clear.
 fn is_same<'a, IK: Eq + 'static>(mut old: impl Iterator<Item = &'a Arc<AnyValue>>, values: &[IK]) -> bool {
     let mut left = [None; FEW];
     let mut count = 0;
@@ -106,13 +106,13 @@ fn is_same<'a, IK: Eq + 'static>(mut old: impl Iterator<Item = &'a Arc<AnyValue>
         *place = Some(typed::<IK>(old));
         count += 1;
     }
-    // The old values are distinct, so a repeated new value finds no second match.
+    // Each old value is taken at most once, and the old values are distinct, so a new value that is repeated finds no second match.
     let take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
     let is_complete = old.next().is_none();
     is_complete && count > 0 && count == values.len() && values.iter().all(take)
 }
 
-/// The maximum number of values that `is_same` compares one by one.
+/// If a row has more old values than this, `is_same` does not compare them and returns `false`.
 const FEW: usize = 16;
 
 /// Sorts by hash and removes duplicates.

@@ -1,4 +1,4 @@
-//! PURE. The index of labels. A label is a pair of a key and a value; an object has any number of labels, but at most one for each key.
+//! PURE. The index of labels. A label is a pair of a key and a value. An object may have any number of labels, but at most one for each key.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,10 +8,10 @@ use super::{AnyIndex, sealed};
 use crate::Selector;
 use crate::table::definition::Definition;
 
-/// A handle of an index of labels. [`Snapshot::select`](crate::Snapshot::select) queries the index with a [`Selector`].
+/// A handle of an index that finds objects by their labels. [`Snapshot::select`](crate::Snapshot::select) queries the index with a [`Selector`].
 ///
 /// The index function calls its second argument with each label of an object, as `each(key, value)`. The function must follow the same rules as the
-/// function of an [`Index`](crate::Index). If the function passes a key twice, the last value counts.
+/// function of an [`Index`](crate::Index). If the function passes the same key twice, the later value counts.
 ///
 /// # Examples
 /// ```
@@ -64,7 +64,8 @@ impl<V> LabelIndex<V> {
         selector.matches(|key| labels.iter().find(|label| *label.key == *key).map(|label| &*label.value))
     }
 
-    /// Returns the labels of an object, at most one for each key. A label that equals one of `known` shares its strings.
+    /// Returns the labels of an object, at most one for each key. If a label equals one of the labels in `known`, it shares the strings of that
+    /// label.
     pub(super) fn labels<'a, I>(&self, object: &V, known: impl Fn() -> I) -> Vec<Label>
     where
         I: Iterator<Item = &'a Label>,
@@ -82,7 +83,7 @@ impl<V> LabelIndex<V> {
     }
 }
 
-/// One label. Hashes like the pair of its strings, and is ordered by key, then by value, so the labels of one key are neighbours.
+/// One label. It hashes like the pair of its strings. Labels are ordered by key, then by value, so the labels with the same key are adjacent.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Label {
     pub(crate) key: Arc<str>,
@@ -94,7 +95,8 @@ impl Label {
         *self.key == *key && *self.value == *value
     }
 
-    /// Returns whether this label is ordered before (`Less`), among (`Equal`) or after (`Greater`) the labels with the key `key`.
+    /// Compares this label's key with `key`: returns `Less` or `Greater` if the label is ordered before or after all labels with that key, and
+    /// `Equal` if it is one of them.
     pub(crate) fn compare_key(&self, key: &str) -> Ordering {
         (*self.key).cmp(key)
     }
@@ -112,7 +114,7 @@ impl<V: 'static> sealed::Sealed<V> for LabelIndex<V> {
     }
 }
 
-// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
+// Not derived, because a derive would require `V: Copy`. Function pointers are `Copy` for all types.
 
 impl<V> Copy for LabelIndex<V> {}
 

@@ -1,4 +1,4 @@
-//! PURE. An index whose values have an order.
+//! PURE. An index whose values are ordered.
 
 use std::fmt;
 use std::hash::Hash;
@@ -8,16 +8,16 @@ use super::{AnyIndex, Index, sealed};
 use crate::IndexError;
 use crate::table::definition::Definition;
 
-/// An [`Index`] with ordered values, which also answers queries by range and by prefix.
+/// An [`Index`] with ordered values, which you can also query by range and by prefix.
 ///
-/// The order of the values costs O(log values) comparisons when the first object gets a value or the last object loses it, and none otherwise. A
-/// compound value that is ordered by its parts, such as (namespace, name), can also be queried by its first part:
+/// To keep the values ordered, a write needs O(log values) comparisons if it adds the first object with a value or removes the last one. Other writes
+/// need no comparisons. A compound value that is ordered by its parts, such as (namespace, name), can also be queried by its first part:
 /// [`Snapshot::range_by`](crate::Snapshot::range_by).
 ///
-/// If `Ord` is inconsistent, the values may be in a wrong order, or a write may panic without changing the store, because a sort may panic when it
-/// detects the inconsistency.
+/// If `Ord` of the values is inconsistent, the values may be in a wrong order. A write may also panic, because a sort may detect the inconsistency
+/// and panic; the store is then unchanged.
 ///
-/// In all other respects an `OrderedIndex` works like an [`Index`], to which it derefs.
+/// In all other respects, an `OrderedIndex` works like an [`Index`]: it dereferences to one.
 ///
 /// # Examples
 /// ```
@@ -49,7 +49,8 @@ impl<V, IK> OrderedIndex<V, IK> {
         Self(Index::new(name, value))
     }
 
-    /// Creates an index with any number of values per object. A range yields an object once for each of its values in the range.
+    /// Creates an index with any number of values per object. If several values of an object are in a range, a query of the range returns the object
+    /// once for each of these values.
     #[must_use]
     pub const fn many(name: &'static str, values: fn(&V) -> Vec<IK>) -> Self {
         Self(Index::many(name, values))
@@ -104,7 +105,7 @@ impl<V: 'static, IK: Ord + Hash + Send + Sync + 'static> sealed::Sealed<V> for O
     }
 }
 
-// Not derived, because a derive would require `Copy` of the types; function pointers are `Copy` for all types.
+// Not derived, because a derive would require `V: Copy` and `IK: Copy`. Function pointers are `Copy` for all types.
 
 impl<V, IK> Copy for OrderedIndex<V, IK> {}
 

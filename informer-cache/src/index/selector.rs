@@ -1,9 +1,11 @@
-//! PURE. A query by labels: a conjunction of requirements, with the semantics and the text form of Kubernetes.
+//! PURE. A label selector: a conjunction of requirements on labels, with the semantics and the text format of Kubernetes.
 //!
 //! # Invariants
-//! 1. Requirements are sorted and distinct, and so are the values of each requirement. So selectors with the same requirements are equal.
-//! 2. No list of values is empty. An `in` without values makes the selector [`Selector::nothing`]. A `notin` without values adds no requirement.
-//! 3. A selector that matches nothing still matches nothing after a requirement is added.
+//! 1. The requirements are sorted and distinct, and so are the values of each requirement. Therefore two selectors with the same requirements are
+//!    equal.
+//! 2. A requirement has no empty list of values: an `in` without values makes the selector [`Selector::nothing`], and a `notin` without values adds
+//!    no requirement.
+//! 3. If a requirement is added to [`Selector::nothing`], the result is [`Selector::nothing`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,25 +21,27 @@ mod tests;
 pub use error::ParseSelectorError;
 pub use requirement::{SelectorOperator, SelectorRequirement};
 
-/// A label selector: requirements on the labels of an object, all of which must hold, as in Kubernetes.
+/// A label selector, as in Kubernetes: a set of requirements on the labels of an object. An object matches if all of them hold.
 ///
 /// | method | text | matches an object |
 /// |---|---|---|
 /// | [`equals`](Self::equals) | `k=v`, `k==v` | with this label |
-/// | [`not_equals`](Self::not_equals) | `k!=v` | without this label: with another value, or without the key |
-/// | [`in_set`](Self::in_set) | `k in (v,w)` | with one of these labels |
-/// | [`not_in`](Self::not_in) | `k notin (v,w)` | with none of them: with another value, or without the key |
+/// | [`not_equals`](Self::not_equals) | `k!=v` | without this label: the key has a different value, or is missing |
+/// | [`in_set`](Self::in_set) | `k in (v,w)` | with the key and one of these values |
+/// | [`not_in`](Self::not_in) | `k notin (v,w)` | with none of these values: the key has a different value, or is missing |
 /// | [`exists`](Self::exists) | `k` | with the key, whatever its value |
 /// | [`does_not_exist`](Self::does_not_exist) | `!k` | without the key |
-/// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | with the key and a value that is a whole number above, or below, the bound |
+/// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | whose value is an integer above, or below, the bound |
 ///
-/// Keys and values are compared byte by byte. Several requirements on one key do not replace each other: all of them must hold.
+/// Keys and values are compared byte by byte. If there are several requirements on one key, all of them must hold; a later one does not replace an
+/// earlier one.
 ///
-/// The parser accepts a string if, and only if, the parser of Kubernetes accepts it. The one exception is a NUL byte: it ends the string for the
-/// parser of Kubernetes, and is an error for this parser. Keys are `name` or `prefix/name`. Values have at most 63 letters, digits, `-`, `_` and `.`,
-/// or are empty; a missing value is the empty value, even between two commas. A selector prints in its shortest form, sorted by key, and parsing that
-/// text returns an equal selector. Some selectors have no text that the parser accepts: those with keys or values that are not Kubernetes labels,
-/// those with negative bounds, and [`nothing`](Self::nothing). They print a text that the parser rejects, never the text of a different selector.
+/// The parser accepts a string if, and only if, the parser of Kubernetes accepts it. There is one exception, a NUL byte: the parser of Kubernetes
+/// ends there, and this parser returns an error. Keys are `name` or `prefix/name`. A value has at most 63 characters, which are letters, digits, `-`,
+/// `_` and `.`, and it may be empty. If a value is missing in the text, for example between two commas, it is the empty value. `Display` prints the
+/// shortest text of a selector, with the requirements sorted by key; parsing this text returns an equal selector. Some selectors have no text that
+/// the parser accepts: those with keys or values that are not valid in Kubernetes, those with negative bounds, and [`nothing`](Self::nothing). For
+/// these, `Display` prints a text that the parser rejects, never the text of a different selector.
 ///
 /// # Examples
 /// ```
@@ -57,36 +61,36 @@ pub use requirement::{SelectorOperator, SelectorRequirement};
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// The requirements, all of which must hold. `None` stands for `nothing`, which ignores added requirements.
+    /// The requirements, all of which must hold. `None` represents [`nothing`](Selector::nothing), to which no requirement can be added.
     requirements: Option<Vec<SelectorRequirement>>,
 }
 
 impl Selector {
-    /// Creates a selector without requirements: every object matches, with or without labels.
+    /// Creates a selector without requirements. It matches every object, with or without labels.
     #[must_use]
     pub const fn everything() -> Self {
         Self { requirements: Some(Vec::new()) }
     }
 
-    /// Creates a selector that matches no object, whatever requirements are added.
+    /// Creates a selector that matches no object, even after requirements are added to it.
     #[must_use]
     pub const fn nothing() -> Self {
         Self { requirements: None }
     }
 
-    /// Requires the label `key` with this value.
+    /// Requires that the label `key` has this value.
     #[must_use]
     pub fn equals(self, key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         self.in_set(key, [value])
     }
 
-    /// Requires that the label `key` does not have this value, or that there is no such label.
+    /// Requires that the label `key` has a different value or does not exist.
     #[must_use]
     pub fn not_equals(self, key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         self.not_in(key, [value])
     }
 
-    /// Requires the label `key` with one of these values. Without values, no object matches.
+    /// Requires that the label `key` has one of these values. If `values` is empty, no object matches.
     #[must_use]
     pub fn in_set(
         self,
@@ -99,7 +103,7 @@ impl Selector {
         }
     }
 
-    /// Requires that the label `key` has none of these values, or that there is no such label. Without values, adds no requirement.
+    /// Requires that the label `key` has none of these values or does not exist. If `values` is empty, no requirement is added.
     #[must_use]
     pub fn not_in(
         self,
@@ -112,34 +116,34 @@ impl Selector {
         }
     }
 
-    /// Requires the label `key`, whatever its value.
+    /// Requires that the label `key` exists, with any value.
     #[must_use]
     pub fn exists(self, key: impl Into<Arc<str>>) -> Self {
         self.with(key, SelectorOperator::Exists)
     }
 
-    /// Requires that there is no label `key`.
+    /// Requires that the label `key` does not exist.
     #[must_use]
     pub fn does_not_exist(self, key: impl Into<Arc<str>>) -> Self {
         self.with(key, SelectorOperator::DoesNotExist)
     }
 
-    /// Requires the label `key` with a value that is a decimal 64-bit integer greater than `number`.
+    /// Requires that the value of the label `key` is a decimal 64-bit integer greater than `number`.
     #[must_use]
     pub fn greater_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
         self.with(key, SelectorOperator::GreaterThan(number))
     }
 
-    /// Requires the label `key` with a value that is a decimal 64-bit integer less than `number`.
+    /// Requires that the value of the label `key` is a decimal 64-bit integer less than `number`.
     #[must_use]
     pub fn less_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
         self.with(key, SelectorOperator::LessThan(number))
     }
 
-    /// Adds the requirements of `other`. If one of the two is [`nothing`](Self::nothing), so is the result.
+    /// Adds the requirements of `other`. If `self` or `other` is [`nothing`](Self::nothing), the result is [`nothing`](Self::nothing).
     ///
     /// # Examples
-    /// Combines a selector built by methods with one that a user enters:
+    /// Combines a selector that the program builds with one that a user enters:
     /// ```
     /// use flyball_informer_cache::Selector;
     ///
@@ -165,13 +169,14 @@ impl Selector {
         Self { requirements: both.map(|(one, other)| sorted(one.into_iter().chain(other).collect())) }
     }
 
-    /// Returns whether there is no requirement.
+    /// Returns whether this is [`everything`](Self::everything), the selector without requirements.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Returns whether this is [`nothing`](Self::nothing). Does not detect requirements that contradict each other.
+    /// Returns whether this is [`nothing`](Self::nothing). Does not detect contradictory requirements: a selector that has them is not `nothing`,
+    /// although no object matches it.
     ///
     /// # Examples
     /// ```
@@ -187,15 +192,15 @@ impl Selector {
         self.requirements.is_none()
     }
 
-    /// Returns whether an object matches. `label` looks up the object's labels by key.
+    /// Returns whether an object matches. `label` returns the value of the object's label with a given key.
     ///
-    /// Allocates nothing, and stops at the first requirement that does not hold. O(requirements × log values).
+    /// Does not allocate, and stops at the first requirement that does not hold. O(requirements × log values).
     pub fn matches<'a>(&self, mut label: impl FnMut(&str) -> Option<&'a str>) -> bool {
         let requirements = self.requirements();
         requirements.is_some_and(|all| all.iter().all(|one| one.operator.holds(label(&one.key))))
     }
 
-    /// Returns the requirements, all of which must hold, sorted by key; `None` for [`nothing`](Self::nothing).
+    /// Returns the requirements, sorted by key; an object matches if all of them hold. Returns `None` for [`nothing`](Self::nothing).
     ///
     /// # Examples
     /// ```
@@ -217,7 +222,7 @@ impl Selector {
     }
 }
 
-/// Returns the values, sorted and distinct.
+/// Sorts the values and removes duplicates.
 fn set(values: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Box<[Arc<str>]> {
     sorted(values.into_iter().map(Into::into).collect()).into()
 }

@@ -1,4 +1,4 @@
-//! EDGE. The builder for informers. The builder runs no future, so there is nothing to cancel.
+//! EDGE. The builder for informers. This module polls no future, so there is nothing to cancel.
 
 use std::error::Error;
 use std::fmt;
@@ -22,10 +22,11 @@ use crate::{
     StoreBuilder,
 };
 
-/// The maximum number of deletions that an informer remembers until a list or a bookmark covers them.
+/// The maximum number of deletions that an informer remembers. It can forget a deletion when a list or a bookmark has reached the version of the
+/// deletion.
 const TOMBSTONES: usize = 1024;
 
-/// The timer type of an [`InformerBuilder`] for which no timer is set yet.
+/// The type of the timer in an [`InformerBuilder`] before a timer is set.
 ///
 /// # Examples
 /// An informer without a timer cannot be built:
@@ -40,7 +41,7 @@ const TOMBSTONES: usize = 1024;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTimer;
 
-/// Builds an [`Informer`]; made by [`Informer::builder`].
+/// Builds an [`Informer`]. [`Informer::builder`] creates it.
 ///
 /// # Examples
 /// ```
@@ -108,27 +109,27 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    /// Adds this index to the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or a [`LabelIndex`](crate::LabelIndex).
+    /// Adds an index to the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or a [`LabelIndex`](crate::LabelIndex).
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         self.store = self.store.index(index);
         self
     }
 
     /// Sets a function that changes every object before it is stored. It runs once for each object of a list, a streaming list or a watch; see
-    /// [`StoreBuilder::transform`]. The informer reads the version of an object, from which it resumes watches, before this function runs.
+    /// [`StoreBuilder::transform`]. The informer resumes watches from the version that an object had before this function ran.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.store = self.store.transform(transform);
         self
     }
 
-    /// Sets the clock and timer of the run future. Each informer needs its own timer.
+    /// Sets the timer of the run future, which is also its clock. Each informer needs a timer of its own.
     pub fn timer<U: Timer>(self, timer: U) -> InformerBuilder<K, V, S, U> {
         let Self { schema, source, timer: _, store, config, seed, on_error, on_build } = self;
         InformerBuilder { schema, source, timer, store, config, seed, on_error, on_build }
     }
 
-    /// Sets the seed for all random values: the jitter of waits, the watch timeouts, and the store's hasher. For tests and simulations: a run with a
-    /// fixed seed can be replayed. By default, the seed differs from run to run.
+    /// Sets the seed of all random values: the jitter of waits, the timeouts of watches, and the store's hasher. Set it in tests and simulations, so
+    /// that a run can be replayed. By default, every run has a different seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
         self.seed = Some(seed);
@@ -142,19 +143,19 @@ where
         self
     }
 
-    /// Sets the page size for all lists, whichever [version](crate::ListVersion) they request.
+    /// Sets the page size for all lists, regardless of the [version](crate::ListVersion) that they request.
     pub fn page_size(mut self, size: NonZeroU32) -> Self {
         self.config.page_size = Some(size);
         self
     }
 
-    /// Requests each list as part of a watch, and falls back to plain lists if that fails.
+    /// Requests each list as part of a watch (a streaming list). If a streaming list fails, the informer falls back to plain lists.
     pub fn streaming_lists(mut self) -> Self {
         self.config.streaming_lists = true;
         self
     }
 
-    /// Replaces the whole configuration, including values that were set before.
+    /// Replaces the whole configuration of the reflector, including values that other methods of the builder have set.
     pub fn reflector_config(mut self, config: ReflectorConfig) -> Self {
         self.config = config;
         self
@@ -170,19 +171,19 @@ where
         self.store.transforms()
     }
 
-    /// Returns the name of an index of this builder that `store` does not have.
+    /// Returns the name of an index that this builder has and `store` does not, if there is one.
     pub(super) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
         self.store.index_missing_in(store)
     }
 
-    /// Calls `f` after each failure of the source (an error response, a timeout, or a watch that ended too early) and after each panic of a user's
-    /// function, for logging or metrics. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error) already contains this
-    /// failure, or [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) this panic.
+    /// Sets a function for logging or metrics: `f` is called after each failure of the source (an error, a timeout, a watch that ended too early, or
+    /// a panic) and after each panic of a user's function. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error)
+    /// already contains the failure, or [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) the panic of the user's function.
     ///
     /// The run future calls `f` between two requests, so `f` should be quick. A second `on_error` replaces the first.
     ///
     /// # Panics
-    /// A panic of `f` is caught; `f` is called again for the next failure.
+    /// A panic of `f` is caught, and `f` is called again after the next failure.
     ///
     /// # Examples
     /// ```
@@ -208,9 +209,9 @@ where
         self
     }
 
-    /// Calls `f` once with the store, after the informer is built and before it runs. This is for a source that depends on the stored objects. If
-    /// several functions are added, they are called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard the
-    /// informer that it built, if a concurrent request registered its informer first.)
+    /// Adds a function that is called once with the store, after the store is built and before the informer runs. Use it for a source that depends on
+    /// the stored objects. If you add several functions, they are called in the order in which you added them. The informer may never run: an
+    /// [`InformerSet`](crate::InformerSet) discards an informer that it has built if a concurrent request has registered one first.
     ///
     /// # Examples
     /// ```
@@ -233,7 +234,7 @@ where
         self
     }
 
-    /// Builds the informer and its run future. Have any executor poll the future until it completes.
+    /// Builds the informer and its run future. Run the future on any executor, so that it is polled until it completes.
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid, or two indexes have the same name.
@@ -247,7 +248,7 @@ where
         Ok((informer, prepared.run()))
     }
 
-    /// Builds the informer without its run future, so that readers can use the informer before its reflector is configured.
+    /// Builds the informer without its run future. Readers can then use the informer before its reflector is configured.
     ///
     /// # Errors
     /// The same as for [`build`](Self::build).
@@ -288,15 +289,15 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    /// Runs the informer in a task of the current tokio runtime, with the runtime's timers.
+    /// Builds the informer and runs it in a task of the current tokio runtime, with the runtime's timers.
     ///
-    /// The task ends after [`shut_down`](Informer::shut_down) or with the runtime, not when the handles are dropped.
+    /// The task ends after [`shut_down`](Informer::shut_down), or when the runtime shuts down. Dropping the handles does not end it.
     ///
     /// # Errors
     /// The same as for [`build`](Self::build).
     ///
     /// # Panics
-    /// Panics if called outside a tokio runtime with time enabled.
+    /// Panics if called outside a tokio runtime, or if the runtime's timers are not enabled.
     #[track_caller]
     pub fn start(self) -> Result<Informer<K, V>, InformerBuildError> {
         let (informer, run) = self.timer(flyball_sync::TokioTimer::current()).build()?;

@@ -1,4 +1,4 @@
-//! EDGE. The report of one failure of an informer.
+//! EDGE. The description of one failure of an informer.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use flyball_sync::Nanos;
 
 use crate::{BackoffCause, SourceError};
 
-/// One failure of a source, or one panic of a user's function, as [`InformerBuilder::on_error`](crate::InformerBuilder::on_error) reports it.
+/// A failure of the source, or a panic of a user's function, as [`InformerBuilder::on_error`](crate::InformerBuilder::on_error) reports it.
 ///
 /// # Examples
 /// ```
@@ -34,7 +34,7 @@ pub struct SourceFailure<'a> {
     pub error: Option<&'a SourceError>,
     /// The message of the panic, if the failure is a panic.
     pub panic: Option<&'a str>,
-    /// The end of the wait before the next request; `None` if the informer does not wait.
+    /// The time of the next request, at which the wait ends; `None` if the informer does not wait.
     pub retry_at: Option<Nanos>,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for SourceFailure<'_> {
 /// The function that is called with each failure.
 pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
 
-/// The details of a failure besides its cause.
+/// The details of a failure, in addition to its cause.
 pub(super) enum Failed<'a> {
     Answer(&'a SourceError),
     Panic(&'a str),

@@ -1,6 +1,6 @@
-//! EDGE. Wakes all waiters when a run future ends: by return, drop or panic.
+//! EDGE. Wakes all waiters when a run future completes, is dropped or panics.
 //!
-//! Cancel safety: the destructor does the work, so it is also done if the future is dropped at any point.
+//! Cancel safety: the waiters are woken in a destructor, so they are also woken if the future is dropped, at whatever point.
 
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use super::Shared;
 use crate::InformerState;
 
-/// Signals the end of the informer when dropped: after the run future completed, was dropped, or panicked.
+/// Signals the end of the informer when it is dropped, that is, after the run future has completed or panicked, or was dropped.
 pub(super) struct NotifyOnExit<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     shared: Arc<Shared<K, V>>,
-    /// True during a poll. If it is still true on drop, the poll panicked.
+    /// Whether the future is being polled. If this is still true when the value is dropped, the poll panicked.
     polling: bool,
 }
 
@@ -31,7 +31,7 @@ where
         Self { shared, polling: false }
     }
 
-    /// Returns the run future, which polls `task`. Dropping the run future signals the end even if it was never polled.
+    /// Returns the run future, which polls `task`. Dropping the run future signals the end of the informer, even if the future was never polled.
     pub(super) async fn wrap<F: Future<Output = ()>>(mut self, task: F) {
         let mut task = pin!(task);
         poll_fn(|cx| {
@@ -52,8 +52,8 @@ where
     fn drop(&mut self) {
         let shared = &self.shared;
         shared.status.ended(if self.polling { InformerState::Failed } else { InformerState::Stopped });
-        // Each of these calls runs wakers. A panic of a waker must not prevent the next call. Nor may it abort the process, as a second panic would
-        // in a thread that is already unwinding.
+        // Each of these calls runs wakers. If a waker panics, the next call must still run, and the process must not abort, which it would if the
+        // thread is already unwinding and this panic were not caught.
         let run_caught = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
         run_caught(&|| shared.stop.exited());
         run_caught(&|| shared.writer.close());

@@ -1,4 +1,4 @@
-//! EDGE. An informer that is built but does not run yet. This module polls no future, so there is nothing to cancel.
+//! EDGE. A built informer that does not run yet. This module polls no future, so there is nothing to cancel.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use super::retry_backoff::{ChosenBackoff, RetryBackoff};
 use super::run::InformerTask;
 use crate::{InvalidReflectorConfig, Reflector, ReflectorConfig, Source};
 
-/// An informer that does not run yet; made by [`InformerBuilder::prepare`](crate::InformerBuilder::prepare). Dropping it ends the informer.
+/// An informer that does not run yet. [`InformerBuilder::prepare`](crate::InformerBuilder::prepare) returns it; dropping it ends the informer.
 ///
 /// # Examples
 /// ```
@@ -61,8 +61,8 @@ where
         Ok(self)
     }
 
-    /// Sets the backoff after failures, in place of the [`backoff`](ReflectorConfig::backoff) of the configuration. Each wait is at least as long as
-    /// the wait that the source requests. A second call replaces the first.
+    /// Sets the backoff after failures, which replaces the [`backoff`](ReflectorConfig::backoff) of the configuration. If the source requests a
+    /// longer wait, the informer waits for that time. A second call replaces the first.
     ///
     /// # Examples
     /// ```
@@ -96,7 +96,7 @@ where
         self
     }
 
-    /// Returns the future that runs the informer. Have any executor poll it until it completes.
+    /// Returns the future that runs the informer. Run it on any executor, so that it is polled until it completes.
     pub fn run(self) -> impl Future<Output = ()> + Send + 'static {
         self.ending.wrap(self.task.run())
     }

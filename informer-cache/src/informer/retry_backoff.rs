@@ -1,4 +1,4 @@
-//! EDGE. A user-defined backoff after failures. The run future calls it without holding a lock.
+//! EDGE. A user-defined backoff after failures. The run future calls the backoff's methods while it holds no lock.
 
 use std::time::Duration;
 
@@ -7,17 +7,18 @@ use flyball_sync::panics::caught;
 
 use crate::{Reflector, ReflectorPhase};
 
-/// A backoff after failures of an informer's source, in place of [`ReflectorBackoff`](crate::ReflectorBackoff); see
-/// [`PreparedInformer::with_backoff`](crate::PreparedInformer::with_backoff).
+/// A user-defined backoff after failures of an informer's source. Pass it to
+/// [`PreparedInformer::with_backoff`](crate::PreparedInformer::with_backoff), where it replaces the
+/// [`ReflectorBackoff`](crate::ReflectorBackoff).
 ///
 /// # Panics
-/// A panic in one of these methods is caught. If [`failed`](Self::failed) panics, the informer waits as long as its
-/// [`ReflectorBackoff`](crate::ReflectorBackoff) specifies.
+/// A panic in one of these methods is caught. If [`failed`](Self::failed) panics, the informer waits for the time
+/// that its [`ReflectorBackoff`](crate::ReflectorBackoff) specifies.
 pub trait RetryBackoff: Send + Sync + 'static {
-    /// Called after a request failed. Returns the wait before the next request.
+    /// Called after a request failed. Returns how long to wait before the next request.
     fn failed(&mut self) -> Duration;
 
-    /// Called after a list is complete, a watch delivered an event, or a watch ended normally.
+    /// Called after a list was completed, after a watch delivered an event, and after a watch ended normally.
     fn succeeded(&mut self);
 }
 
@@ -26,7 +27,7 @@ pub trait RetryBackoff: Send + Sync + 'static {
 pub(super) struct ChosenBackoff(pub(super) Option<Box<dyn RetryBackoff>>);
 
 impl ChosenBackoff {
-    /// If the reflector has begun a wait, sets the length of the wait to the value of the user-defined backoff.
+    /// If the reflector waits, and there is a user-defined backoff, sets the wait to the duration that the backoff returns.
     pub(super) fn failed(&mut self, reflector: &mut Reflector, now: Nanos) {
         if let (Some(backoff), ReflectorPhase::Waiting { .. }) = (&mut self.0, reflector.phase())
             && let Some(wait) = caught(|| backoff.failed())

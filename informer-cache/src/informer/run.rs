@@ -1,7 +1,7 @@
 //! EDGE. The run future, which performs the reflector's requests and writes the results to the store.
 //!
-//! Cancel safety: see the parent module. Besides the store, this future holds the partial list, a batch of
-//! events that are not applied yet, and the open watch; dropping them loses nothing that was published.
+//! Cancel safety: see the parent module. Besides the store, the run future holds the partial list, a batch of events that are not applied yet, and
+//! the open watch. Dropping these affects nothing that is already published.
 
 use std::future::{pending, poll_fn};
 use std::hash::Hash;
@@ -27,7 +27,7 @@ use crate::{
 
 mod apply;
 
-/// The future yields to other tasks after this many events of a busy watch, or this many objects of a page.
+/// The run future yields to other tasks each time it has read this many events of a watch, or staged this many objects of a page.
 const BATCH: usize = 256;
 
 /// The state of the run future.
@@ -40,9 +40,9 @@ pub(super) struct InformerTask<K, V, S, T> {
     pub(super) reflector: Reflector,
     /// Events that are accepted but not applied yet. Empty while the future is pending.
     pub(super) batch: Vec<(Version, WatchEvent<V>)>,
-    /// The partial list, from pages or from a stream.
+    /// The partial list: the objects of the pages, or of the streaming list, that have arrived so far.
     pub(super) partial_list: Option<RelistDraft<K, V>>,
-    /// The remembered deletions from the store, or from a streaming list in progress.
+    /// The deletions that the informer remembers: those in the store or, during a streaming list, those in the partial list.
     pub(super) tombstones: Tombstones<K>,
     /// The number of stale events.
     pub(super) stale: u64,
@@ -52,7 +52,7 @@ pub(super) struct InformerTask<K, V, S, T> {
     pub(super) backoff: ChosenBackoff,
 }
 
-/// The result of waiting for a request, a deadline or a shutdown.
+/// The result of waiting until a request completes, the deadline passes, or a shutdown is requested.
 enum PollOutcome<T> {
     Done(T),
     Late,
@@ -69,7 +69,7 @@ where
     S: Source<Object = V>,
     T: Timer,
 {
-    /// Runs until a shutdown is requested. A panic of the source or the timer is reported, then resumed.
+    /// Runs until a shutdown is requested. If the source or the timer panics, reports the panic and then resumes it.
     pub(super) async fn run(mut self) {
         let panic = {
             let mut running = pin!(self.perform_all());
@@ -111,7 +111,7 @@ where
                     None => Ok(()),
                 }
             }
-            // `read` reads an open watch to its end, so no watch is open here.
+            // `read` always reads an open watch to its end, so no watch is open at this point.
             ReflectorRequest::Read | ReflectorRequest::Wait => match self.within(pending()).await {
                 PollOutcome::Done(never) => never,
                 PollOutcome::Late => self.late(),
@@ -206,8 +206,8 @@ where
         }
     }
 
-    /// Reads a watch to its end. Reading an event takes one poll of the watch, one check by the reflector and one entry in the batch. It uses no
-    /// lock, clock or timer and allocates nothing.
+    /// Reads a watch to its end. For each event, it polls the watch once, calls the reflector once and adds one entry to the batch. Per event, it
+    /// takes no lock, does not use the clock or the timer, and allocates nothing.
     async fn read(&mut self, mut watch: S::Watch) -> Result<(), Stop> {
         let mut taken = 0;
         loop {
@@ -271,7 +271,7 @@ where
         }
     }
 
-    /// Handles a deadline that has passed. A response that did not arrive in time is a failure, even if the next request is sent immediately.
+    /// Handles a deadline that has passed. If a response did not arrive in time, this is a failure, even if the next request is sent immediately.
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.now_and_random();
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
@@ -285,7 +285,7 @@ where
         Ok(())
     }
 
-    /// Returns the failure that caused the reflector's current wait, or `None` if the reflector does not wait.
+    /// Returns the cause of the reflector's current wait, or `None` if the reflector does not wait.
     fn waits_after(&self) -> Option<BackoffCause> {
         match self.reflector.phase() {
             ReflectorPhase::Waiting { cause, .. } => Some(cause),
@@ -306,7 +306,7 @@ where
         let phase = self.reflector.phase();
         let until = if let ReflectorPhase::Waiting { until, .. } = phase { Some(until) } else { None };
         let failure = how.to_failure(at, cause, until);
-        // Updates the status before the call, so that `on_error` reads a status that includes this failure.
+        // The status is updated before the call, so that `on_error` can read a status that includes this failure.
         self.report();
         if let Some(observer_fn) = &mut self.on_error {
             caught(|| observer_fn(&failure));
@@ -327,7 +327,7 @@ where
         (self.timer.now(), self.random.next())
     }
 
-    /// Yields once to the other tasks of this thread, then checks whether a shutdown is requested.
+    /// Yields once to the other tasks of this thread. Then returns `Stop` if a shutdown is requested.
     async fn yield_now(&self) -> Result<(), Stop> {
         let mut yielded = false;
         let turn = poll_fn(|cx| {
@@ -341,11 +341,12 @@ where
         if self.shared.stop.is_requested() { Err(Stop) } else { Ok(()) }
     }
 
-    /// Returns the future's output, or `Stop` or `Late` if a shutdown is requested or the reflector's deadline passes first.
+    /// Waits for `future` and returns its output; or returns `Stop` if a shutdown is requested first, or `Late` if the reflector's deadline passes
+    /// first.
     async fn within<F: Future>(&self, future: F) -> PollOutcome<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            // The stop signal is checked first, so that a source that is always ready cannot prevent the shutdown.
+            // The stop signal is checked first. Otherwise, a source whose futures are always ready could prevent the shutdown.
             if self.shared.stop.is_requested() {
                 return Poll::Ready(PollOutcome::Stop);
             }
@@ -373,7 +374,7 @@ fn poll_interrupts<U>(
     if timer.now() >= deadline {
         return Poll::Ready(PollOutcome::Late);
     }
-    // The timer is set again at each pending poll, because it may have caused this poll by firing too early.
+    // The timer is set again each time the poll is pending, because the timer itself may have caused this poll by firing too early.
     timer.wake_at(deadline, cx.waker());
     Poll::Pending
 }

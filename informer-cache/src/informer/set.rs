@@ -3,18 +3,19 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `running` | a slot for each name: its informer, and the number of its handles |
-//! | `stopping` | the `stopped` signals of informers that are shutting down; a later shutdown removes the signals that are set. A signal keeps no informer alive |
+//! | `stopping` | the `stopped` signals of informers that are shutting down; each shutdown removes those that are already set |
 //! | `closed` | set once, never unset |
 //!
-//! Builders, the function `run`, wakers and destructors run without the lock. The status of an informer, and whether it has ended, may be read under
-//! the lock, because the locks that guard them come last in the lock order.
+//! A signal in `stopping` does not keep its informer alive. Builders, the function `run`, wakers and destructors run while the lock is not held. The
+//! status of an informer, and whether it has ended, may be read under the lock, because the locks that guard them come last in the lock order.
 //!
 //! # Invariants
-//! 1. A slot has at least one user, and no slot number is used twice.
-//! 2. For each name and pair of types, `running` has at most one informer. The next request replaces an informer that is shutting down.
-//! 3. After `closed` is set, there is no slot.
+//! 1. Each slot has at least one user. No slot number is used twice.
+//! 2. `running` has at most one informer for each combination of a name, a key type and an object type. If that informer is shutting down, the next
+//!    request replaces it.
+//! 3. Once `closed` is set, there are no slots.
 //!
-//! Cancel safety: the set only waits for signals of its informers; a dropped wait loses nothing.
+//! Cancel safety: the futures of the set only wait for signals of its informers, so dropping one loses nothing.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -45,11 +46,11 @@ pub use self::shared::SharedInformer;
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A set of informers by name, each shared by all its users. This type is a handle: clones share the set.
+/// A set of informers, each of which has a name and is shared by all its users. This type is a handle: its clones refer to the same set.
 ///
 /// The first request for a name starts an informer. Later requests share this informer and its current state; a request with a different
-/// configuration fails. The informer is shut down when its last [`SharedInformer`] is dropped, or by [`stop`](Self::stop). If the informer has ended
-/// or was shut down, by any handle, the next request for the name starts a new one.
+/// configuration fails. The informer is shut down when its last [`SharedInformer`] is dropped, or when you call [`stop`](Self::stop). If the informer
+/// has ended, or any handle has shut it down, the next request for the name starts a new informer.
 ///
 /// # Examples
 /// ```
@@ -109,7 +110,7 @@ struct Slot {
     config: SharedConfig,
 }
 
-/// The settings, besides the indexes, that must be the same for all users of one informer.
+/// The settings that must be the same for all users of an informer, except the indexes.
 #[derive(Clone, Copy)]
 struct SharedConfig {
     reflector: ReflectorConfig,
@@ -124,8 +125,8 @@ impl SharedConfig {
 }
 
 impl InformerSet {
-    /// Creates an empty set. `run` is called with the run future of each new informer and must get it polled to completion; dropping the future stops
-    /// the informer.
+    /// Creates an empty set. `run` is called with the run future of each new informer. It must pass the future to an executor, which polls it to
+    /// completion; dropping the future stops the informer.
     pub fn new(run: impl Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static) -> Self {
         Self { inner: Arc::new(Inner { run: Box::new(run), state: Mutex::new(State::default()) }) }
     }
@@ -142,21 +143,22 @@ impl InformerSet {
         Self::new(move |run| drop(runtime.spawn(run)))
     }
 
-    /// Returns the informer with this name and these types. If there is none, or it has ended or was shut down, builds and starts a new one.
+    /// Returns the informer with this name and these types. If there is none, or if it has ended or is shutting down, builds and starts a new one.
     ///
-    /// An informer in use is shared only if it has every index of the builder and the same [`ReflectorConfig`], and if either both or neither have a
-    /// transformation. The functions of schemas, indexes and transformations are not compared. If the informer is shared, the builder's source, timer
-    /// and callbacks are dropped.
+    /// An existing informer is returned only if it has every index of the builder and the same [`ReflectorConfig`], and if either both or neither
+    /// have a transformation; otherwise the result is an error. The functions of schemas, indexes and transformations are not compared. If an
+    /// existing informer is returned, the builder's source, timer and callbacks are dropped.
     ///
-    /// The informer is built without holding a lock, so two concurrent first requests may both build an informer. Both calls return the informer that
-    /// was registered first; the other informer never runs.
+    /// The informer is built without holding a lock, so two concurrent first requests may both build an informer. Both calls then use the informer
+    /// that was registered first; the other informer never runs.
     ///
     /// # Errors
-    /// Returns an error if the informer cannot be built, if the informer in use is configured differently, or if the set was [shut down](Self::shut_down).
+    /// Returns an error if the informer cannot be built, if the existing informer is configured differently, or if the set was [shut
+    /// down](Self::shut_down).
     ///
     /// # Panics
-    /// Panics only if a callback of the builder or the function passed to [`new`](Self::new) panics. In that case either nothing is changed, or the
-    /// informer has ended.
+    /// Panics only if a callback of the builder or the function passed to [`new`](Self::new) panics. After such a panic, either the set is unchanged,
+    /// or the new informer has ended.
     pub fn get_or_start<K, V, S, T>(
         &self,
         name: impl Into<InformerName>,
@@ -188,7 +190,7 @@ impl InformerSet {
         Ok(shared)
     }
 
-    /// Adds a user to the informer in use, if there is one. Returns a new handle and the informer's configuration.
+    /// If there is an informer in use, adds a user to it, and returns a new handle and the informer's configuration.
     #[expect(clippy::type_complexity, reason = "an informer and its configuration, if there is one")]
     fn join<K, V>(&self, id: &Id) -> Result<Option<(SharedInformer<K, V>, SharedConfig)>, InformerStartError>
     where
@@ -203,8 +205,8 @@ impl InformerSet {
         Ok(slot.and_then(|slot| Some((SharedInformer::of(self, id, slot)?, slot.config))))
     }
 
-    /// Registers `informer` with its first user and returns true, or adds a user to an informer that was registered in the meantime and returns
-    /// false.
+    /// Registers `informer` with its first user, and returns `true` with the handle. If a different informer was registered in the meantime, adds a
+    /// user to that one instead, and returns `false`.
     fn enter<K, V>(
         &self,
         id: Id,
@@ -215,7 +217,8 @@ impl InformerSet {
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // Declared before the lock guard, so that both are dropped after it: dropping an informer may drop the user's objects.
+        // Both variables are declared before the lock guard, so that they are dropped after it, because dropping an informer may drop the user's
+        // objects.
         let (member, previous): (Arc<dyn Member>, _);
         member = Arc::new(informer.clone());
         let mut state = self.inner.state.lock();
@@ -242,7 +245,7 @@ impl InformerSet {
         Ok((SharedInformer::new(self, id, number, informer), true))
     }
 
-    /// Shuts down all informers with this name, even those in use. The next request for the name starts a new informer.
+    /// Shuts down all informers with this name, even if they have users. The next request for the name starts a new informer.
     ///
     /// # Examples
     /// ```
@@ -265,13 +268,13 @@ impl InformerSet {
         self.leave(false, |id| id.0 == name);
     }
 
-    /// Shuts down all informers and refuses later requests. Does not wait for the informers to end; use [`stopped`](Self::stopped) for that.
-    /// Idempotent.
+    /// Shuts down all informers, and rejects later requests. It does not wait until the informers have ended; use [`stopped`](Self::stopped) for
+    /// that. Idempotent.
     pub fn shut_down(&self) {
         self.leave(true, |_| true);
     }
 
-    /// Shuts down the informers that `which` accepts. If `close` is true, the set also refuses later requests.
+    /// Shuts down the informers for which `which` returns `true`. If `close` is true, the set rejects all later requests.
     fn leave(&self, close: bool, which: impl Fn(&Id) -> bool) {
         let mut state = self.inner.state.lock();
         state.closed |= close;
@@ -283,7 +286,7 @@ impl InformerSet {
         stopping.values().for_each(Slot::shut_down);
     }
 
-    /// Removes a user, and shuts the informer down if that was the last user.
+    /// Removes a user from an informer. If it was the last user, shuts the informer down.
     fn release(&self, id: &Id, number: u64) {
         let mut state = self.inner.state.lock();
         let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) else { return };
@@ -297,7 +300,7 @@ impl InformerSet {
         slot.iter().for_each(Slot::shut_down);
     }
 
-    /// Adds a user to an informer for which the caller has a handle.
+    /// Adds a user to an informer. The caller already has a handle to it.
     fn retain(&self, id: &Id, number: u64) {
         let mut state = self.inner.state.lock();
         if let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) {
@@ -305,7 +308,7 @@ impl InformerSet {
         }
     }
 
-    /// Waits until the first list of every current informer is published. Returns immediately if there is no informer.
+    /// Waits until every informer that is now in the set has published its first list. Returns immediately if the set is empty.
     ///
     /// # Errors
     /// Returns an error with the names of the informers that ended before their first list.
@@ -334,8 +337,8 @@ impl InformerSet {
         .await
     }
 
-    /// Waits until every current informer of the set has ended, including those that are shutting down. If [`shut_down`](Self::shut_down) was called
-    /// before, no informer of the set is running when this returns.
+    /// Waits until every informer that is now in the set has ended, including informers that are shutting down. If you have called
+    /// [`shut_down`](Self::shut_down) before, no informer of the set runs after this returns.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -346,12 +349,12 @@ impl InformerSet {
             running.chain(state.stopping.iter().cloned()).collect()
         };
         for end in ends {
-            // `wait` returns no error here, because this signal is always set in the end.
+            // `wait` returns no error here, because this signal is always set when the informer ends.
             let _ = end.wait().await;
         }
     }
 
-    /// Returns the status of each informer in use, by name.
+    /// Returns the name and the status of each informer in use.
     #[must_use]
     pub fn statuses(&self) -> Vec<(InformerName, InformerStatus)> {
         self.running().into_iter().map(|(name, member)| (name, member.status())).collect()
@@ -364,7 +367,8 @@ impl InformerSet {
 }
 
 impl Slot {
-    /// Shuts the informer down. A panic of a waker is caught, because the caller may be a destructor or have other informers to shut down.
+    /// Shuts the informer down. If a waker panics, the panic is caught, because the caller may be a destructor, or may have to shut down further
+    /// informers.
     fn shut_down(&self) {
         // The panic hook has already reported the panic.
         let _ = caught(|| self.member.shut_down());
@@ -372,7 +376,7 @@ impl Slot {
 }
 
 impl State {
-    /// Removes the signals of ended informers from `stopping`, and adds the signals of these informers, which are shutting down.
+    /// Removes the signals of ended informers from the field `stopping`, and adds those of the informers in the argument, which are shutting down.
     fn track_stopping<'a>(&mut self, stopping: impl Iterator<Item = &'a Slot>) {
         self.stopping.retain(|end| !end.is_set());
         self.stopping.extend(stopping.map(|slot| slot.member.ended_signal()));

@@ -1,10 +1,10 @@
-//! SHELL. The status of an informer, for health checks and operators.
+//! SHELL. The status of an informer, for health checks and for diagnosis.
 //!
 //! | guarded by `status` | |
 //! |---|---|
 //! | the whole [`InformerStatus`] | written by the run future when its state changes and once per batch, never per event |
 //!
-//! Messages are allocated before locking and dropped after unlocking.
+//! Error messages are allocated before the lock is taken, and dropped after it is released.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use flyball_sync::locks::Mutex;
 
 use crate::{BackoffCause, ReflectorPhase, Version};
 
-/// The status of an informer when it was read; later changes do not update it.
+/// The status of an informer at the time of the call. It is a copy, which later changes do not update.
 ///
 /// # Examples
-/// The status after a source fails once:
+/// Reads the status after one failure of the source, and again after the next success:
 /// ```
 /// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{
@@ -45,48 +45,49 @@ use crate::{BackoffCause, ReflectorPhase, Version};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InformerStatus {
-    /// The current activity of the informer.
+    /// What the informer currently does.
     pub state: InformerState,
-    /// The last failure of the source since its last successful response; `None` after a success. For an informer that [failed](InformerState::Failed), the
-    /// panic that ended it.
+    /// The last failure of the source, or `None` if the source has responded successfully since then. If the informer has
+    /// [failed](InformerState::Failed), this is the panic that ended it.
     pub last_error: Option<ErrorRecord>,
-    /// The number of events that changed nothing, because they were older than the known state of their object, or repeated it.
+    /// The number of stale events. A stale event changes nothing, because it is older than the known state of its object, or repeats that state.
     pub stale_events: u64,
-    /// The number of panics that the informer caught in the user's functions while it applied an object or a list. After a panic on an object, the
-    /// store keeps the state that it has stored, if any; after a panic on a list, the informer lists again.
+    /// The number of panics of the user's functions that the informer caught while it applied an object or published a list. If a function panics on
+    /// an object, the store keeps its state of the object; only a deletion is applied all the same. If a function panics while a list is published,
+    /// the informer lists again.
     pub panics: u64,
-    /// The last panic counted in `panics`.
+    /// The last panic that is counted in `panics`.
     pub last_panic: Option<ErrorRecord>,
     /// The time of the source's last successful response (a list, an opened watch, or an event), on the informer's clock.
     pub last_success: Option<Nanos>,
     /// The number of lists published after the first one.
     pub relists: u64,
-    /// The number of times that a watch was requested again without a list in between.
+    /// The number of watches that were requested after an earlier watch, without a list in between.
     pub watch_restarts: u64,
     /// The version of the store.
     pub version: Version,
 }
 
-/// The activity of an informer.
+/// What an informer currently does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InformerState {
     /// The run future has not been polled yet.
     NotStarted,
-    /// The informer lists.
+    /// The informer requests a list.
     Listing,
     /// The informer watches, opens a watch, or pauses before the next watch because the last watch ended early.
     Watching,
     /// The informer waits after a failure. The store stays unchanged.
     Waiting {
-        /// The end of the wait, on the informer's clock.
+        /// The time at which the wait ends, on the informer's clock.
         until: Nanos,
         /// The cause of the wait.
         cause: BackoffCause,
     },
     /// The informer was shut down, or its run future was dropped. The store keeps its last published state.
     Stopped,
-    /// The source or the timer panicked; [`InformerStatus::last_error`] has the message. The store keeps its last published state.
+    /// The source or the timer panicked; [`InformerStatus::last_error`] contains the panic message. The store keeps its last published state.
     Failed,
 }
 
@@ -108,12 +109,12 @@ impl From<ReflectorPhase> for InformerState {
     }
 }
 
-/// An error, with its time.
+/// An error message and the time of the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRecord {
     /// The time of the error, on the informer's clock.
     pub at: Nanos,
-    /// The error message, with the source's own message if it has one.
+    /// The error message. It includes the message of the source's own error, if there is one.
     pub message: Arc<str>,
 }
 
@@ -144,7 +145,7 @@ impl StatusCell {
         self.status.lock().clone()
     }
 
-    /// Records a new state of the reflector. The run future never calls this after [`ended`](Self::ended) has set a final state.
+    /// Records a new state of the informer. Never called after [`ended`](Self::ended), which sets a final state.
     pub(crate) fn moved(&self, state: InformerState, relists: u64, watch_restarts: u64) {
         let mut status = self.status.lock();
         status.state = state;
@@ -167,7 +168,7 @@ impl StatusCell {
         drop(old);
     }
 
-    /// Records a panic of a user's function on an object.
+    /// Records a panic of a user's function.
     pub(crate) fn panicked(&self, at: Nanos, message: &str) {
         let panic = ErrorRecord { at, message: message.into() };
         let mut status = self.status.lock();
@@ -177,7 +178,7 @@ impl StatusCell {
         drop(old);
     }
 
-    /// Sets the final state, once.
+    /// Sets the final state. Called once, when the informer ends.
     pub(crate) fn ended(&self, state: InformerState) {
         self.status.lock().state = state;
     }

@@ -1,19 +1,19 @@
-//! PURE. Decides which events of absent objects are stale.
+//! PURE. Decides whether an event is stale if no object is stored under its key.
 //!
-//! The store compares an event with the stored object of its key. If no object is stored, the event may report a new object, it may be a late event
-//! of a deleted object, or it may be older than the last list. The rules:
+//! The store compares an event with the stored object of its key. If no object is stored, there are three possibilities: the event reports a new
+//! object, it is a late event of a deleted object, or it is older than the last list. The rules:
 //!
 //! | version of an event whose key has no stored object | the event is |
 //! |---|---|
 //! | none | applied |
 //! | at most the **floor** | stale |
-//! | below the least version that is accepted after a remembered deletion of the key | stale |
+//! | lower than the lowest version that is accepted after a remembered deletion of the key | stale |
 //! | anything else | applied |
 //!
 //! The floor is the version up to which the source has delivered every change: the version of the last list or of a newer bookmark. A deletion is
-//! remembered until the floor reaches it. When more than the maximum number of deletions are remembered, the older half is forgotten, and the floor
-//! rises far enough to cover that half. So an addition may also be stale because at least half the maximum number of newer deletions arrived before
-//! it. But a late event never brings a deleted object back.
+//! remembered until the floor reaches its version. If the number of remembered deletions exceeds the maximum, the older half is forgotten, and the
+//! floor rises to the versions of that half. So an addition may also be stale because many newer deletions (at least half the maximum) arrived before
+//! it. But a late event never adds a deleted object again.
 //!
 //! While a streaming list arrives, its deletions do not raise the floor, however many they are: the list may still deliver old objects as additions, and
 //! a stale one would be missing in the store. When the list is complete, the surplus is forgotten as described above.
@@ -34,10 +34,10 @@ use hashbrown::HashMap;
 
 use crate::Version;
 
-/// The versions below which events of absent objects are stale.
+/// The versions below which an event is stale if no object is stored under its key.
 pub(super) struct Tombstones<K> {
     floor: Version,
-    /// The least accepted version, for each key that was deleted above the floor.
+    /// For each key that was deleted at a version above the floor, the lowest version at which an event is applied.
     deletions: HashMap<K, Version, RandomState>,
     highest: Version,
     most: usize,
@@ -46,13 +46,13 @@ pub(super) struct Tombstones<K> {
 }
 
 impl<K: Eq + Hash> Tombstones<K> {
-    /// Creates tombstones that remember at most `most` deletions.
+    /// Creates an empty `Tombstones`, which remembers at most `most` deletions.
     pub(super) fn new(most: usize) -> Self {
         let (floor, highest) = (Version::ZERO, Version::ZERO);
         Self { floor, deletions: HashMap::default(), highest, most, streaming: false }
     }
 
-    /// Forgets all deletions, and sets the floor to `version`, the version of a list that was stored.
+    /// Forgets all deletions, and sets the floor to `version`: the version of a list that was published, or zero when a streaming list begins.
     pub(super) fn listed(&mut self, version: Version) {
         self.deletions.clear();
         (self.floor, self.highest, self.streaming) = (version, version, false);
@@ -74,7 +74,8 @@ impl<K: Eq + Hash> Tombstones<K> {
         self.limit();
     }
 
-    /// Records the deletion of an object at `version` (zero if unknown). `stored` is the version of the stored object, if there was one.
+    /// Records the deletion of an object. `version` is the version of the deletion (zero if unknown); `stored` is the version of the stored object,
+    /// if there was one.
     pub(super) fn deleted(&mut self, key: K, version: Version, stored: Option<Version>) {
         let after =
             stored.filter(|stored| !stored.is_zero()).map_or(0, |stored| stored.get().saturating_add(1));
@@ -100,18 +101,19 @@ impl<K: Eq + Hash> Tombstones<K> {
         }
     }
 
-    /// Returns whether an event of this version can be stale; only then look up its key. Rarely true if versions arrive in order.
+    /// Returns whether an event of this version can be stale. The caller looks up the event's key only if this is `true`, which is rare if versions
+    /// arrive in order.
     pub(super) fn concerns(&self, version: Version) -> bool {
         !version.is_zero() && (version <= self.floor || version < self.highest)
     }
 
-    /// Returns whether an event of a key without a stored object is stale.
+    /// Returns whether an event is stale, given that no object is stored under its key.
     pub(super) fn is_stale(&self, key: &K, version: Version) -> bool {
         let below = |least: &Version| version < *least;
         !version.is_zero() && (version <= self.floor || self.deletions.get(key).is_some_and(below))
     }
 
-    /// Forgets the deletions that the floor covers.
+    /// Forgets the deletions that are no longer needed, because the floor already rejects their stale events.
     fn settle(&mut self) {
         let floor = self.floor;
         self.deletions.retain(|_, least| least.get() > floor.get().saturating_add(1));
@@ -127,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// The reference implementation: keeps every deletion, and scans all of them for each query.
+    /// The reference implementation, which keeps every deletion and scans all of them for each query.
     #[derive(Default)]
     struct Naive {
         complete: u64,

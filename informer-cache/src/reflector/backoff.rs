@@ -6,15 +6,15 @@ use flyball_sync::Nanos;
 
 use crate::ReflectorBackoff;
 
-/// Counts consecutive failures and computes the waits after them.
+/// Counts consecutive failures, and computes the wait after each of them.
 ///
 /// A reflector has one source, so it needs no backoff per key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     config: ReflectorBackoff,
     failures: u32,
-    /// The end of the last wait. (client-go stores the start of the wait instead, so there a cap above `reset_after` resets the backoff after every
-    /// wait.)
+    /// The time at which the last wait ended. (client-go stores the start of the wait instead. If a wait there is longer than `reset_after`, the
+    /// backoff resets after every such wait.)
     rested: Nanos,
 }
 
@@ -23,7 +23,7 @@ impl Backoff {
         Self { config, failures: 0, rested: Nanos::ZERO }
     }
 
-    /// Counts a failure at `now`. Returns the length of the wait, which is at least `least`.
+    /// Counts a failure at `now`. Returns how long to wait; this is at least `least`.
     pub(crate) fn failed(&mut self, least: Duration, now: Nanos, random: u64) -> Duration {
         let ReflectorBackoff { initial, factor, max: cap, jitter_percent, reset_after } = self.config;
         if now.since(self.rested) >= reset_after {
@@ -42,16 +42,16 @@ impl Backoff {
     }
 }
 
-/// Returns a random duration, uniform from 0 to `percent` percent of `base`.
+/// Returns a random duration, uniformly distributed between 0 and `percent` percent of `base`.
 fn jitter(base: Duration, percent: u32, random: u64) -> Duration {
-    // The result has steps of 2⁻³² of the range, so that the product stays within 128 bits for any duration.
+    // The result is a multiple of 2⁻³² of the range, so that the product fits in 128 bits for any duration.
     let share = u128::from(random >> 32);
     let range = base.as_nanos().saturating_mul(u128::from(percent)) / 100;
     let nanos = (range >> 32) * share + (((range & 0xFFFF_FFFF) * share) >> 32);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Returns a random duration, uniform in [`least`, 2·`least`].
+/// Returns a random duration, uniformly distributed in [`least`, 2·`least`].
 pub(crate) fn spread(least: Duration, random: u64) -> Duration {
     least.saturating_add(jitter(least, 100, random))
 }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(waits, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
         now = now + Duration::from_secs(120);
         assert_eq!(backoff.failed(Duration::ZERO, now, 0), 800 * MILLI);
-        // 1 ms too early, so the failures are not forgotten.
+        // 1 ms less than `reset_after` has passed, so the failure count is kept.
         now = now + 800 * MILLI + Duration::from_secs(120).saturating_sub(MILLI);
         assert_eq!(backoff.failed(Duration::ZERO, now, 0), 1600 * MILLI);
     }

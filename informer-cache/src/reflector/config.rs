@@ -1,14 +1,15 @@
-//! PURE. Every period and size of a reflector, validated before anything runs.
+//! PURE. The configuration of a reflector: its timeouts, other periods and sizes. It is validated before the reflector runs.
 
 use std::error::Error;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The backoff after failures. After n earlier failures, the wait is `initial` · `factor`ⁿ, at most `max`, plus up to `jitter_percent` percent of
-/// that.
+/// The backoff after failures. After *n* earlier failures, the wait is `initial` · `factor`ⁿ, but at most `max`; a random jitter of up to
+/// `jitter_percent` percent of this wait is added.
 ///
-/// The default is client-go's: 800 ms, doubled up to 30 s, plus up to 100 %, reset after 2 minutes.
+/// The default is the backoff of client-go: the wait is 800 ms after the first failure and doubles up to 30 s, the jitter is up to 100 %, and the
+/// backoff resets after 2 minutes without failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -16,14 +17,14 @@ pub struct ReflectorBackoff {
     /// The wait after the first failure, before jitter. Positive, at most `max`.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub initial: Duration,
-    /// Each further failure multiplies the wait by this. At least 1.
+    /// The factor by which each further failure multiplies the wait. At least 1.
     pub factor: u32,
-    /// The longest wait, before jitter.
+    /// The maximum wait, before jitter.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub max: Duration,
     /// The maximum random time that is added to the wait, in percent of the wait.
     pub jitter_percent: u32,
-    /// Failures are forgotten once this much time has passed since the end of the last wait.
+    /// If no failure occurs for this long after the end of a wait, the count of earlier failures is reset.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub reset_after: Duration,
 }
@@ -40,10 +41,10 @@ impl Default for ReflectorBackoff {
     }
 }
 
-/// Every period and size of a reflector; the defaults are client-go's where it has one.
+/// The configuration of a reflector: its timeouts, other periods and sizes. Where client-go has a corresponding value, it is the default.
 ///
-/// With the feature `serde`, the configuration can be read from a file: a missing field has its default, an unknown field is an error, and durations
-/// are strings, such as `"800ms"` or `"5m"`. The configuration is [validated](Self::validate) when a reflector is built.
+/// With the feature `serde`, the configuration can be read from a file. If a field is missing, it gets its default; an unknown field is an error.
+/// Durations are strings, such as `"800ms"` or `"5m"`. The configuration is [validated](Self::validate) when a reflector is built.
 ///
 /// # Examples
 /// ```
@@ -60,39 +61,42 @@ impl Default for ReflectorBackoff {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ReflectorConfig {
-    /// The size of a page. With `None`, lists are requested in pages of 500. The exception is a list [not older
-    /// than](crate::ListVersion::NotOlderThan) a version, which a cache can answer immediately: it is requested in one piece, unless the source has
-    /// returned a list of [any](crate::ListVersion::Any) version in pages before.
+    /// The size of a page. With `None`, lists are requested in pages of 500. There is one exception: a list [not older
+    /// than](crate::ListVersion::NotOlderThan) a version is requested in one piece, because a source with a cache can answer it immediately. But if
+    /// the source has returned a list of [any](crate::ListVersion::Any) version in pages before, it has no such cache, and pages are used.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub page_size: Option<NonZeroU32>,
-    /// Whether every list is requested in one piece if `page_size` is `None`.
+    /// Whether all lists are requested in one piece; used only if `page_size` is `None`.
     pub unpaged: bool,
-    /// Whether the first list is the [most recent](crate::ListVersion::MostRecent) one instead of one of [any](crate::ListVersion::Any) version.
+    /// Whether the first list is requested at the [most recent](crate::ListVersion::MostRecent) version, instead of at [any](crate::ListVersion::Any)
+    /// version.
     pub initial_list_most_recent: bool,
-    /// The minimum timeout of a watch. Each timeout is random, between this duration and twice this duration, so that watches do not all end at the
-    /// same time.
+    /// The minimum timeout of a watch. Each watch has a random timeout between this duration and twice this duration, so that watches do not all end
+    /// at the same time.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_timeout: Duration,
     /// The grace period after the timeout of a watch. If the source has not ended the watch by then, the informer ends it.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub watch_timeout_grace: Duration,
-    /// The time limit for opening a watch, and the maximum time without [progress](crate::Source::list_progress) while a page is requested. If a
-    /// source does not report progress, this is the limit for the whole page.
+    /// The time limit for opening a watch. For a page of a list, this is the maximum time without [progress](crate::Source::list_progress); if the
+    /// source does not report progress, it is the time limit for the whole page.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub request_timeout: Duration,
     /// The minimum time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
     /// source [polls](crate::Source::is_polling). Positive.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_interval: Duration,
-    /// For this long after the first internal error of a watch, an internal error leads to a new watch instead of a list; zero disables this.
+    /// How long internal errors of watches are tolerated, counted from the first such error. During this time, an internal error leads to a new watch
+    /// instead of a list. Zero disables this.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub max_internal_error_retry_duration: Duration,
-    /// After this time without an internal error, the next internal error starts a new period of `max_internal_error_retry_duration`.
+    /// If no internal error occurs for this long, the next internal error counts as the first one, and starts a new period of
+    /// `max_internal_error_retry_duration`.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_error_reset_after: Duration,
-    /// Whether lists are requested as part of a watch (streaming lists). If that fails, the reflector falls back to plain lists.
+    /// Whether lists are requested as part of a watch (streaming lists). If a streaming list fails, the reflector falls back to plain lists.
     pub streaming_lists: bool,
-    /// The time limit for a streaming list. After one timeout, the reflector uses plain lists only.
+    /// The time limit for a streaming list. After a streaming list has timed out once, the reflector uses plain lists only.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub streaming_list_timeout: Duration,
     /// The backoff after failures.
@@ -138,7 +142,7 @@ impl ReflectorConfig {
 
     /// Returns the name of the first setting that differs from `other`, or `None` if all are equal.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
-        // Destructured, so that a new setting cannot be forgotten.
+        // All fields are listed here, so that a new setting cannot be forgotten.
         let Self {
             page_size,
             unpaged,

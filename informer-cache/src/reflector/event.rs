@@ -1,4 +1,4 @@
-//! PURE. The events of a watch: a change of one object, or a bookmark.
+//! PURE. The events of a watch. An event is a change of one object, or a bookmark.
 
 use crate::Version;
 
@@ -14,15 +14,15 @@ use crate::Version;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent<V> {
-    /// The object is new, or it existed when the watch began.
+    /// The object is new, or it already existed when the watch began.
     Added(V),
     /// The object changed; this is its new state.
     Modified(V),
-    /// The object was deleted; this is its last state, ideally with the version of the deletion.
+    /// The object was deleted; this is its last state. The version of the object should be the version of the deletion.
     Deleted(V),
-    /// All events up to this version have been delivered; no object changed.
+    /// The watch has delivered all events up to this version. A bookmark itself is not a change of an object.
     Bookmark(Version),
-    /// A streaming list is complete: all objects that existed at this version have been delivered as [`Added`](Self::Added).
+    /// A streaming list is complete: the watch has delivered all objects that existed at this version, as [`Added`](Self::Added).
     ///
     /// The event has this meaning only in a watch requested with [`streaming_list`](crate::WatchRequest::streaming_list); in any other watch it
     /// counts as a bookmark.
@@ -38,7 +38,7 @@ impl<V> WatchEvent<V> {
         }
     }
 
-    /// Returns the same event with the object borrowed.
+    /// Returns the same event with a reference to the object.
     ///
     /// # Examples
     /// ```

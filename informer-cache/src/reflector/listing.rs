@@ -1,4 +1,4 @@
-//! PURE. The list requests of a reflector: their version, their pages, and the reaction to a failed list.
+//! PURE. How a reflector lists: the requested version, the pages, and the reaction to a failed list.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use flyball_sync::Nanos;
 use super::{BackoffCause, EventVerdict, Listing, Reflector, State, Then};
 use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
 
-/// The page size for lists from the source's own storage.
+/// The default page size for lists that the source has to read from its storage.
 const DEFAULT_PAGE: u32 = 500;
 
 impl Reflector {
@@ -27,7 +27,7 @@ impl Reflector {
             return EventVerdict::Publish(oldest);
         };
         if !listing.continuations.insert(next.clone()) {
-            // A list whose pages form a cycle would never end.
+            // Without this check, a list whose pages form a cycle would never end.
             self.list_failed_by(BackoffCause::Failed(SourceErrorKind::Other), now, random);
             return EventVerdict::Ignore;
         }
@@ -53,8 +53,8 @@ impl Reflector {
         }
     }
 
-    /// Requests a list. The first list may have any version; a later list is not older than the known version. If the known version is unusable, or
-    /// for the first list if configured so, requests the most recent list.
+    /// Requests a list. The first list may have any version; later lists must not be older than the known version. But if the known version is
+    /// unusable, or if the first list is configured to be the most recent one, requests the most recent list.
     pub(super) fn list(&mut self, now: Nanos) {
         let requested = match self.version {
             _ if self.unusable => ListVersion::MostRecent,

@@ -1,29 +1,32 @@
 //! EDGE. The source of an informer's objects, which can be listed, and watched from a given version.
 //!
-//! Cancel safety: the informer drops the future of a call, or a watch in the middle of [`next`](WatchStream::next), when it is shut down or dropped,
-//! or when a deadline passes. The informer never uses a watch again after dropping one of the watch's futures, so an implementation only has to
-//! release its resources on drop.
+//! Cancel safety: when an informer is shut down or dropped, or when a deadline passes, it drops the future of the call in progress; this may be a
+//! call of [`next`](WatchStream::next). After the informer has dropped such a future of a watch, it never uses the watch again, so an implementation
+//! only has to release its resources on drop.
 
 use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 
 /// A source of objects that can be listed, and watched from a given version.
 ///
-/// The contract that an [`Informer`](crate::Informer) relies on:
-/// 1. the pages of a list of version *v* together contain every object as it was at *v*, except those that are [unreadable](Self::is_unreadable);
+/// An [`Informer`](crate::Informer) relies on this contract:
+/// 1. the pages of a list of version *v* together contain every object in its state at *v*, except objects that are
+///    [unreadable](Self::is_unreadable);
 /// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](crate::SourceErrorKind::Expired);
-/// 3. versions are comparable across objects (several objects may have the same version);
-/// 4. a bookmark of *v* is delivered after every change up to *v*.
+/// 3. the versions of different objects can be compared (several objects may have the same version);
+/// 4. a bookmark of *v* is delivered only after all changes up to *v*.
 ///
-/// Changes should be delivered in the order of versions, but the stored objects do not depend on this order: an event is compared with the stored
-/// object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, or older than the
-/// stored object or than the deletion of an absent object. Every other event is applied. There are two limits. An addition at or below the version of
-/// the last list or bookmark is stale if the object is absent. And at most 1024 deletions since that list or bookmark are remembered; with more
-/// deletions, an addition that is older than 512 of them is also stale. (While a streaming list arrives, all of its deletions are remembered.)
+/// Changes should be delivered in the order of their versions, but the stored objects do not depend on this order, because an event is compared with
+/// the stored object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, if it
+/// is older than the stored object, or if the object was deleted and the event is older than the deletion. Every other event is applied. There are
+/// two limits. If an object is not stored, an addition of it at or below the version of the last list or bookmark is stale. And the informer
+/// remembers at most 1024 deletions since that list or bookmark; if there are more, an addition that is older than 512 of them is also stale.
+/// (While a streaming list arrives, all of its deletions are remembered.)
 ///
-/// The following depends on the order of versions across objects:
+/// Two things do depend on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams must itself keep the position of each stream.
-/// - After a wait for a version, or according to [`Store::version`](crate::Store::version), every change up to the version is stored. This guarantee
-///   holds only if changes arrive in the order of versions, or if the version is that of a list or a bookmark.
+/// - When a wait for a version returns, every change up to that version is stored; the same holds for the version that
+///   [`Store::version`](crate::Store::version) returns. This is guaranteed only if changes arrive in the order of their versions, or if the version
+///   is that of a list or a bookmark.
 ///
 /// # Examples
 /// A source whose objects never change:
@@ -52,7 +55,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// }
 /// ```
 ///
-/// A source that wraps another source must also forward the methods that have a default:
+/// A source that wraps a different source must also forward the methods that have default implementations:
 /// ```
 /// use flyball_informer_cache::testing::ScriptedSource;
 /// use flyball_informer_cache::{ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, WatchRequest};
@@ -98,7 +101,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// assert_eq!(numbers.requests.into_inner(), 1);
 /// ```
 ///
-/// A type without a list and a watch is not a source:
+/// A type that can be neither listed nor watched is not a source:
 /// ```compile_fail,E0277
 /// use flyball_informer_cache::{Informer, Schema, Version};
 ///
@@ -119,7 +122,7 @@ pub trait Source: Send + Sync + 'static {
     /// Returns one page of the list.
     ///
     /// # Errors
-    /// The [kind](crate::SourceErrorKind) of the error decides what the informer does next.
+    /// The [kind](crate::SourceErrorKind) of the error determines what the informer does next.
     fn list(
         &self,
         request: ListRequest,
@@ -131,26 +134,26 @@ pub trait Source: Send + Sync + 'static {
     /// The [kind](crate::SourceErrorKind) of the error decides what the informer does next.
     fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
 
-    /// Returns a counter that changes whenever a part of the response to [`list`](Self::list) arrives: bytes, or objects.
+    /// Returns a counter that changes whenever a part of the response to [`list`](Self::list) arrives. It may count bytes or objects, for example.
     ///
-    /// The informer reads the counter each time the future of a list is pending. As long as the counter changes, the list continues: its deadline,
-    /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. The default returns a constant, so the deadline
-    /// counts from the request. A source that wraps another source returns the counter of the wrapped source.
+    /// The informer reads the counter each time it polls the future of a list and the future is pending. Each change of the counter restarts the
+    /// [`request_timeout`](crate::ReflectorConfig::request_timeout) of the list. The default implementation returns a constant, so the timeout counts
+    /// from the request. A source that wraps a different source should return the counter of the wrapped source.
     fn list_progress(&self) -> u64 {
         0
     }
 
-    /// Returns whether this stored object still exists in the source, although the list that was just completed does not contain it.
+    /// Returns whether this stored object still exists in the source, although the list that has just been completed does not contain it.
     ///
     /// This is for a source that may fail to decode an object. The informer calls it at the end of a list or of a streaming list, for each stored
-    /// object that the list does not contain. With `true`, the stored object stays unchanged; with `false`, the default, it is deleted. A source that
-    /// wraps another source forwards the call.
+    /// object that the list does not contain. If the method returns `true`, the stored object stays unchanged. If it returns `false`, which is the
+    /// default, the object is deleted. A source that wraps a different source should forward the call.
     ///
     /// # Panics
-    /// An implementation should not panic: after a panic, the list changes nothing and is requested again after a wait.
+    /// An implementation should not panic. If it does, the list is discarded, and the informer lists again after a wait.
     ///
     /// # Examples
-    /// A source of lines with two numbers; the number before the colon is the key of the object:
+    /// A source that reads its objects from lines with two numbers, where the number before the colon is the key:
     /// ```
     /// use flyball_informer_cache::{ListRequest, Page, Source, SourceError, Version, WatchRequest};
     /// # use flyball_informer_cache::{WatchEvent, WatchStream};
@@ -194,12 +197,14 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// Returns whether the source polls, that is, whether each watch delivers the available changes and ends, or ends after a while without changes.
+    /// Returns whether the source polls. Each watch of a polling source delivers the changes that are available and then ends; if there are none, it
+    /// ends after a while.
     ///
-    /// With `false`, a watch that ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) without an event is a failure: the
-    /// informer backs off and lists again. With `true`, the next watch begins at the same version. In both cases at most one watch is opened in each
-    /// `min_watch_interval`, which is therefore the polling period if the source answers immediately. The default, `false`, is for watches that stay
-    /// open. The informer calls this method once, when the informer is built. A source that wraps another source forwards the call.
+    /// Suppose that a watch ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) and without an event. If the method
+    /// returns `false`, this is a failure: the informer backs off and lists again. If it returns `true`, the next watch begins at the same version.
+    /// In both cases, at most one watch is opened in each `min_watch_interval`, so this interval is the polling period of a source that answers
+    /// immediately. The default is `false`, for sources whose watches stay open. The method is called when an informer is built and when its
+    /// reflector is configured, not for each watch. A source that wraps a different source should forward the call.
     fn is_polling(&self) -> bool {
         false
     }
@@ -208,7 +213,7 @@ pub trait Source: Send + Sync + 'static {
 /// An open watch. Dropping the stream ends the watch.
 ///
 /// # Examples
-/// A watch that replays a recording, and then ends:
+/// A watch that replays recorded events and then ends:
 /// ```
 /// use flyball_informer_cache::{SourceError, WatchEvent, WatchStream};
 ///
@@ -232,10 +237,10 @@ pub trait WatchStream: Send + 'static {
     /// The type of the objects.
     type Object;
 
-    /// Returns the next message; `None` if the watch ended normally. Not called again after `None` or an error.
+    /// Returns the next message; `None` if the watch ended normally. It is not called again after it has returned `None` or an error.
     ///
-    /// A watch with many ready messages should return them without returning `Pending` in between, because the informer applies the ready messages as
-    /// one batch.
+    /// If several messages are ready, consecutive calls should return them without a `Pending` in between, because the informer applies them as one
+    /// batch.
     ///
     /// # Cancel safety
     /// None is needed: the informer polls the future until it completes, or drops it together with the stream.

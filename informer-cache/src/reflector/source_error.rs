@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The kind of a source error, which determines the informer's reaction.
+/// The kind of a source error. It determines how the informer reacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceErrorKind {
@@ -12,9 +12,9 @@ pub enum SourceErrorKind {
     Expired,
     /// The requested version is newer than the newest version of the source (Kubernetes: "too large resource version").
     VersionTooLarge,
-    /// The source asks for fewer requests (`429`).
+    /// The source received too many requests (`429 Too Many Requests`).
     TooManyRequests {
-        /// The minimum wait before the next request.
+        /// The minimum wait before the next request, if the source specifies one.
         retry_after: Option<Duration>,
     },
     /// The source does not accept connections at the moment (connection refused).
@@ -38,7 +38,7 @@ impl fmt::Display for SourceErrorKind {
     }
 }
 
-/// An error that a list or a watch returned.
+/// An error that a list or a watch returns.
 ///
 /// # Examples
 /// ```
@@ -60,15 +60,15 @@ impl SourceError {
         Self { kind, cause: Some(cause.into()) }
     }
 
-    /// Returns the kind, which determines the informer's reaction.
+    /// Returns the kind of the error, which determines how the informer reacts.
     #[must_use]
     pub const fn kind(&self) -> SourceErrorKind {
         self.kind
     }
 
-    /// Returns the cause passed to [`new`](Self::new), if there is one. Code for one type of source can downcast it.
+    /// Returns the cause that was passed to [`new`](Self::new), if there is one. Code that knows the type of the source can downcast it.
     ///
-    /// [`Error::source`] returns the source of that cause, because the cause itself is part of the message.
+    /// [`Error::source`] skips the cause and returns the cause's own source, because the message of this error already includes the cause.
     ///
     /// # Examples
     /// ```
@@ -104,7 +104,7 @@ impl fmt::Display for SourceError {
 
 impl Error for SourceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The cause itself is part of the message.
+        // The message already includes the cause itself.
         self.cause.as_deref().and_then(Error::source)
     }
 }

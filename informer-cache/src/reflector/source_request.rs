@@ -1,10 +1,10 @@
-//! PURE. The requests to a source, and a page of its response.
+//! PURE. The requests to a source, and the page that answers a list request.
 
 use std::time::Duration;
 
 use crate::Version;
 
-/// The required freshness of a list.
+/// How recent a list must be.
 ///
 /// # Examples
 /// ```
@@ -51,11 +51,12 @@ pub enum ListVersion {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ListRequest {
-    /// The required freshness; always [`MostRecent`](ListVersion::MostRecent) with a continuation, because the token determines the version.
+    /// How recent the list must be. If there is a continuation, this is always [`MostRecent`](ListVersion::MostRecent), because the continuation
+    /// itself determines the version.
     pub min_version: ListVersion,
-    /// The maximum number of items in the page; `None` for no limit. A source may ignore the limit.
+    /// The maximum number of items in the page, or `None` if there is no limit. A source may ignore the limit.
     pub limit: Option<u32>,
-    /// The continuation of the previous page, after which this page starts; `None` for the first page.
+    /// The continuation that the previous page returned; the requested page starts there. `None` requests the first page.
     pub continuation: Option<String>,
 }
 
@@ -64,9 +65,9 @@ pub struct ListRequest {
 pub struct Page<V> {
     /// The objects.
     pub items: Vec<V>,
-    /// The version of the listed state.
+    /// The version of the state that the list describes.
     pub version: Version,
-    /// The token of the next page; `None` or empty in the last page.
+    /// The continuation, a token with which the next page is requested. It is `None` or empty in the last page.
     pub continuation: Option<String>,
 }
 
@@ -74,11 +75,14 @@ pub struct Page<V> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchRequest {
     /// The watch delivers the changes after this version. With [`Version::ZERO`], the watch starts at any available state and first delivers the
-    /// objects of that state as `Added`. A streaming list is not older than this version; there, `ZERO` requests the newest list.
+    /// objects of that state as `Added`. For a streaming list, the version has a different meaning: the list must not be older than this version, and
+    /// [`Version::ZERO`] requests the newest list.
     pub from_version: Version,
-    /// Whether to deliver all existing objects as `Added`, then [`InitialListEnd`](crate::WatchEvent::InitialListEnd), and then continue as a watch.
+    /// Whether a streaming list is requested: the watch first delivers all existing objects as `Added`, then
+    /// [`InitialListEnd`](crate::WatchEvent::InitialListEnd), and then continues as a plain watch.
     pub streaming_list: bool,
-    /// The time after which the source should end the watch normally. A source may ignore it: the informer itself ends a watch that is open for longer
-    /// than this and [`watch_timeout_grace`](crate::ReflectorConfig::watch_timeout_grace), and opens the next one at the same version.
+    /// How long the watch should stay open. After this time, the source should end the watch normally. A source may ignore it: the informer itself
+    /// ends a watch that is open for longer than this and [`watch_timeout_grace`](crate::ReflectorConfig::watch_timeout_grace), and opens the next
+    /// one at the same version.
     pub timeout: Duration,
 }

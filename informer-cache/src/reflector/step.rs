@@ -1,4 +1,4 @@
-//! PURE. The requests of a reflector, which its caller performs, and the verdicts on pages and events.
+//! PURE. The requests that the caller of a reflector performs, and the reflector's verdicts on pages and events.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use flyball_sync::Nanos;
 
 use crate::{ListRequest, SourceErrorKind, Version, WatchRequest};
 
-/// The request that the caller must perform until the deadline.
+/// The request that the caller must perform next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReflectorRequest {
     /// List, then call `page` or `list_failed`.
@@ -19,7 +19,7 @@ pub enum ReflectorRequest {
     Wait,
 }
 
-/// The action that the caller must perform with the reported page or event.
+/// What the caller must do with the page or event that it has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum EventVerdict {
@@ -29,27 +29,27 @@ pub enum EventVerdict {
     Apply,
     /// Stage the items of a page, or the object of an event, in the partial list; for a `Deleted` event, remove the object from the list.
     Stage,
-    /// Stage the items of the page, if there is one, then replace the store's content with the list, at this version.
+    /// If a page was reported, stage its items. Then replace the contents of the store with the list, at this version.
     Publish(Version),
 }
 
-/// The current activity of a reflector.
+/// What a reflector currently does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReflectorPhase {
-    /// The reflector lists, in pages or as a stream.
+    /// The reflector requests a list, in pages or as a stream.
     Listing,
     /// The reflector watches, opens a watch, or pauses before the next watch because the last watch ended early.
     Watching,
     /// The reflector waits after a failure.
     Waiting {
-        /// The end of the wait.
+        /// The time at which the wait ends.
         until: Nanos,
         /// The cause of the wait.
         cause: BackoffCause,
     },
 }
 
-/// The cause of a reflector's wait.
+/// The cause of a reflector's wait, or of a failure after which it does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackoffCause {
@@ -61,9 +61,9 @@ pub enum BackoffCause {
     ShortWatch,
     /// A streaming list ended before it was complete.
     Interrupted,
-    /// A watch ended, and no version is known to resume from.
+    /// A watch ended, and no version is known from which the next watch could resume.
     Unversioned,
-    /// A user's function panicked. If it panicked on a single object, no wait follows.
+    /// A user's function, the source or the timer panicked. If a user's function panicked on a single object, no wait follows.
     Panicked,
 }
 

@@ -1,4 +1,4 @@
-//! PURE. The watch requests of a reflector: events and versions, streaming lists, and the reaction to a failed watch.
+//! PURE. How a reflector watches: the versions of events, streaming lists, and the reaction to a failed watch.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{BackoffCause, EventVerdict, Reflector, State, Then, Watching};
 use crate::{SourceErrorKind, Version, WatchEvent, WatchRequest};
 
 impl Reflector {
-    /// Handles an opened watch, which is read next.
+    /// Handles an opened watch. The next request is to read it.
     pub fn watch_opened(&mut self, now: Nanos) {
         let State::Opening(request) = &self.state else { return };
         let closes = request.timeout.saturating_add(self.config.watch_timeout_grace);
@@ -30,7 +30,7 @@ impl Reflector {
             return self.stream_failed(BackoffCause::Failed(kind), now, random);
         }
         let then = match kind {
-            // Without a version, the next watch starts at any state, and does not deliver the deletions since the list.
+            // Without a version, the next watch would start at any state, and would not deliver the deletions since the list.
             _ if self.version == Version::ZERO => Then::List,
             SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => Then::Watch,
             _ => Then::List,
@@ -38,9 +38,9 @@ impl Reflector {
         self.watch_lost(kind, then, now, random);
     }
 
-    /// Handles an event of the open watch; only the version of its object matters here.
+    /// Handles an event of the open watch. The event contains only the version of its object.
     ///
-    /// O(1), without time or randomness, because it is called for every event.
+    /// This takes O(1) time, and needs neither the current time nor a random number, because it is called for every event.
     pub fn event(&mut self, event: WatchEvent<Version>) -> EventVerdict {
         match &mut self.state {
             State::Watching(watching) => {
@@ -66,10 +66,10 @@ impl Reflector {
                 WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_) => {
                     EventVerdict::Stage
                 }
-                // A plain bookmark does not show which of the initial objects are still missing.
+                // A plain bookmark does not mean that all existing objects have been delivered.
                 WatchEvent::Bookmark(_) => EventVerdict::Ignore,
                 WatchEvent::InitialListEnd(version) => {
-                    // The stream continues as a watch.
+                    // The streaming list continues as a plain watch.
                     let (opened, closes) = (*opened, *closes);
                     self.publish(version);
                     self.deadline = opened + closes;
@@ -82,13 +82,13 @@ impl Reflector {
         }
     }
 
-    /// Handles an error of the open watch, which has ended.
+    /// Handles an error of the open watch. The error has ended the watch.
     pub fn watch_errored(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         match self.state {
             State::Streaming { .. } => self.stream_failed(BackoffCause::Failed(kind), now, random),
             State::Watching(_) => {
                 let then = match kind {
-                    // Without a version, the next watch starts at any state, and does not deliver the deletions in between.
+                    // Without a version, the next watch would start at any state, and would not deliver the deletions in between.
                     _ if self.version == Version::ZERO => Then::List,
                     SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
                         Then::Watch
@@ -160,11 +160,11 @@ impl Reflector {
         }
     }
 
-    /// Handles the end of a plain watch by an error.
+    /// Handles an error that has ended a plain watch, or with which the watch could not be opened.
     fn watch_lost(&mut self, kind: SourceErrorKind, then: Then, now: Nanos, random: u64) {
         if kind == SourceErrorKind::Expired && self.version == self.listed {
-            // The source returned this version from a list, and then rejected it for the watch. Another list "not older than" it may return the same
-            // version every time.
+            // The source returned this version with a list, and then rejected it for the watch. A further list "not older than" this version might
+            // return the same version every time.
             self.unusable = true;
         }
         self.wait(BackoffCause::Failed(kind), then, now, random);

@@ -1,9 +1,9 @@
-//! PURE. The error that the parser of selectors returns.
+//! PURE. The error of the selector parser.
 
 use std::error::Error;
 use std::fmt;
 
-/// The error returned by the parser for a string that is not a [`Selector`](crate::Selector).
+/// The error returned when a string cannot be parsed as a [`Selector`](crate::Selector).
 ///
 /// # Examples
 /// ```
@@ -28,13 +28,13 @@ impl ParseSelectorError {
         &self.text
     }
 
-    /// Returns the position of the error, in bytes from the start; the length of the string if it ends too early.
+    /// Returns the position of the error as a byte offset. If the string ends too early, this is its length.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Returns what the parser expected at that position.
+    /// Returns a description of the token that the parser expected at [`position`](Self::position).
     #[must_use]
     pub fn expected(&self) -> &'static str {
         self.expected

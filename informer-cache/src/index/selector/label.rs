@@ -1,9 +1,10 @@
-//! PURE. The syntax of the key and the value of a label in Kubernetes.
+//! PURE. The syntax of label keys and label values in Kubernetes.
 
 const MAX_WORD: usize = 63;
 const MAX_PREFIX: usize = 253;
 
-/// Returns whether the text is `name` or `prefix/name`. A name has at most 63 bytes; a prefix is a DNS subdomain of at most 253 bytes.
+/// Returns whether the text is a valid key: `name` or `prefix/name`. A name has at most 63 bytes, and a prefix is a DNS subdomain of at most 253
+/// bytes.
 pub(super) fn is_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
@@ -11,7 +12,7 @@ pub(super) fn is_key(text: &str) -> bool {
     }
 }
 
-/// Returns whether the text is a name, or empty.
+/// Returns whether the text is a valid value: a name or the empty string.
 pub(super) fn is_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
@@ -28,7 +29,7 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_PREFIX && text.split('.').all(part)
 }
 
-/// Returns whether the text is not empty and `kind` accepts its first and its last byte.
+/// Returns whether the text is not empty, and `kind` returns `true` for its first and for its last byte.
 fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
     let ends = text.bytes().next().zip(text.bytes().next_back());
     ends.is_some_and(|(first, last)| kind(first) && kind(last))

@@ -5,8 +5,8 @@
 //! requirement = "!" KEY | KEY [ ("=" | "==" | "!=") VALUE | ("in" | "notin") "(" values ")" | (">" | "<") NUMBER ]
 //! values      = VALUE { "," VALUE }
 //! ```
-//! A value may be empty. White space (space, tab, line feed, carriage return) separates words and has no other meaning. Where no operator is
-//! possible, `in` and `notin` are ordinary keys or values.
+//! A value may be empty. White space (space, tab, line feed, carriage return) separates words and has no other meaning. The words `in` and `notin`
+//! are operators only in the place of an operator; elsewhere they are ordinary keys or values.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ struct Parser<'a> {
     at: usize,
 }
 
-/// A word or a symbol; an empty token is the end of the text.
+/// A word or a symbol. At the end of the text, the token is empty.
 #[derive(Clone, Copy)]
 struct Token<'a> {
     at: usize,

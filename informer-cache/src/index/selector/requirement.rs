@@ -1,4 +1,4 @@
-//! PURE. One requirement of a selector, on one label.
+//! PURE. One requirement of a selector, which concerns one label.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::label;
 /// key, then by operator.
 ///
 /// # Examples
-/// Converts a selector to the fields of another system's query:
+/// Converts a selector to query terms of a different system:
 /// ```
 /// use flyball_informer_cache::{Selector, SelectorOperator, SelectorRequirement};
 ///
@@ -29,35 +29,35 @@ use super::label;
 pub struct SelectorRequirement {
     /// The key of the label.
     pub key: Arc<str>,
-    /// The requirement on the value of the label.
+    /// The condition that the value of the label must fulfil.
     pub operator: SelectorOperator,
 }
 
-/// The requirement on the value of a label.
+/// The condition that the value of a label must fulfil.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SelectorOperator {
-    /// The label has one of these values. The list is sorted and distinct, and has at least one value; for `=` it has exactly one.
+    /// The label has one of these values. The values are sorted and distinct, and there is at least one; the operator `=` has exactly one.
     In(Box<[Arc<str>]>),
-    /// The label has none of these values, or does not exist. The list is sorted and distinct, and has at least one value; for `!=` it has exactly
-    /// one.
+    /// The label has none of these values, or does not exist. The values are sorted and distinct, and there is at least one; the operator `!=` has
+    /// exactly one.
     NotIn(Box<[Arc<str>]>),
     /// The label exists, with any value.
     Exists,
     /// The label does not exist.
     DoesNotExist,
-    /// The value of the label is a whole number greater than this one.
+    /// The value of the label is an integer greater than this one.
     GreaterThan(i64),
-    /// The value of the label is a whole number less than this one.
+    /// The value of the label is an integer less than this one.
     LessThan(i64),
 }
 
 impl SelectorOperator {
-    /// Returns whether the requirement holds for this value of the label, or for its absence.
+    /// Returns whether the condition holds for this value of the label; `None` means that the label does not exist.
     pub(crate) fn holds(&self, value: Option<&str>) -> bool {
         let among = |values: &[Arc<str>]| {
             value.is_some_and(|value| values.binary_search_by(|one| (**one).cmp(value)).is_ok())
         };
-        // Parses like Go: decimal, with an optional sign.
+        // Parses the value like Go does: as a decimal number with an optional sign.
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match self {
             Self::In(values) => among(values),
@@ -86,8 +86,8 @@ impl fmt::Display for SelectorRequirement {
     }
 }
 
-/// A key or a value, for display. A text that is not valid in a label is quoted. The parser accepts no quotes, so a value with a comma is never
-/// parsed as two values.
+/// A key or a value, as `Display` prints it. If the text is not valid in a label, it is printed in quotes. The parser rejects quotes, so a value that
+/// contains a comma is never parsed as two values.
 struct Word<'a> {
     text: &'a str,
     plain: bool,

@@ -1,4 +1,4 @@
-//! The cases of Kubernetes' own selector tests, and cases that those tests do not cover.
+//! Tests of the selector: the cases of Kubernetes' own selector tests, and further cases.
 
 use super::{Selector, label};
 
@@ -229,7 +229,7 @@ fn nothing_matches_no_object_and_does_not_parse() {
         assert!(!selector.matches(label) && !selector.matches(|_| None));
         assert_eq!(selector, nothing);
     }
-    // Kubernetes prints this selector as the empty string, which selects everything.
+    // Kubernetes prints a selector that matches nothing as the empty string, which its parser reads as a selector that matches everything.
     assert!(nothing.to_string().parse::<Selector>().is_err());
 }
 

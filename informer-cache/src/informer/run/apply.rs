@@ -1,7 +1,7 @@
-//! EDGE. The writes of the run future to the store. The future compares events by key, stages objects, publishes lists, and catches panics of the
-//! user's functions.
+//! EDGE. How the run future writes to the store. It compares each event with the stored object of its key, stages objects, publishes lists, and
+//! catches panics of the user's functions.
 //!
-//! Cancel safety: a published list is delivered even if the future is dropped meanwhile; an unpublished list is discarded.
+//! Cancel safety: if the future is dropped, a list that is already published is still delivered, and a list that is not published yet is discarded.
 
 use std::hash::Hash;
 
@@ -24,20 +24,21 @@ where
     S: Source<Object = V>,
     T: Timer,
 {
-    /// Accepts an event. Returns the list that the event completes, if any.
+    /// Accepts an event. If the event completes a streaming list, returns the list and its version.
     pub(super) fn accept(&mut self, event: WatchEvent<V>) -> Option<(RelistDraft<K, V>, Version)> {
         let schema = &self.schema;
         let seen = match attempt(|| event.as_ref().map(|object| schema.version(object))) {
             Ok(seen) => seen,
             Err(panic) => {
                 match event {
-                    // Staging calls the same function, which panics again. That panic is reported, and the list keeps the stored object unchanged.
+                    // Staging the object calls the same function, which panics again. The second panic is reported, and the list keeps the stored
+                    // object unchanged.
                     WatchEvent::Added(object) | WatchEvent::Modified(object)
                         if self.reflector.has_partial_list() =>
                     {
                         self.stage_event(WatchEvent::Added(object), Version::ZERO);
                     }
-                    // A deletion is applied even without a version.
+                    // A deletion is applied even if its version cannot be read.
                     WatchEvent::Deleted(object) if self.reflector.has_partial_list() => {
                         self.stage_event(WatchEvent::Deleted(object), Version::ZERO);
                         self.panicked(&panic);
@@ -74,7 +75,7 @@ where
         None
     }
 
-    /// Stages an event of a streaming list. The event is compared by key, like an event of a watch.
+    /// Stages an event of a streaming list. Like an event of a watch, it is compared with the object that is listed under its key.
     fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
         let mut list = self.partial_list.take().unwrap_or_else(|| {
             self.tombstones.stream_begun();
@@ -131,8 +132,8 @@ where
         self.backoff.succeeded();
     }
 
-    /// Publishes a list in pieces, and yields to other tasks between two pieces. Callers box this future, because it is rarely used and would enlarge
-    /// the run future.
+    /// Publishes a list in pieces, and yields to other tasks between two pieces. Callers box the future of this function, because it is rarely needed
+    /// and would enlarge the run future.
     pub(super) async fn publish(
         &mut self,
         mut list: RelistDraft<K, V>,
@@ -200,7 +201,7 @@ where
         }
     }
 
-    /// Counts the result of applying or staging an object: a stale event, or the panic of a user's function.
+    /// Evaluates the result of applying or staging an object: counts a stale event, or reports the panic of a user's function.
     fn count_result(&mut self, late: Result<bool, String>) {
         match late {
             Ok(late) => self.stale += u64::from(late),
@@ -223,8 +224,8 @@ where
     }
 }
 
-/// Applies an event. Returns whether it was stale. A deletion is applied even if a user's function panics on the last state of the object; the error
-/// is then the message of the panic.
+/// Applies an event. Returns whether the event was stale. A deletion is applied even if a user's function panics on the last state of the object; the
+/// panic message is then returned as the error.
 fn apply_event<K, V>(
     store: &SharedWriter<K, V>,
     schema: &Schema<K, V>,

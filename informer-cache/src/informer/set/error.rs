@@ -35,18 +35,18 @@ use crate::{InformerBuildError, InformerName};
 pub enum InformerStartError {
     /// The informer cannot be built.
     Build(InformerBuildError),
-    /// The informer in use is configured differently.
+    /// The configuration of the informer in use differs from the requested one.
     ConfigMismatch(ConfigDifference),
     /// The set was shut down.
     ShutDown,
 }
 
-/// The first difference between the configuration of the informer in use and the requested configuration.
+/// The first difference that was found between the configuration of the informer in use and the requested configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigDifference {
-    /// The name of the first setting of the [`ReflectorConfig`](crate::ReflectorConfig) that differs.
+    /// A setting of the [`ReflectorConfig`](crate::ReflectorConfig) differs; this is its name.
     Reflector(&'static str),
-    /// The informer in use has no index with this name and value type.
+    /// The informer in use lacks an index; this is the index's name. It may have an index with this name and a different value type.
     Index(&'static str),
     /// Only one of the two configurations has a transformation.
     Transform,
@@ -76,7 +76,7 @@ impl fmt::Display for InformerStartError {
 
 impl Error for InformerStartError {}
 
-/// The error returned by [`InformerSet::synced`](crate::InformerSet::synced) if informers ended before their first list.
+/// The error returned by [`InformerSet::synced`](crate::InformerSet::synced) if an informer ended before its first list.
 ///
 /// # Examples
 /// ```
@@ -95,7 +95,7 @@ impl Error for InformerStartError {}
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotSynced {
-    /// The names of the informers that ended; never empty. Other informers may still wait for their first list.
+    /// The names of the informers that ended before their first list; never empty. Other informers may not have published their first list yet.
     pub ended: Vec<InformerName>,
 }
 

@@ -1,6 +1,6 @@
-//! EDGE. A type-erased informer of a set.
+//! EDGE. An informer of a set, without its type parameters.
 //!
-//! Cancel safety: the same as for the informer's waits.
+//! Cancel safety: dropping a wait only stops waiting, as for the waits of an informer.
 
 use std::any::Any;
 use std::hash::Hash;
@@ -21,7 +21,7 @@ pub(super) trait Member: Send + Sync {
     /// Returns the signal that is set when the informer has ended. The signal does not keep the informer alive.
     fn ended_signal(&self) -> Arc<Synced>;
 
-    /// Returns whether a shutdown was requested, or the informer has stopped. Later requests for its name do not share such an informer.
+    /// Returns whether a shutdown was requested, or the informer has ended. If so, later requests for its name do not return this informer.
     fn is_stopping(&self) -> bool;
 }
 

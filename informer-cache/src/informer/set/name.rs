@@ -20,12 +20,12 @@ pub struct InformerName {
 }
 
 impl InformerName {
-    /// Creates the name of an informer for all objects of a kind.
+    /// Creates the name of an informer that has all objects of a kind.
     pub fn new(kind: impl Into<Arc<str>>) -> Self {
         Self { kind: kind.into(), selection: "".into() }
     }
 
-    /// Sets the selection, which may be any string: a selector or a namespace, for example. An empty string means all objects.
+    /// Sets the selection, which may be any string, for example a selector or a namespace. An empty string means all objects.
     #[must_use]
     pub fn with_selection(self, selection: impl Into<Arc<str>>) -> Self {
         Self { selection: selection.into(), ..self }

@@ -1,4 +1,4 @@
-//! SHELL. A user's handle to an informer in a set. The handle guards no data; cloning and dropping it take the lock of the set.
+//! SHELL. A user's handle to an informer in a set. This module has no lock of its own: cloning and dropping a handle takes the lock of the set.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,8 +9,8 @@ use crate::Informer;
 
 /// A handle to an informer that other users may share; returned by [`InformerSet::get_or_start`]. Derefs to the [`Informer`].
 ///
-/// The informer is shut down when the last of its `SharedInformer`s is dropped, unless it is stopped before. (Clones of the [`Informer`] itself, its
-/// store and its subscriptions do not keep it running; they stay readable after it has ended.)
+/// The informer is shut down when the last of its `SharedInformer`s is dropped, if it has not been stopped before. (Clones of the [`Informer`]
+/// itself, its store handles and its subscriptions do not keep it running. They stay readable after it has ended.)
 pub struct SharedInformer<K, V> {
     set: InformerSet,
     id: Id,
@@ -29,7 +29,7 @@ impl<K, V> SharedInformer<K, V> {
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // The downcast succeeds, because the id includes the types.
+        // The downcast succeeds, because the id contains the key type and the object type.
         let informer = slot.member.as_any().downcast_ref::<Informer<K, V>>()?.clone();
         slot.users += 1;
         Some(Self::new(set, id.clone(), slot.number, informer))
