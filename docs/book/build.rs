@@ -1,6 +1,6 @@
-//! Turns the examples of all pages into documentation tests. It finds the pages itself, so that no page is missing from the tests.
+//! Turns the examples of all pages into documentation tests. It searches the folder for pages, so no page can be missing from the tests.
 //!
-//! Programs that a page includes do not become documentation tests, because `tests/programs.rs` runs them.
+//! A program that a page includes from a file does not become a documentation test, because `tests/programs.rs` runs the program.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ fn folder(folder: &Path, prefix: &str, out: &Path, modules: &mut String) {
     }
 }
 
-/// Writes a copy of the page, and a module with the copy as its documentation. In the copy, included programs are plain text; line
-/// numbers stay those of the page.
+/// Writes a copy of the page, and a module whose documentation is the copy. In the copy, included programs are marked as plain text. The line numbers
+/// of the page do not change.
 fn page(path: &Path, name: &str, out: &Path, modules: &mut String) {
     let text = fs::read_to_string(path).expect("the page can be read");
     let text = text.replace("```rust\n{{#include", "```text\n{{#include");

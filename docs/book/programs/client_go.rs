@@ -1,4 +1,4 @@
-//! An informer, an index by node, and a queue with a worker that fails once.
+//! An informer with an index of pods by node, and a queue with a worker that fails once.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A controller with an election, a second watch and a filter. It reconciles only while it leads.
+//! A controller with a leader election, a second watch and a filter. It reconciles only while its process leads.
 
 use std::{error::Error, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Sessions that expire, in a `Queue` with a timer.
+//! Expires sessions, with a `Queue` that has a timer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sessions that expire, in tokio-util's `DelayQueue`.
+//! Expires sessions, with tokio-util's `DelayQueue`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! An operator: every namespace gets a ConfigMap with the name of its team.
+//! An operator that creates, in every namespace, a ConfigMap with the name of the namespace's team.
 
 use std::{error::Error, sync::Arc, time::Duration};
 

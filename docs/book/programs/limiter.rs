@@ -1,4 +1,5 @@
-//! A backoff per key, and a request rate per client. The program advances the clock itself, so every run prints the same output.
+//! A backoff for each key, and a limit on the request rate of each client. The program advances the clock itself, so every run prints the same
+//! output.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -18,7 +19,7 @@ fn main() {
     limiter.forget(&"db-1"); // the key has succeeded
     println!("db-1 failed: try again in {:?}", limiter.record_failure(&"db-1"));
 
-    // May this client send a request now? Each client may send two a second, and three at once after a pause.
+    // May this client send a request now? Each client may send two requests a second, and three at once after a pause.
     let [two, three] = [2, 3].map(|n| NonZeroU32::new(n).unwrap());
     let clients = KeyedRateLimiter::with_clock(Quota::per_second(two).allow_burst(three), clock.clone());
     for request in 1..=4 {

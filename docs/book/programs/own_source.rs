@@ -1,4 +1,4 @@
-//! A cache of a source of your own: a log in memory. The version of an entry is its position in the log.
+//! A cache of your own source, which is a log in memory. The version of an entry is its position in the log.
 
 use std::collections::BTreeMap;
 

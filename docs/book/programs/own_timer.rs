@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_workqueue::{Clock, Monotonic, Nanos, Queue, Timer};
 
-/// One alarm, which all clones share. The loop checks it in each iteration.
+/// Stores one alarm, which all clones share. The event loop checks the alarm in each iteration.
 #[derive(Clone, Default)]
 struct LoopTimer(Arc<Mutex<Option<(Nanos, Waker)>>>);
 
@@ -23,7 +23,8 @@ impl Timer for LoopTimer {
 }
 
 impl LoopTimer {
-    /// Wakes the waker if the alarm is due. Otherwise, a real loop would wait for events, at most until the time of the alarm.
+    /// Wakes the alarm's waker if the alarm is due. If it is not due, a real event loop would now wait for events, at most until the time of the
+    /// alarm.
     fn turn(&self) {
         let due = self.0.lock().unwrap().take_if(|(at, _)| *at <= self.now());
         if let Some((_, waker)) = due {

@@ -1,4 +1,4 @@
-//! Two tasks work on keys of one queue. Work that takes too long is dropped, and its key is retried.
+//! Two tasks work on keys of one queue. A timeout drops work that takes too long, and the queue retries its key.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     send_mail(user, failures).await;
                     lease.succeed();
                 };
-                // A timeout drops `work` and the lease in it, which counts as a failure of the key.
+                // A timeout drops `work` and with it the lease. A dropped lease counts as a failure of its key.
                 if timeout(Duration::from_millis(50), work).await.is_ok() {
                     sent.push((user, failures));
                 }

@@ -7,7 +7,7 @@ use flyball_workqueue::{Leftovers, ManualClock, Queue, WithClock};
 type Keys =
     Queue<&'static str, flyball_workqueue::Fifo, flyball_workqueue::NoLimiter, WithClock<ManualClock>>;
 
-/// A queue with one key that waits for a minute, and one Ready key.
+/// Returns a queue with two keys: `later` waits for a minute, and `now` is Ready.
 fn queue(clock: &ManualClock) -> Keys {
     let queue = Queue::builder().clock(clock.clone()).build();
     queue.add_after("later", Duration::from_secs(60)).expect("the queue is open");

@@ -1,4 +1,4 @@
-//! The YAML blocks of the page on production can be parsed, and each rule of a role is complete.
+//! Checks the YAML blocks of the page `production.md`: they can be parsed, and each rule of a role is complete.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ fn manifests_can_be_read() {
     }
     let deployment = blocks.iter().find(|block| block["kind"] == "Deployment").unwrap();
     let pod = &deployment["spec"]["template"]["spec"];
-    // Longer than `shutdown_grace` and `abort_after` together.
+    // 25 s: `shutdown_grace` and `abort_after` together.
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 25);
     assert_eq!(pod["containers"][0]["readinessProbe"]["httpGet"]["path"], "/readyz");
 }

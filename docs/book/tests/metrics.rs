@@ -1,4 +1,4 @@
-//! The table of queue metrics in the book has exactly the metrics of a scrape, by name and type.
+//! Checks that the table of queue metrics in the book has exactly the metrics of a scrape, with the same names and types.
 
 use flyball_ops::PrometheusQueues;
 use flyball_ops::prometheus_client::encoding::text::encode;

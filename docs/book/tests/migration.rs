@@ -1,4 +1,4 @@
-//! The pages on migration: programs in Go print the same output as the programs after the migration, and a migration from kube-runtime
+//! Checks the pages on migration: a program in Go prints the same output as the Rust program that replaces it, and the migration from kube-runtime
 //! changes only imports.
 
 use std::fs;
@@ -14,7 +14,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A folder of `programs/go` has the name of the Rust program that replaces its program.
+/// Each folder in `programs/go` has a program in Go, and is named after the Rust program that replaces it.
 #[test]
 fn every_program_in_go_prints_what_the_program_in_rust_prints() {
     if Command::new("go").arg("version").output().is_err() {

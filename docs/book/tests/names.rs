@@ -1,4 +1,5 @@
-//! The tables of the book contain only names that exist: for each `Type::method` in a last column, both words are in the sources.
+//! Checks that tables of the book contain only names that exist: for each `Type::method` in the last column of a table, both words occur in the
+//! sources.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,7 +17,7 @@ const CRATES: [&str; 9] = [
     "kube-lease",
     "kube-testing",
 ];
-/// Types of kube, whose methods are not in these sources.
+/// Types that belong to kube, so their methods are not in these sources.
 const OF_KUBE: [&str; 1] = ["Api"];
 
 fn sources(folder: &Path, text: &mut String) {
@@ -69,7 +70,7 @@ fn tables_name_existing_items() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Checks metrics, fields of the debug page and responses of probes.
+/// Checks the names of metrics, the fields of the debug page and the texts of the probes' responses.
 #[test]
 fn troubleshooting_names_existing_metrics() {
     let mut text = String::new();

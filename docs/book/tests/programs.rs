@@ -1,4 +1,5 @@
-//! The programs of the book: each prints the output on its page, pages include whole programs, and the dependencies on each page exist.
+//! Checks the programs of the book: each prints the output shown on its page, pages include whole programs, and the dependencies shown on the pages
+//! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use toml::{Table, Value};
 
-/// The maximum number of lines of a program, not counting imports, comments and empty lines, so that a program fits on a page.
+/// The maximum number of lines of a program, so that it fits on a page. Imports, comments and empty lines do not count.
 const MOST_LINES: usize = 44;
 
 fn book() -> &'static Path {
@@ -19,7 +20,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below `folder` with this extension, sorted.
+/// Returns every file in `folder` and its subfolders that has this extension, sorted.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -34,7 +35,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The names of the programs: files, and folders with a `main.rs`.
+/// Returns the names of the programs. A program is a file, or a folder with a `main.rs`.
 fn programs() -> Vec<String> {
     let names = files(&book().join("programs"), "rs").into_iter().filter_map(|path| {
         let name = path.file_stem()?.to_str()?.to_owned();
@@ -44,12 +45,13 @@ fn programs() -> Vec<String> {
     names.collect()
 }
 
-/// The file with the expected output of a program. `NAME_before`, the program before a migration, has the same output as `NAME`.
+/// Returns the path of the file with the expected output of a program. `NAME_before` is the program before a migration, and has the same output as
+/// `NAME`.
 fn output_of(name: &str) -> PathBuf {
     book().join("programs").join(format!("{}.out", name.strip_suffix("_before").unwrap_or(name)))
 }
 
-/// The files that pages include with `{{#include}}`, each with the pages that include it.
+/// Returns the files that pages include with `{{#include}}`, each with the pages that include it.
 fn included() -> BTreeMap<PathBuf, Vec<PathBuf>> {
     let mut included = BTreeMap::<PathBuf, Vec<PathBuf>>::new();
     for page in files(&book().join("src"), "md") {
@@ -130,7 +132,7 @@ fn a_program_is_read_in_one_glance() {
     }
 }
 
-/// The crates that a program uses, which are the roots of its imports.
+/// Returns the crates that a program uses, that is, the first parts of its `use` paths.
 fn imports(program: &str) -> BTreeSet<String> {
     let roots = program.lines().filter_map(|line| line.strip_prefix("use ")?.split("::").next());
     roots.filter(|root| !["std", "crate"].contains(root)).map(|root| root.replace('_', "-")).collect()

@@ -106,7 +106,7 @@ impl<'a> Schedule<'a> {
         assert_eq!(self.queue.cancel(&key), pending);
     }
 
-    /// Asserts that the state of the key matches its pending request.
+    /// Asserts that the queue's state of the key agrees with the request recorded for it.
     fn check_state(&mut self, key: u64) {
         let (state, now) = (self.queue.state(&key), self.now());
         let record = &self.records[&key];
@@ -140,7 +140,7 @@ impl<'a> Schedule<'a> {
         };
         match choice / 8 % 4 {
             0 => {
-                // A dirty key is Ready immediately, whatever the outcome.
+                // A key that is dirty when its lease ends becomes Ready immediately, with whatever outcome the lease ends.
                 let marked = self.queue.state(&key) == KeyState::LeasedDirty;
                 let after = choice % 17;
                 if !marked {
@@ -156,7 +156,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Polls the getter if it was woken, and serves the keys that it receives; then the getter waits again.
+    /// Polls the getter as long as it is woken, and serves each key that it returns. Afterwards the getter waits again.
     fn take(&mut self) {
         let mut woken = self.getter.was_woken();
         while woken {
@@ -192,7 +192,7 @@ impl<'a> Schedule<'a> {
         self.served += 1;
     }
 
-    /// Advances the clock from alarm to alarm.
+    /// Advances the clock by `by`, and stops at each alarm on the way to serve the keys that are due.
     fn advance(&mut self, by: u64) {
         let until = Nanos::new(self.now() + by);
         while let Some(alarm) = self.clock.next_alarm().filter(|alarm| *alarm <= until) {
@@ -230,7 +230,7 @@ fn delayed_adds_are_neither_early_nor_late() {
             schedule.take();
             queue.check().unwrap();
         }
-        // Every request is served, at the latest when the lease of its key has ended.
+        // The loop ends all leases and advances the clock until every request has been served.
         for round in 0..100 {
             (0..KEYS).for_each(|_| schedule.end(16));
             schedule.take();
@@ -248,7 +248,8 @@ fn delayed_adds_are_neither_early_nor_late() {
     assert!(!few || std::env::var_os("FLYBALL_CASES").is_some(), "{} {}", served.get(), at_their_limit.get());
 }
 
-/// A key that is debounced without a pause runs exactly as often as `max_wait` requires, whatever the delay and the interval of the adds.
+/// A key is added again and again with `Debounce`, always before its deadline. It still runs every time `max_wait` has passed, for every delay and
+/// every interval between the adds.
 #[test]
 fn a_debounce_fed_for_ever() {
     let mut random = Random::new(17);
@@ -275,13 +276,14 @@ fn a_debounce_fed_for_ever() {
     }
 }
 
-/// A million keys wait, and half of them are cancelled. The others are handed out by deadline, equal deadlines in the order of their adds.
+/// A million keys wait, and half of them are cancelled. The others are handed out by deadline; keys with equal deadlines are handed out in the order
+/// of their adds.
 #[test]
 fn a_million_waits() {
     const COUNT: u64 = 1_000_000;
     let clock = ManualClock::new();
     let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).build();
-    // Deadlines in no order: an odd factor permutes them.
+    // Multiplying by an odd constant shuffles the deadlines.
     let delay = |key: u64| 1 + key.wrapping_mul(0x9E37_79B9) % 65_536;
     for key in 0..COUNT {
         queue.add_after(key, ns(delay(key))).unwrap();

@@ -1,4 +1,4 @@
-//! One test for each fault that was found by trying to break the queue, named after the fault.
+//! Regression tests: one for each fault that was found by trying to break the queue. The name of a test describes the fault.
 
 use std::future::Future;
 use std::hash::{Hash, Hasher};
@@ -18,7 +18,8 @@ use testkit::wakers::{Counting, Panicking, poll_with};
 
 use crate::support::{backoff, ns, timed, times};
 
-/// A timer that fires only when the test calls `fire`, like a timer that is late. tokio's timer rounds up to the next millisecond.
+/// A timer that fires only when the test calls `fire`. It stands for a timer that fires late, such as tokio's, which rounds up to the next
+/// millisecond.
 #[derive(Clone, Default)]
 pub(crate) struct UnfiredTimer {
     pub(crate) clock: ManualClock,
@@ -48,7 +49,7 @@ impl Timer for UnfiredTimer {
     }
 }
 
-/// A key that is due at shutdown is Ready. A getter that waits must be woken, or the queue never closes.
+/// A key whose deadline has passed at the shutdown counts as Ready. A waiting getter must be woken to take it, or the queue never closes.
 #[test]
 fn shutdown_wakes_a_getter_for_a_due_key() {
     let late = UnfiredTimer::default();
@@ -65,7 +66,7 @@ fn shutdown_wakes_a_getter_for_a_due_key() {
     assert!(block_on(queue.drain()).waiting.is_empty());
 }
 
-/// A getter that was woken by the timer and is dropped after the shutdown passes its wake-up on.
+/// The timer wakes a getter, the queue is shut down, and the getter is dropped: it passes its wake-up to another getter.
 #[test]
 fn a_getter_dropped_after_shutdown_passes_its_deadline_on() {
     let (queue, clock) = timed();
@@ -83,7 +84,7 @@ fn a_getter_dropped_after_shutdown_passes_its_deadline_on() {
     assert!(poll_with(second.as_mut(), &others_waker).is_ready());
 }
 
-/// A key that calls its queue in its drop.
+/// A key whose `Drop` calls the queue that held it.
 #[derive(Clone)]
 struct CallingKey {
     id: u8,
@@ -115,7 +116,7 @@ impl Drop for CallingKey {
     }
 }
 
-/// Keys are dropped outside the limiter's lock and the queue's lock, even during unwinding.
+/// Keys are dropped while neither the limiter nor the queue is locked, even if a panic unwinds.
 #[test]
 fn a_key_may_call_its_queue_in_its_drop() {
     let clock = ManualClock::new();
@@ -134,7 +135,7 @@ fn a_key_may_call_its_queue_in_its_drop() {
     queue.try_get().unwrap().retry();
     queue.try_get().unwrap().succeed();
     queue.add(key(3)).unwrap();
-    // Equal keys have equal hashes, so that `Eq` is called: 99 is compared with 99.
+    // The key 99 is added twice: the hashes are equal, so the queue calls `Eq`, which panics for 99.
     queue.add(key(99)).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add(key(99)))).is_err());
     queue.check().unwrap();
@@ -144,7 +145,7 @@ fn a_key_may_call_its_queue_in_its_drop() {
     *looks.lock().unwrap() = None;
 }
 
-/// A sleeping thread that is woken by a signal and then panics passes the signal on.
+/// A sleeping thread is signalled and then panics: it signals the next thread.
 #[test]
 fn a_thread_that_panics_in_get_passes_its_signal_on() {
     for _ in 0..20 {
@@ -161,7 +162,7 @@ fn a_thread_that_panics_in_get_passes_its_signal_on() {
             .collect();
         switch.arm(Point::Clone, 1);
         queue.add(switch.key(1)).unwrap();
-        // Returns only if the other thread takes the key.
+        // The drain completes only if the other thread takes the key.
         let left = queue.blocking_drain();
         assert!(left.ready.is_empty());
         let served =
@@ -188,7 +189,7 @@ impl Timer for PanickingClock {
     }
 }
 
-/// Dropping a getter reads no clock, because the clock may be the cause of a panic, and a second panic would abort the process.
+/// Dropping a getter does not read the clock: if the clock has caused the panic that drops the getter, a second panic would abort the process.
 #[test]
 fn a_getter_is_dropped_without_the_clock() {
     let fragile = PanickingClock::default();
@@ -211,7 +212,7 @@ fn a_getter_is_dropped_without_the_clock() {
     assert!(poll_with(second.as_mut(), &others_waker).is_ready());
 }
 
-/// If the timer panics, a getter is woken to try again.
+/// If the timer panics, no alarm is set, so a getter is woken to set it.
 #[test]
 fn a_panicking_timer_wakes_a_getter() {
     let late = UnfiredTimer::default();
@@ -229,7 +230,7 @@ fn a_panicking_timer_wakes_a_getter() {
     assert!(poll_with(get.as_mut(), &waker).is_ready());
 }
 
-/// If the timer panics, all watchers are woken to try again, even if there are more than fit into one batch of wakers.
+/// If the timer panics, all `next_overdue` futures are woken to set the alarm, even if there are more of them than fit into one batch of wakers.
 #[test]
 fn a_panicking_timer_wakes_all_watchers() {
     let late = UnfiredTimer::default();
@@ -256,7 +257,8 @@ fn a_panicking_timer_wakes_all_watchers() {
     lease.done();
 }
 
-/// The timer also wakes a thread in a blocking `get`, because the clock may be moved by hand.
+/// The timer also wakes a thread that is blocked in `blocking_get`. Sleeping until the deadline is not enough, because a test may move the clock by
+/// hand.
 #[test]
 fn a_due_key_wakes_a_blocked_thread() {
     let (queue, clock) = timed();
@@ -270,7 +272,7 @@ fn a_due_key_wakes_a_blocked_thread() {
     assert_eq!(getter.join().unwrap(), "a");
 }
 
-/// A key that became Ready while the clock was too far ahead is served after the clock has jumped back.
+/// A key becomes Ready while the clock is too far ahead. After the clock has jumped back, the key is still served.
 #[test]
 fn a_glitch_of_the_clock_starves_no_ready_key() {
     let (queue, clock) = timed();
@@ -297,7 +299,7 @@ fn a_stop_that_panics_stops_nothing() {
     lease.done();
 }
 
-/// A failure whose key could not be stored is forgotten by the next success.
+/// `retry` counts a failure, but `Clone` of the key panics. The next success of the key still resets the failure count.
 #[test]
 fn a_counted_failure_can_be_forgotten() {
     let switch = PanicSwitch::new();
@@ -316,7 +318,7 @@ fn a_counted_failure_can_be_forgotten() {
     }
 }
 
-/// Each success forgets the failure before it, so failures do not accumulate.
+/// Each success resets the failure count, so failures before and after a success do not add up.
 #[test]
 fn a_success_forgets_the_failure_before_it() {
     let (queue, clock) = backoff();
@@ -330,14 +332,14 @@ fn a_success_forgets_the_failure_before_it() {
     queue.check().unwrap();
 }
 
-/// A worker of a queue that is never empty lets other tasks of the runtime run.
+/// A worker that always finds a key still yields, so other tasks of the runtime run.
 #[cfg(feature = "tokio")]
 #[tokio::test]
 async fn get_spends_the_budget_of_its_task() {
     let queue = Queue::new();
     queue.add("always fails").unwrap();
     let other = tokio::spawn(async {});
-    // Ends only if the other task runs.
+    // The loop ends only if the other task runs.
     while !other.is_finished() {
         queue.get().await.unwrap().retry();
     }
@@ -357,7 +359,8 @@ fn a_getter_that_is_never_polled_is_overtaken() {
     assert!(matches!(live.as_mut().poll(&mut std::task::Context::from_waker(&waker)), Poll::Ready(Some(_))));
 }
 
-/// A getter that was woken and is never polled again delays at most one key, and no deadline, drain or watcher.
+/// A getter that was woken and is never polled again delays at most one key. The next deadline still wakes another getter, and a drain still times
+/// out.
 #[test]
 fn a_getter_that_is_kept_does_not_stop_the_alarm() {
     let clock = ManualClock::new();
@@ -399,7 +402,7 @@ fn a_full_queue_clones_nothing() {
     assert_eq!(queue.add_ref(&Unclonable(2)), Err(AddErrorKind::Full));
 }
 
-/// The waker of another task panics while a key is handed out: the key is requeued, and no failure is counted.
+/// While a key is handed out, the waker of a different task panics: the key is requeued, and no failure is counted.
 #[test]
 fn a_foreign_waker_costs_no_failure() {
     let clock = ManualClock::new();
@@ -444,7 +447,7 @@ fn the_give_up_hook_runs_even_if_a_waker_panics() {
     assert_eq!(told.load(Ordering::Relaxed), 1);
 }
 
-/// The keys that `stop_now` removes reach the caller even if a waker panics.
+/// `stop_now` returns the keys that it has removed, even if a waker panics.
 #[test]
 fn removed_keys_reach_the_caller() {
     let queue = Queue::<u32>::new();
@@ -454,7 +457,7 @@ fn removed_keys_reach_the_caller() {
     assert_eq!(queue.stop_now().ready, [1]);
 }
 
-/// An overdue lease is reported once, so the report must reach the caller even if the waker of another task panics.
+/// `next_overdue` reports an overdue lease only once, so it must return the report even if the waker of a different task panics.
 #[test]
 fn a_report_reaches_the_caller_even_if_user_code_panics() {
     let timer = UnfiredTimer::default();
@@ -465,7 +468,7 @@ fn a_report_reaches_the_caller_even_if_user_code_panics() {
     let mut other = Box::pin(queue.get());
     assert!(poll_with(other.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     queue.add_after(2, Duration::from_nanos(10)).unwrap();
-    // The timer has not fired: the watcher is the first to find that a key is due, and wakes the getter.
+    // The timer has not fired, so `next_overdue` is the first to find that a key is due, and wakes the getter.
     timer.clock.advance(Duration::from_nanos(10));
     let report = block_on(queue.next_overdue(Duration::from_nanos(5))).unwrap();
     assert_eq!((report.key, report.age), (1, Duration::from_nanos(10)));

@@ -1,4 +1,4 @@
-//! A queue whose `TokioTimer` has lost its runtime: waiters on other runtimes and threads are still served.
+//! The runtime of a queue's `TokioTimer` was shut down, or has no timer: waiters on other runtimes and threads are still served.
 
 use std::task::Poll;
 use std::thread;
@@ -62,21 +62,21 @@ fn a_task_of_another_runtime_gets_delayed_keys_after_the_first_was_dropped() {
     }
 }
 
-/// The alarm was set on the runtime before the runtime was shut down.
+/// The queue sets its alarm on a runtime, which is then shut down. A task of a different runtime is still woken.
 #[test]
 fn a_parked_task_of_another_runtime_keeps_its_alarm() {
     let first = runtime();
     let queue = queue_on(&first);
     queue.add_after("b", HOUR).unwrap();
     let mut later = Task::waiting(queue.get());
-    // Sets the alarm again. The task is not polled for this, because it might be polled so late that the key is Ready.
+    // This add sets the alarm again. A poll of the task could set it, too, but might come so late that the key is Ready and the task takes it.
     queue.add_after("a", SOON).unwrap();
     drop(first);
     let waiting = thread::spawn({
         let queue = queue.clone();
         move || *block_on(queue.get()).unwrap()
     });
-    // One of the two getters takes the key. The shutdown of the runtime may wake the task early; then the task waits again.
+    // One of the two getters takes the key. The shutdown of the runtime may wake the task before the key is due; then the task waits again.
     let mut lease = None;
     while lease.is_none() && !waiting.is_finished() {
         if later.was_woken()

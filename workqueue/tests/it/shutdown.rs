@@ -1,4 +1,4 @@
-//! Shutdown, drain and stop in every state and with several callers: no key is lost or handed out twice.
+//! `shut_down`, drains and `stop_now`, with keys in every state and with several callers: no key is lost or handed out twice.
 
 use std::sync::Barrier;
 use std::task::Poll;
@@ -50,8 +50,8 @@ fn the_backlog_comes_out_in_order() {
     assert_eq!(parts(queue.stop_now()), (vec![], vec!["never"], vec![]));
 }
 
-/// A key that was dirty before the shutdown runs again. An add after the shutdown is refused. A leased key that waits does not become
-/// dirty.
+/// A key that was dirty before the shutdown runs again. An add after the shutdown is refused. A leased key that was added with a delay does not
+/// become dirty at its deadline.
 #[test]
 fn dirty_marks_and_leases() {
     let (queue, clock) = timed();
@@ -78,7 +78,8 @@ fn dirty_marks_and_leases() {
     assert_eq!((ready, waiting, leased), (vec![], vec!["dirty", "waits"], vec![]));
 }
 
-/// If a lease ends after shutdown with an outcome that would make the key Ready again, the key is a leftover, and is not handed out.
+/// After the shutdown, leases end with every outcome. A key whose outcome would normally make it Ready again is not handed out, but is one of the
+/// leftovers.
 #[test]
 fn late_outcomes_are_leftovers() {
     let (queue, clock) = backoff();
@@ -170,7 +171,7 @@ fn shutdown_wakes_every_getter() {
     }
 }
 
-/// Getters that wait for a dirty key are woken when its lease ends, and also when the queue closes because the key is cancelled.
+/// Two getters wait for a dirty key. They are woken when its lease ends, or when the queue closes because the key is cancelled.
 #[test]
 fn the_end_of_a_dirty_lease_wakes_a_getter() {
     for cancel in [true, false] {
@@ -215,7 +216,7 @@ fn a_cancel_ends_a_drain() {
     assert!(poll_with(drain.as_mut(), &waker).is_ready());
 }
 
-/// A stop completes a drain that waits for Ready keys.
+/// `stop_now` completes a drain that waits for Ready keys.
 #[test]
 fn a_stop_ends_a_drain() {
     let queue = Queue::new();
@@ -282,7 +283,7 @@ fn a_blocking_drain_ends_with_the_last_lease() {
     }
 }
 
-/// Several threads shut down, drain and stop the queue, concurrently with producers and workers.
+/// Several threads call `shut_down`, drains and `stop_now` concurrently with producers and workers.
 #[test]
 fn all_ends_at_once() {
     for round in 0..50 {

@@ -1,4 +1,4 @@
-//! All keys of a queue at one time, as data.
+//! `Queue::keys` returns all keys of a queue at one time; the result can be serialized.
 
 use flyball_sync::Nanos;
 use flyball_workqueue::{KeyInfo, KeyState, Queue};
@@ -9,7 +9,7 @@ fn rows(keys: &[KeyInfo<&'static str>]) -> Vec<(&'static str, KeyState, u32)> {
     keys.iter().map(|info| (info.key, info.state, info.num_requeues)).collect()
 }
 
-/// Returns a queue at time 25 with a key in every state. No operation has processed the deadlines since 0.
+/// Returns a queue at time 25 with a key in every state. Since time 0 no operation has moved keys whose deadline has passed.
 fn every_state() -> BackoffQueue {
     let (queue, clock) = backoff();
     queue.add_many(["leased", "dirty", "leased, waits", "leased, due"]);
@@ -87,7 +87,7 @@ fn a_snapshot_contains_the_state_of_the_queue() {
     assert_eq!(flags(), (false, true));
 }
 
-/// Serialized data can be deserialized.
+/// Deserializing the serialized data returns the same data.
 #[cfg(feature = "serde")]
 mod serde {
     use flyball_workqueue::Leftovers;
@@ -126,7 +126,7 @@ mod serde {
         );
     }
 
-    /// The field names are part of the public interface: a program reads data that was stored with an earlier version.
+    /// The field names are part of the public interface, because a program may read data that an earlier version of the crate has stored.
     #[test]
     fn the_names_in_the_data() {
         let (queue, _clock) = backoff();

@@ -1,4 +1,5 @@
-//! Operations whose time is older than the time of an earlier operation: threads may take the lock in a different order than they read the clock.
+//! Operations with an older time than an operation before them. This happens because a thread reads the clock before it takes the lock, and another
+//! thread may overtake it in between.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use flyball_workqueue::{KeyState, Priority, Queue};
 
 use crate::support::ns;
 
-/// Raised keys have second positions. An operation with an older time must not iterate over all of these positions.
+/// A Ready key that is raised to a higher priority has a second position in the order. An operation with an older time must not iterate over all of
+/// these positions.
 #[test]
 fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     const OPS: u64 = 1_000;
@@ -40,7 +42,7 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     queue.check().unwrap();
 }
 
-/// After an operation with an older time, the raised keys that are no longer due wait again, and the others stay Ready.
+/// After an operation with an older time, raised keys whose deadline is after that time wait again; the other raised keys stay Ready.
 #[test]
 fn a_time_that_goes_back_turns_back_those_that_are_early() {
     let clock = ManualClock::new();

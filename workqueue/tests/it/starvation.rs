@@ -1,4 +1,4 @@
-//! More work than the workers can do: which keys run, and how long they wait, on virtual time.
+//! Simulations of overloaded queues on virtual time: which keys run, and how long do they wait?
 //!
 //! kube-runtime keeps keys that wait for a slot in a hash set and scans the set from the first bucket, so keys in low buckets always run first. The
 //! simulator shows that this rule starves keys, and that the queue's orders do not starve keys under the same load.
@@ -14,7 +14,7 @@ use flyball_workqueue::{Fair, Fifo, Lease, NoLimiter, Order, Priority, Queue, Wi
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// A load of the keys `0..keys`. A slot works on a key for `work`, and the key is Ready again after `back`.
+/// The load of a simulation. The keys are `0..keys`; a run of a key occupies a slot for `work`, and the key is Ready again `back` later.
 struct Load {
     keys: u32,
     slots: usize,
@@ -23,7 +23,7 @@ struct Load {
     lasts: Duration,
 }
 
-/// Twice as much work as ten slots can do: each key is Ready again after 5 s, but 2000 runs take 9.8 s.
+/// Twice as much work as ten slots can do: each key is Ready again after 5 s, but it takes 9.8 s to run all 2000 keys once.
 const OVERLOAD: Load = Load {
     keys: 2000,
     slots: 10,
@@ -33,12 +33,12 @@ const OVERLOAD: Load = Load {
 };
 
 impl Load {
-    /// Returns the time that this number of hand-outs takes if no slot is ever free.
+    /// Returns the time in which the slots process this number of hand-outs, if no slot is ever free.
     fn time_of(&self, hand_outs: usize) -> Duration {
         self.work * hand_outs.div_ceil(self.slots) as u32
     }
 
-    /// Returns the number of hand-outs if no slot is ever free.
+    /// Returns the number of hand-outs in a whole simulation, if no slot is ever free.
     fn most(&self) -> usize {
         self.lasts.as_millis().div_ceil(self.work.as_millis()) as usize * self.slots
     }
@@ -65,7 +65,7 @@ impl<O: Order<u32>> Simulated for TestQueue<O> {
     }
 }
 
-/// The time at which a key became Ready, and the number of keys that had become Ready before.
+/// The time at which a key became Ready, and its number in the sequence of all keys that become Ready.
 type Since = (Nanos, usize);
 
 struct HandOut {
@@ -74,14 +74,14 @@ struct HandOut {
     since: Since,
 }
 
-/// The results for one key: the maxima over all its waits, including the unfinished wait at the end.
+/// The results for one key. The last three fields are maxima over all its waits, including the wait that is unfinished at the end.
 #[derive(Clone, Default)]
 struct KeyResult {
     runs: usize,
     longest: Duration,
-    /// The number of hand-outs while the key was Ready.
+    /// The number of hand-outs during a wait of the key.
     waited_for: usize,
-    /// The number of the hand-outs in `waited_for` that were for keys that became Ready later.
+    /// How many of these hand-outs were of keys that had become Ready later than this key.
     overtaken: usize,
 }
 
@@ -109,18 +109,19 @@ impl Results {
         self.key_results.iter().map(|fate| fate.longest).max().unwrap()
     }
 
-    /// Returns the largest number of hand-outs while one of the keys was Ready.
+    /// Returns the maximum of `waited_for` of these keys.
     fn waited_for(&self, keys: impl IntoIterator<Item = u32>) -> usize {
         keys.into_iter().map(|key| self.key_results[key as usize].waited_for).max().unwrap()
     }
 
-    /// Returns the largest number of hand-outs for keys that became Ready later, while one of the keys was Ready.
+    /// Returns the maximum of `overtaken` of these keys.
     fn overtaken(&self, keys: impl IntoIterator<Item = u32>) -> usize {
         keys.into_iter().map(|key| self.key_results[key as usize].overtaken).max().unwrap()
     }
 }
 
-/// Adds all keys, then advances in steps of a millisecond: ends the runs that are over, and fills the free slots.
+/// Adds all keys, then advances the clock in steps of a millisecond. Each step ends the runs that have taken `work`, and hands a key to each free
+/// slot.
 fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl Fn(u32)) -> Results {
     let mut adds = 0..;
     let mut next = |at| (at, adds.next().unwrap());
@@ -193,7 +194,7 @@ fn priorities_starve_no_key() {
     let seen = run(&OVERLOAD, Priority::new(), by_key);
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
-    // The documented bound, for two lower levels with a third of the keys each.
+    // The bound in the documentation of `Priority`, for two lower priorities with a third of the keys each.
     let most = (SHARE + 2) * OVERLOAD.keys.div_ceil(3) as usize;
     let waited_for = [0, 1, 2].map(|level| seen.waited_for((level..OVERLOAD.keys).step_by(3)));
     assert!(waited_for.iter().all(|hand_outs| *hand_outs <= most + OVERLOAD.slots), "{waited_for:?}");
@@ -203,8 +204,8 @@ fn priorities_starve_no_key() {
     );
 }
 
-/// A hundred urgent keys, each Ready again after 100 ms, are more than ten slots can serve. Fifty other keys are Ready, too. In
-/// controller-runtime#3496 the other keys never run.
+/// A hundred urgent keys, each Ready again after 100 ms, are more than ten slots can serve. There are also fifty other keys, which never run in
+/// controller-runtime#3496.
 const STEADY: Load = Load {
     keys: 150,
     slots: 10,
@@ -223,7 +224,8 @@ fn steady_urgent_work_does_not_starve_the_rest() {
     let seen = run(&STEADY, Priority::new(), urgent_or_not);
     assert_eq!(seen.never_run(), 0);
     let rest = (STEADY.keys - URGENT) as usize;
-    // One lower level. Hand-outs at the time at which a key becomes Ready also count here: at most one for each slot.
+    // There is one lower priority. `waited_for` also counts the hand-outs in the millisecond in which the key became Ready: at most one for each
+    // slot.
     let most = (SHARE + 1) * rest + STEADY.slots;
     assert!(seen.waited_for(URGENT..STEADY.keys) <= most, "{}", seen.waited_for(URGENT..STEADY.keys));
     let most = URGENT as usize * (SHARE + 1) / SHARE + 1 + STEADY.slots;
@@ -237,7 +239,8 @@ fn without_a_share_steady_urgent_work_starves_the_rest() {
     assert!(seen.key_results[..URGENT as usize].iter().all(|fate| fate.runs > 0));
 }
 
-/// A controller whose reconciles write a status: the write is a change, which raises the key of the reconcile while the key is leased.
+/// The queue of a controller whose reconciles write a status. Each write is a change, which adds the reconciled key with priority 0 while the key is
+/// leased.
 struct WritesStatus(TestQueue<Priority>);
 
 impl Simulated for WritesStatus {
@@ -253,7 +256,7 @@ impl Simulated for WritesStatus {
     }
 }
 
-/// Runs [`OVERLOAD`] with keys that are Ready again immediately.
+/// Runs [`OVERLOAD`], but with keys that are Ready again immediately after each run.
 fn after_a_restart(order: Priority) -> Results {
     let clock = ManualClock::new();
     let queue = WritesStatus(Queue::builder().order(order).clock(clock.clone()).build());
@@ -263,8 +266,8 @@ fn after_a_restart(order: Priority) -> Results {
     seen
 }
 
-/// A restart lists 2000 objects at the lowest priority. The keys that have run raise themselves again and again, and are more than the
-/// slots can serve. The other keys still run, each within a minute.
+/// After a restart 2000 objects are listed, and their keys are added with a low priority. Each key that runs adds itself again with a higher
+/// priority. There are more such keys than the slots can serve, and still each of the other keys runs within a minute.
 #[test]
 fn keys_that_raise_themselves_do_not_starve_the_initial_list() {
     let mut seen = after_a_restart(Priority::new());
@@ -273,21 +276,21 @@ fn keys_that_raise_themselves_do_not_starve_the_initial_list() {
     let last = (0..OVERLOAD.keys).map(|key| first(&seen, key).expect("it has run")).max().unwrap();
     assert!(last < Nanos::ZERO + Duration::from_secs(60), "{last:?}");
     assert_eq!(seen.never_run(), 0);
-    // This test determines the default share: with a share of 6 some keys never run.
+    // The default share is 4 because of this test: with a share of 6 some keys never run.
     seen = after_a_restart(Priority::new().share(NonZeroU32::new(6).unwrap()));
     assert!(seen.never_run() > 0);
     seen = after_a_restart(Priority::new().strict());
     assert!(seen.never_run() > 1900, "{}", seen.never_run());
 }
 
-/// A hundred groups with one key each; all other keys are one big group.
+/// The keys of a hundred groups with one key each. All other keys belong to one big group.
 const SMALL: std::ops::Range<u32> = 1900..2000;
 
 fn group(key: &u32) -> u32 {
     if SMALL.contains(key) { *key } else { 0 }
 }
 
-/// No group waits for more hand-outs than the sum of the weights of the other groups.
+/// Asserts that the key of a small group waits for at most as many hand-outs as the sum of the weights of the other groups.
 fn groups_take_turns(seen: &Results, big_weight: usize) {
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
@@ -297,7 +300,7 @@ fn groups_take_turns(seen: &Results, big_weight: usize) {
         assert!(fate.waited_for <= others, "{key} waited for {} hand-outs", fate.waited_for);
         assert!(fate.longest <= OVERLOAD.time_of(others + 1), "{key} waited for {:?}", fate.longest);
     }
-    // The big group always has Ready keys.
+    // The big group always has Ready keys, so between two of its hand-outs each small group is served at most once.
     let mut between = seen.hand_outs.split(|hand_out| !SMALL.contains(&hand_out.key));
     assert!(between.all(|others| others.len() <= SMALL.len()));
     // A key of the big group waits for the other keys of its group, and for the small groups, which run about every 5 s.
@@ -331,7 +334,7 @@ fn a_cap_holds_and_starves_no_key() {
     }
 }
 
-/// A queue with kube-runtime's rule: of all due keys, the one in the first bucket is next.
+/// A queue that selects keys as kube-runtime does: of all due keys, it hands out the key in the first bucket of a hash set.
 struct FirstBucket {
     clock: ManualClock,
     due: RefCell<BTreeSet<(Nanos, u32)>>,
@@ -365,7 +368,8 @@ fn the_simulator_detects_starvation() {
         queue.due.borrow_mut().insert((clock.now(), key));
     };
     let seen = simulate(&OVERLOAD, &clock, &queue, add);
-    // Keys that return within 5 s take all slots, so the other keys starve. In kube-runtime 5.0, 982 keys never run.
+    // The keys in low buckets are Ready again after 5 s, and take all slots, so the other keys starve. With kube-runtime 5.0 itself, 982 keys never
+    // run.
     assert!((900..1000).contains(&seen.never_run()), "{}", seen.never_run());
     assert_eq!(seen.longest(), OVERLOAD.lasts);
 }

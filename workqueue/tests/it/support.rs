@@ -27,7 +27,7 @@ pub(crate) fn ns(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// Returns the number of failures as a limit, which is at least one.
+/// Converts a number of failures, at least 1, to the type of the argument of `give_up_after`.
 pub(crate) fn times(failures: u32) -> NonZeroU32 {
     NonZeroU32::new(failures).unwrap()
 }

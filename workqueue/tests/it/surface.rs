@@ -57,7 +57,7 @@ fn auto_traits() {
     sync::<Leftovers<u32>>();
 }
 
-/// The other futures, a consumer, and the types that hold only data.
+/// The auto traits of the other futures, of `Consumer`, and of the types that contain only data.
 #[test]
 fn auto_traits_of_the_rest() {
     type Time = WithTimer<ManualTimer>;
@@ -193,7 +193,7 @@ fn sizes() {
     assert!(size_of::<Option<Lease<Box<u8>>>>() == size_of::<Lease<Box<u8>>>());
 }
 
-/// The default type parameters are those of `Queue::new`.
+/// Type parameters that are left out have the defaults of `Queue::new`.
 #[test]
 fn types_by_default() {
     let delaying: Queue<u32, Fifo, NoLimiter, WithClock> = Queue::builder().with_delays().build();

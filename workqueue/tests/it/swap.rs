@@ -1,4 +1,4 @@
-//! A queue that is used through the traits for generic code.
+//! Code that is generic over the queue: the traits `AddKeys`, `GetKeys` and so on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use flyball_workqueue::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys, K
 
 use crate::support::{BackoffQueue, backoff, ns};
 
-/// Serves one key, as generic code does.
+/// Serves one key, by means of the traits only.
 fn serve<Q: BlockingGetKeys + ?Sized>(queue: &Q, run: impl FnOnce(&Q::Key) -> bool) {
     let leased = queue.blocking_get().expect("open");
     if run(queue.key(&leased)) { queue.succeed(leased) } else { queue.retry(leased) }

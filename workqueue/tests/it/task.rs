@@ -19,7 +19,7 @@ pub(crate) struct Task<'a, T> {
     future: Pin<Box<dyn Future<Output = T> + 'a>>,
     counting: Arc<Counting>,
     waker: Waker,
-    /// The number of wake-ups at the last poll; `None` before the first poll.
+    /// How often the task had been woken at its last poll; `None` before the first poll.
     polled: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ impl<'a, T> Task<'a, T> {
         self.counting.wakes()
     }
 
-    /// Returns whether the future was polled. The tests drop completed tasks, so a polled task is parked.
+    /// Returns whether the future has been polled. The tests drop a task that has completed, so a task that has been polled is pending.
     pub(crate) fn is_parked(&self) -> bool {
         self.polled.is_some()
     }
@@ -85,7 +85,7 @@ where
     }
 }
 
-/// Returns the lists of the leftovers, with the leased keys sorted.
+/// Returns the ready, waiting and leased keys of the leftovers; sorts the leased keys.
 pub(crate) fn lists<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
     let Leftovers { ready, waiting, mut leased, .. } = left;
     leased.sort();

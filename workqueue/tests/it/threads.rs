@@ -1,4 +1,4 @@
-//! Real threads with blocking and async getters. The tests neither sleep nor use time limits, so a test hangs after a lost wake-up.
+//! Tests with real threads, and with blocking and async getters. The tests neither sleep nor use time limits, so a test hangs after a lost wake-up.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use flyball_workqueue::{AddError, Queue};
 
 const KEYS: usize = 64;
 
-/// Each key is leased to one worker at a time, and a run of each key starts after the last add of the key.
+/// A key is leased to at most one worker at a time, and each key runs at least once after its last add.
 #[test]
 fn never_twice_at_once_and_never_lost() {
     let queue: Queue<usize> = Queue::new();
@@ -54,7 +54,7 @@ fn never_twice_at_once_and_never_lost() {
         }
         let left = block_on(queue.drain());
         assert!(left.ready.is_empty() && left.leased.is_empty());
-        // A key that fails during the drain is a leftover. Its failed run started after all adds.
+        // A key whose run fails during the drain is not retried and is a leftover. That run has started after the last add of the key.
         assert!(left.waiting.len() <= KEYS);
     });
     for key in 0..KEYS {
@@ -63,7 +63,7 @@ fn never_twice_at_once_and_never_lost() {
     queue.check().unwrap();
 }
 
-/// One key at a time passes through a queue with many idle getters: every add must wake a getter.
+/// Threads pass one key back and forth between two queues. All getters are idle, so every add must wake a getter.
 #[test]
 fn ping_pong() {
     let (ping, pong): (Queue<u32>, Queue<u32>) = (Queue::new(), Queue::new());
@@ -96,7 +96,7 @@ fn ping_pong() {
     });
 }
 
-/// Async getters are dropped while others wait, beside blocking getters: no key is left.
+/// Async getters are dropped again and again, as by timeouts, while other getters wait, some of them blocking: every key is still taken.
 #[test]
 fn getters_with_timeouts() {
     use std::future::Future;
@@ -149,7 +149,7 @@ fn getters_with_timeouts() {
     assert_eq!(taken.load(Ordering::SeqCst), ADDS as usize);
 }
 
-/// A shutdown is concurrent with producers: each key was taken, or was returned to its producer.
+/// The queue is shut down while producers add keys: each key is either taken by the worker or returned to its producer.
 #[test]
 fn shutdown_ends_waiting_producers() {
     for _ in 0..30 {

@@ -1,5 +1,5 @@
-//! Deadlines and the cost of operations: a key is never early, and is Ready from its deadline on. The clock is read only while a key waits.
-//! A key is hashed as rarely as possible.
+//! Deadlines, and the cost of operations. No key is Ready before its deadline, and each is Ready from its deadline on. The clock is read only while a
+//! key waits. A key is hashed as rarely as possible.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ fn a_due_key_counts_as_ready_before_it_is_gathered() {
     assert_eq!(queue.add_after("a", ns(0)).unwrap(), flyball_workqueue::Added::Merged);
 }
 
-/// No key is taken until long after the deadlines. The keys are still handed out in the order in which they became Ready.
+/// All keys are taken long after their deadlines, and still in the order in which they became Ready.
 #[test]
 fn the_order_is_by_time_of_becoming_ready() {
     let (queue, clock) = timed();
@@ -52,7 +52,8 @@ fn the_order_is_by_time_of_becoming_ready() {
     assert_eq!(order, ["at 0", "at 10", "at 15", "at 20", "at 20, added then", "at 25", "at 30", "at 100"]);
 }
 
-/// A leased key whose wait is over is dirty: when the lease ends, the key is queued at the tail, and not at the position of its deadline.
+/// When the deadline of a leased key passes, the key is dirty. When its lease ends, it goes to the tail of the queue, and not to the position of its
+/// deadline.
 #[test]
 fn a_wait_that_ends_under_a_lease_is_a_mark() {
     let (queue, clock) = timed();
@@ -68,7 +69,8 @@ fn a_wait_that_ends_under_a_lease_is_a_mark() {
     assert_eq!(*queue.try_get().unwrap(), "b");
 }
 
-/// Two thousand random deadlines, one step at a time: each key is handed out exactly at its deadline, equal deadlines in order.
+/// Two thousand keys have random deadlines, and the clock advances by 1 ns at a time: each key is handed out exactly at its deadline, and keys with
+/// equal deadlines in the order of their adds.
 #[test]
 fn never_early_never_late() {
     let (queue, clock) = numbers();
@@ -90,7 +92,7 @@ fn never_early_never_late() {
     assert!(expected.next().is_none());
 }
 
-/// A getter receives the key at its deadline and not before, however often the timer fires early.
+/// A getter returns the key at its deadline and not before, however often the getter is polled early.
 #[test]
 fn a_timer_that_fires_early_is_no_deadline() {
     let (queue, clock) = timed();
@@ -265,7 +267,7 @@ fn one_hash_an_add_and_none_at_the_end_of_a_lease() {
     assert_eq!(switch.live(), 0);
 }
 
-/// If the limiter has no failures, a success hashes no key.
+/// If the limiter has counted no failure, `succeed` does not hash the key.
 #[test]
 fn a_success_without_failures_hashes_nothing() {
     let switch = PanicSwitch::new();
@@ -283,7 +285,7 @@ fn a_success_without_failures_hashes_nothing() {
     assert_eq!(switch.calls(Point::Hash), hashes + 1, "a delayed add did not hash its key exactly once");
 }
 
-/// A key that is retried is not Ready before its backoff is over.
+/// A retried key becomes Ready exactly when its backoff is over.
 #[test]
 fn a_retry_is_due_at_its_backoff() {
     let (queue, clock) = backoff();
@@ -300,7 +302,7 @@ fn numbers() -> (crate::support::TimedQueue<u64>, ManualClock) {
     (Queue::builder().timer(clock.timer()).build(), clock)
 }
 
-/// A timer that the test fires by hand, whatever the time.
+/// A timer that fires when the test wakes its waker, independently of the clock.
 #[derive(Clone, Default)]
 struct ManualAlarm {
     clock: ManualClock,

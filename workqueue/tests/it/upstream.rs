@@ -1,9 +1,9 @@
-//! Counterparts of client-go's `util/workqueue` tests, one named case each, then cases that upstream does not cover. The counterparts of
-//! controller-runtime's `priorityqueue` tests are in `upstream/controller_runtime.rs`.
+//! One counterpart for each of client-go's `util/workqueue` tests, named in its comment, then tests of cases that client-go does not cover.
+//! "Upstream" is client-go. The counterparts of controller-runtime's `priorityqueue` tests are in `upstream/controller_runtime.rs`.
 //!
 //! Not covered here:
-//! - The calls of `Touch` in `TestCollapse` and `TestCollapseWhileProcessing`: the backing queue is not pluggable, so these tests assert
-//!   the behaviour itself (a second add neither doubles nor moves a key).
+//! - The calls of `Touch` in `TestCollapse` and `TestCollapseWhileProcessing`: here a program cannot supply the container that client-go calls
+//!   `Touch` on, so these tests check only that a second add neither duplicates nor moves a key.
 //! - `TestItemExponentialFailureRateLimiter`, `…OverFlow`, `TestItemFastSlowRateLimiter`, `TestMaxOfRateLimiter`,
 //!   `TestWithMaxWaitRateLimiter`: the limiters and their tests are in `flyball-ratelimit`.
 //! - `TestMetricShutdown`, `TestMetrics`: see `metrics/meanings.rs`.
@@ -39,7 +39,8 @@ fn finish(queue: &Queue<u32>, end: End) {
     }
 }
 
-/// `TestBasic`: many producers and consumers, and both kinds of shutdown. A key that is added afterwards is not handed out.
+/// `TestBasic`: many producers and consumers, once with `shut_down` and once with a drain. A key that is added after the shutdown is refused, and not
+/// handed out.
 #[test]
 fn basic() {
     const LATE: u32 = u32::MAX;
@@ -109,7 +110,7 @@ fn add_while_processing() {
                                 queue.add(*lease).unwrap();
                                 idle.wait();
                             }
-                            // The add is refused if the shutdown was faster, so the run is counted before the add.
+                            // The queue may already be shut down and refuse the add, so the result is ignored.
                             Ok(_) => drop(queue.add(*lease)),
                             Err(_) => {}
                         }
@@ -120,7 +121,7 @@ fn add_while_processing() {
             for key in 0..50 {
                 queue.add(key).unwrap();
             }
-            // Consumers add no key after this.
+            // After this, a consumer adds a key only if it has decremented `again` before.
             idle.wait();
             finish(&queue, end);
         });
@@ -157,7 +158,7 @@ fn reinsert() {
     assert_eq!(queue.state(&"foo"), KeyState::Absent);
 }
 
-/// `TestCollapse`: a second add neither doubles a key nor moves it.
+/// `TestCollapse`: a second add of a key neither duplicates the key nor moves it.
 #[test]
 fn collapse() {
     let queue = Queue::new();
@@ -219,8 +220,8 @@ fn shut_down_does_not_wait() {
     drop(leases);
 }
 
-/// `TestForceQueueShutdownUsingShutDown`: upstream's plain shutdown releases a drain. Here a drain has a time limit, can be dropped, and
-/// `stop_now` returns the keys that are left. A concurrent plain shutdown has no effect on the drain.
+/// `TestForceQueueShutdownUsingShutDown`: in client-go `ShutDown` ends a running `ShutDownWithDrain`. Here `shut_down` has no effect on a running
+/// drain. Instead, a drain may have a time limit or be dropped, and `stop_now` returns the keys that are left.
 #[test]
 fn a_drain_can_be_given_up() {
     let queue = Queue::new();
@@ -253,7 +254,7 @@ fn drain_serves_a_dirty_key_once_more() {
     assert!(poll_once(drain.as_mut()).is_ready());
 }
 
-/// `TestGarbageCollection`: nothing references a key that has left.
+/// `TestGarbageCollection`: the queue keeps no reference to a key that was removed.
 #[test]
 fn garbage_collection() {
     let queue = Queue::new();
@@ -333,7 +334,7 @@ fn shortest_first_after_one_step() {
     }
 }
 
-/// `TestRateLimitingQueue`, with one difference: failures within one backoff count once.
+/// `TestRateLimitingQueue`, with one difference: several failures of a key within one backoff count as one.
 #[test]
 fn rate_limited_adds() {
     let (queue, clock) = backoff();
@@ -365,13 +366,14 @@ fn rate_limited_adds() {
 // ---- not covered upstream --------------------------------------------------------------------------------------
 //
 // Not covered here:
-// - "Done without Get", "double Done": ending a lease consumes it; `detached.rs` has the cases that `detach` allows.
-// - A negative delay of `AddAfter`: a `Duration` is not negative.
-// - The bucket limiter, a base of 0, 2^63 and an empty max-of: `flyball-ratelimit`. Metrics: `metrics/meanings.rs`; statistics during a
-//   drain: `a_long_drain_can_be_watched`.
-// - Fairness and starvation: `defects.rs`. `ParallelizeUntil`: not part of a queue.
+// - "Done without Get" and "double Done" do not compile, because ending a lease consumes it. `detached.rs` tests detached leases, with which they are
+//   possible.
+// - A negative delay of `AddAfter`: a `Duration` cannot be negative.
+// - The bucket limiter, a base delay of 0, an overflow at 2^63, and a maximum over no limiters: see the tests of `flyball-ratelimit`. Metrics: see
+//   `metrics/meanings.rs` and, for statistics during a drain, `a_long_drain_can_be_watched`.
+// - Fairness and starvation: see `fair.rs` and `starvation.rs`. `ParallelizeUntil`: not part of a queue.
 
-/// A drain with keys that are not leased yet: upstream returns immediately and loses these keys.
+/// A drain of a queue with Ready keys and no leases: upstream's drain returns immediately, and these keys are lost.
 #[test]
 fn drain_waits_for_what_is_queued() {
     let queue = Queue::new();
@@ -386,7 +388,7 @@ fn drain_waits_for_what_is_queued() {
     assert!(poll_with(drain.as_mut(), &waker).is_ready());
 }
 
-/// Two drains at once: upstream may wake only one.
+/// Two concurrent drains: upstream may wake only one of them.
 #[test]
 fn two_drains_both_end() {
     let queue = Queue::new();
@@ -403,7 +405,7 @@ fn two_drains_both_end() {
     assert!(poll_once(two.as_mut()).is_ready());
 }
 
-/// A drain of a queue with delays: upstream loses the waiting keys; here the drain returns them.
+/// A drain of a queue with waiting keys: upstream loses these keys; here the drain returns them.
 #[test]
 fn drain_names_what_waits() {
     let (queue, clock) = timed();
@@ -420,7 +422,7 @@ fn drain_names_what_waits() {
     assert_eq!((ready, waiting, leased), (vec![], vec!["soon", "late"], vec![]));
 }
 
-/// Shutdown, drain and stop, repeatedly and in any combination.
+/// `shut_down`, drains and `stop_now` may be called repeatedly and in any combination.
 #[test]
 fn every_end_is_idempotent() {
     let queue: Queue<u32> = Queue::new();
@@ -435,7 +437,7 @@ fn every_end_is_idempotent() {
     assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
 }
 
-/// An add of a waiting key (kubernetes#126027) causes one run, not two.
+/// An add of a waiting key ends the wait, so the key runs once and not twice (kubernetes#126027).
 #[test]
 fn an_add_supersedes_the_wait() {
     for now in [false, true] {
@@ -449,7 +451,7 @@ fn an_add_supersedes_the_wait() {
     }
 }
 
-/// A delayed add with a delay of zero is an add.
+/// `add_after` with a delay of zero has the same effect as `add`.
 #[test]
 fn no_delay_is_an_add() {
     let (queue, _clock) = timed();
@@ -494,7 +496,7 @@ fn a_key_or_the_end() {
     assert!(queue.blocking_get().is_none());
 }
 
-/// After a burst all keys are dropped; the queue keeps only its memory.
+/// After a burst of adds has been served, the queue has dropped all keys, and keeps only the memory that it has allocated.
 #[test]
 fn a_burst_leaves_no_key_behind() {
     let queue = Queue::new();
@@ -532,7 +534,7 @@ fn shut_down_releases_blocked_getters() {
     });
 }
 
-/// A `forget` after a rate-limited add: upstream buffers the add, which may then count after the `forget`.
+/// A `forget` after a rate-limited add resets the failure count. In client-go the add is buffered, so its failure may be counted after the `forget`.
 #[test]
 fn forget_comes_after_the_add_before_it() {
     let (queue, _clock) = backoff();
@@ -545,7 +547,7 @@ fn forget_comes_after_the_add_before_it() {
     assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)), "`forget` ended the wait");
 }
 
-/// Statistics during a long drain: upstream does not update its gauges after shutdown.
+/// Statistics are correct during a long drain. Upstream does not update its gauges after the shutdown.
 #[test]
 fn a_long_drain_can_be_watched() {
     let (queue, clock) = timed();

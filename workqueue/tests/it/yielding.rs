@@ -1,4 +1,4 @@
-//! A task whose operations always complete immediately yields to other tasks from time to time.
+//! A task whose `get` and `add_when_room` always complete immediately still yields to other tasks from time to time.
 
 use std::task::Poll;
 
@@ -6,7 +6,7 @@ use flyball_workqueue::Queue;
 
 use crate::task::Task;
 
-/// Serves `count` keys of a queue that is never empty.
+/// Takes `count` keys from the queue, and adds keys after each so that the queue is never empty.
 fn serves(queue: &Queue<u32>, count: usize) {
     for _ in 0..count {
         let mut task = Task::new(queue.get());
@@ -17,7 +17,8 @@ fn serves(queue: &Queue<u32>, count: usize) {
     }
 }
 
-/// A task that waits may run on another thread, so it must not prevent other tasks from yielding.
+/// When a future has to wait, its task yields, but a different task that always finds a key does not. So the wait of one task must not count as a
+/// yield of another.
 #[test]
 fn a_waiting_getter_does_not_keep_another_from_yielding() {
     let queue = Queue::builder().capacity(1).build();
@@ -39,7 +40,8 @@ fn a_waiting_getter_does_not_keep_another_from_yielding() {
     assert!((0..5).all(|_| gives_way()));
 }
 
-/// A task polls an adder and a getter in a loop, as with `select!`. The future that waits must not keep the task from yielding.
+/// A task polls an `add_when_room` that waits and a `get` that completes, again and again, as in a `select!` loop. The waiting future must not
+/// prevent the task from yielding.
 #[test]
 fn a_waiting_getter_does_not_keep_its_task_from_yielding() {
     let queue = Queue::builder().capacity(2).build();
@@ -64,7 +66,7 @@ fn a_waiting_getter_does_not_keep_its_task_from_yielding() {
     }
 }
 
-/// A task that has yielded is served at its next poll, however many other tasks are served in between.
+/// A `get` that has yielded returns a key at its next poll, however many other futures are served in between.
 #[test]
 fn a_getter_that_has_yielded_is_served_at_its_next_poll() {
     let queue = Queue::new();
@@ -82,7 +84,7 @@ fn a_getter_that_has_yielded_is_served_at_its_next_poll() {
     assert!(gave_way > 0);
 }
 
-/// Workers that run in lockstep all yield, one after the other.
+/// Workers take keys in turn, one key each. Each of the workers yields now and then, not always the same one.
 #[test]
 fn workers_of_one_task_yield_one_after_another() {
     for workers in 1..10 {
@@ -101,7 +103,7 @@ fn workers_of_one_task_yield_one_after_another() {
     }
 }
 
-/// A task polls each future once and drops it, as in a `select!` with another branch that is always ready, or with a time limit of zero.
+/// A task polls each `get` once and drops it, as a `select!` does whose other branch is always ready, or a timeout of zero.
 #[test]
 fn a_task_that_polls_each_future_once_is_served_after_a_yield() {
     let queue = Queue::new();

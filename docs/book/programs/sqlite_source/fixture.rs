@@ -1,4 +1,4 @@
-//! The fixture of the conformance test: functions that change the table.
+//! The fixture of the conformance test, that is, the functions with which the test changes the table.
 
 use flyball_informer_cache::Schema;
 use flyball_informer_cache::testing::SourceFixture;

@@ -1,4 +1,5 @@
-//! A table in SQLite as a source. The program checks the contract of the source, then runs an informer over a second table.
+//! A source whose objects are the rows of a table in SQLite. The program checks that the source keeps the contract of `Source`, then runs an informer
+//! over a second table.
 
 mod fixture;
 mod rows;

@@ -1,4 +1,4 @@
-//! The rows of the table, as objects.
+//! Reads the rows of the table as objects.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,8 @@ pub(crate) struct Site {
 pub(crate) const SITES: Schema<String, Site> =
     Schema::new(|site: &Site| site.name.clone(), |site| Version::new(site.version));
 
-/// Returns the version of the last write, and the expiry point: the version after which no deletion marker is missing.
+/// Returns the version of the last write, and the expiry point: the markers of all deletions after this version still
+/// exist.
 pub(crate) fn sequence(connection: &Connection) -> Result<(u64, u64)> {
     connection.query_row("SELECT version, expired FROM sequence", [], |row| Ok((row.get(0)?, row.get(1)?)))
 }

@@ -1,4 +1,4 @@
-//! The source. A list reads the sequence and the rows in one transaction.
+//! The source. `list` reads the sequence and the rows in one transaction.
 
 use std::collections::VecDeque;
 

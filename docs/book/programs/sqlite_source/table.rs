@@ -1,4 +1,4 @@
-//! The table. Each write takes the next number of one sequence as the version of its row; a deletion leaves a marker.
+//! The table. All writes take their versions from one sequence: each gives its row the next number. A deletion leaves a marker in the row.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ const WRITE: &str = "
 #[derive(Clone)]
 pub(crate) struct Table {
     connection: Arc<Mutex<Connection>>,
-    /// Notified after each write. For writers in other processes, poll `sequence.version` instead.
+    /// Notified after each write. If other processes write to the table, poll `sequence.version` instead.
     pub(crate) written: Arc<watch::Sender<()>>,
 }
 

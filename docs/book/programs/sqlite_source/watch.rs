@@ -1,4 +1,4 @@
-//! A watch: reads the rows after its version, then waits for the next write.
+//! The stream of a watch. It delivers the rows with versions after its own, then waits for the next write.
 
 use std::collections::VecDeque;
 

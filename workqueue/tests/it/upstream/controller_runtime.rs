@@ -1,4 +1,5 @@
-//! Counterparts of controller-runtime's `pkg/controller/priorityqueue` tests.
+//! Counterparts of the tests of controller-runtime's `pkg/controller/priorityqueue`. A quoted string is the description of such a test, and
+//! "upstream" is controller-runtime.
 //!
 //! Not covered here:
 //! - "retains the highest priority", "will not decrease the priority", "goes to the front if priority increases", "same with higher
@@ -50,8 +51,8 @@ fn a_locked_item_is_held_back() {
     assert_eq!(*getter.finish().unwrap(), "foo");
 }
 
-/// "de-duplicates items", "enqueues a locked item": upstream's `Len` counts a locked item that will run again. `ready_len` does not, and
-/// neither does client-go's `Len`; such a key counts as dirty.
+/// "de-duplicates items", "enqueues a locked item": upstream's `Len` counts a locked item that will run again. `ready_len` does not count it, and
+/// neither does client-go's `Len`; `stats` counts it as dirty.
 #[test]
 fn de_duplicates() {
     let queue = Queue::new();
@@ -80,7 +81,8 @@ fn waiting_keys_do_not_count_in_the_depth() {
     assert_eq!((queue.ready_len(), queue.stats().waiting), (1, 0));
 }
 
-/// "Get after ShutDown", and "AddWithOpts after is ignored" (controller-runtime#3239). Here the add returns an error with the key.
+/// "Get after ShutDown", and "AddWithOpts after is ignored" (controller-runtime#3239): in controller-runtime an add after the shutdown is ignored.
+/// Here the add returns an error with the key.
 #[test]
 fn get_after_shutdown() {
     let (queue, _clock) = timed();
@@ -92,7 +94,7 @@ fn get_after_shutdown() {
     }
 }
 
-/// "returns many items": rounds of mixed adds with many getters.
+/// "returns many items": several rounds of adds of different kinds, with many getters.
 #[test]
 fn returns_many_items() {
     const ROUNDS: u64 = 5;
@@ -227,7 +229,7 @@ fn a_getter_is_unblocked_by_shutdown() {
     }
 }
 
-/// `TestItemsAreInludedInLenAndMetricsOnceTheyAreReady`, twice in a row, and the test of an expired wait that is added again: no key is
+/// `TestItemsAreInludedInLenAndMetricsOnceTheyAreReady`, twice in a row, and the test that adds a key again after its wait has expired: no key is
 /// counted twice.
 #[test]
 fn ready_ones_are_counted_once() {

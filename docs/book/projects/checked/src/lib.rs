@@ -1,8 +1,8 @@
-//! Several threads request rebuilds of pages; concurrent requests for the same page cause one rebuild.
+//! Rebuilds pages on request. Several threads may request rebuilds; requests for a page that is already queued do not cause a second rebuild.
 
 use flyball_workqueue::{Added, Queue};
 
-/// Requests a rebuild of `page`. Returns `true` if the queue did not hold the page.
+/// Requests a rebuild of `page`. Returns `true` if the queue did not hold the page before.
 pub fn request_rebuild(queue: &Queue<&'static str>, page: &'static str) -> bool {
     matches!(queue.add(page), Ok(Added::New))
 }

@@ -1,4 +1,4 @@
-//! A model of two threads that request the same rebuild. loom runs it in every interleaving, shuttle in many schedules.
+//! A model in which two threads request a rebuild of the same page. loom runs the model in every interleaving, shuttle in many random schedules.
 #![cfg(any(flyball_loom, flyball_shuttle))]
 
 #[cfg(flyball_loom)]
