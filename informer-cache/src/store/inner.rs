@@ -6,8 +6,8 @@
 //! | a reader slot's | a second reference to the table, for one thread ([`ReaderSlots`](crate::store::reader_slots::ReaderSlots)) | for one lookup |
 //! | a buffer's | the pending changes of one subscriber | for one step, or a small chunk of a relist |
 //!
-//! Lock order: `published` before a reader slot, and `published` before a buffer when a subscription is restarted. (`synced`, the outcome of each
-//! wait, and the list of `held` tables have their own locks, which come last in the order.)
+//! Lock order: `published` before a reader slot, and `published` before a buffer when a subscription is restarted or the list of buffers changes.
+//! (`synced`, the outcome of each wait, and the list of `held` tables have their own locks, which come last in the order.)
 //!
 //! There is only one writer. So the results of its lookups are still valid when it commits, and changes are fanned out in the order in which they
 //! were published. A write has five steps, in this order:
