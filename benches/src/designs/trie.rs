@@ -1,7 +1,7 @@
 //! Design 1: hash array mapped tries. `informer-cache` used this design before the design in `rows`. Nodes have 32
 //! slots with a bitmap and use five bits of the hash per level (Bagwell, *Ideal Hash Trees*, 2001). A record is in
-//! the trie of all records, and for each of its index values in the trie of this value. The code is a copy of the
-//! code in `informer-cache`, without its checks. A removal does not restore the canonical shape of the trie.
+//! the trie of all records and, for each of its index values, also in the trie of that value. The code is a copy of
+//! the code in `informer-cache`, without its checks. A removal does not restore the canonical shape of the trie.
 
 use std::slice;
 use std::sync::Arc;

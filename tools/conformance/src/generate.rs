@@ -218,7 +218,8 @@ fn backoff(random: &mut Random) -> (u64, u64) {
     }
 }
 
-/// A valid number of milliseconds of a random order of magnitude. Half of these numbers are among the largest.
+/// Returns a random valid number of milliseconds below a random bound. In half of the calls, the bound is at least an eighth of `LONGEST`; in the
+/// other half, it has any order of magnitude.
 fn long(random: &mut Random) -> u64 {
     let magnitudes = if one_in(random, 2) { 4 } else { u64::from(LONGEST.ilog2()) };
     let most = LONGEST >> random.below(magnitudes);

@@ -131,8 +131,8 @@ impl<V: Object> Source for Recorded<V> {
         } else if matches!(request.min_version, ListVersion::NotOlderThan(asked) if asked > version) {
             return Err(SourceErrorKind::VersionTooLarge.into());
         }
-        // The list is removed from `listing` while it is in use. A second client, or a client whose list has been replaced by that of a second
-        // client, builds the list again.
+        // `listing` holds one list, and is empty while a request uses it. If a request for a further page finds no list there, or finds the list of a
+        // different state (for example that of a second client), it builds its own list again.
         let kept = self.listing.lock().take_if(|listing| listing.at == at && request.continuation.is_some());
         let listing = kept.unwrap_or_else(|| Listing {
             at,

@@ -135,9 +135,9 @@ pub struct QueryParts {
     pub selector: OracleSelector,
     /// Which conditions a combined query has; one bit per condition.
     pub conditions: u8,
-    /// A value of most indexes.
+    /// The value that queries look up in most of the indexes.
     pub tag: u8,
-    /// A second value of most indexes.
+    /// A second value, which combined queries look up or exclude.
     pub other: u8,
     /// A range of ranks; its start is not after its end.
     pub ranks: (Bound<u8>, Bound<u8>),

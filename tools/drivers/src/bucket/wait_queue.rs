@@ -130,8 +130,8 @@ impl<'a> Pair<'a> {
             }
             WaitQueueOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
-                // The clock has jumped back, so some times pass a second time. If a reservation was due at such a time, its holder cannot detect the
-                // jump. Its token therefore counts as used, and the driver drops the reservations.
+                // The clock has jumped back, so it will show some instants again. If a reservation was due at such an instant, its holder cannot
+                // detect the jump. Its token therefore counts as used, and the driver drops the reservations.
                 self.held.clear();
                 self.oracle.jumped(self.now());
             }

@@ -529,8 +529,8 @@ impl OracleBucket {
         let missing = self.full().saturating_sub(u128::from(now) * self.rate());
         let (whole, rest) = (missing / old_token, missing % old_token);
         self.quota = quota;
-        // First computes how many tokens the bucket lacks until it is full with the old burst, rounded up, and from that how many it lacks until it
-        // is full with the new burst.
+        // First computes how many tokens are missing relative to the old burst (a fraction of a token is rounded up), and then how many are missing
+        // relative to the new burst.
         let missing =
             whole.saturating_mul(self.token()).saturating_add((rest * self.token()).div_ceil(old_token));
         let missing = missing.saturating_add(u128::from(quota.burst()) * self.token());
