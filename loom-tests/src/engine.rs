@@ -97,7 +97,7 @@ mod under_loom {
             body();
         });
         Some(Explored {
-            // Ordering: Relaxed; the counting thread reads the value.
+            // Ordering: Relaxed, because the same thread has counted.
             interleavings: count.load(Ordering::Relaxed),
             threads: thread::most(),
             preemptions: builder.preemption_bound,

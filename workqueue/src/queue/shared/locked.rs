@@ -95,8 +95,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// The counter `immediate` belongs to the queue and is protected by its lock. So it works on every executor and needs no Cargo feature, unlike
     /// the budget of a runtime; and a run under a seeded scheduler stays reproducible, unlike with a thread-local counter.
     ///
-    /// The counter changes only when a task is served. It is not reset when a task waits, because that does not mean that other tasks have run: the
-    /// next getter may run on a different thread, or be polled by the same task, as in a `select!`.
+    /// The counter changes only when a task is served, or when a future that has yielded is dropped. It is not reset when a task waits, because that
+    /// does not mean that other tasks have run: the next getter may run on a different thread, or be polled by the same task, as in a `select!`.
     #[inline]
     pub(crate) fn must_yield(&self) -> bool {
         self.immediate >= BUDGET
