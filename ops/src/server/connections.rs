@@ -44,9 +44,14 @@ impl Connections {
         drop(table);
         // The task is started outside the lock: a runtime that shuts down drops it at once, and the end of the connection takes the lock.
         let task = start(Connection { all: self.clone(), id });
-        if let Some(row) = self.0.lock().rows.iter_mut().find(|row| row.id == id) {
+        let mut table = self.0.lock();
+        if let Some(row) = table.rows.iter_mut().find(|row| row.id == id) {
             row.task = Some(task);
+            return;
         }
+        drop(table);
+        // Another thread has closed the connection in the meantime, or the connection has ended.
+        task.abort();
     }
 
     /// Closes the least recently used connection of the peer with the most connections, so that a peer that opens many connections causes only its
