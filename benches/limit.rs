@@ -1,6 +1,6 @@
 //! Token buckets, and delays of failed keys: compares flyball's limiters with a naive port of client-go's limiters (a mutex around a
 //! map, and floats).
-//! Rows are named as in `RESULTS.md`: `limit-default` counts failures of 10 000 keys in the controller default;
+//! Rows are named as in `RESULTS.md`: `limit-default` counts failures of 10 000 keys in the default limiter of controllers;
 //! `limit-bucket` takes a token and passes the time as an argument. Keys are `Arc<str>` of 30 bytes, as in every bench.
 //!
 //! `cargo bench -p benches --bench limit`
@@ -73,7 +73,7 @@ fn fail_and_forget(criterion: &mut Criterion) {
 fn bucket(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("limit-bucket");
     let (million, thousand) = (NonZeroU32::new(1_000_000).unwrap(), NonZeroU32::new(1_000).unwrap());
-    // Half a token accrues between two checks: after the burst, every other check is refused.
+    // Half a token accrues from each check to the next: after the burst, every other check is refused.
     let mut ours = TokenBucket::new(Quota::per_second(million).allow_burst(thousand));
     let mut now = Nanos::ZERO;
     group.bench_function("flyball", |bencher| {

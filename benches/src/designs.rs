@@ -28,11 +28,11 @@ pub struct Pod {
     pub key: Arc<str>,
     /// Changes with every update.
     pub version: u64,
-    /// One value of each index.
+    /// The index values: one for each index.
     pub values: [Arc<str>; INDEXES],
 }
 
-/// An object with the hash of its key, which is computed outside of any lock.
+/// An object and the hash of its key. The hash is computed while no lock is held.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The hash of the key.

@@ -1,4 +1,5 @@
-//! A naive port of client-go's limiters. Like these, it uses floats and one map under a mutex, and reads the clock while a lock is held.
+//! A naive port of client-go's limiters. Like client-go's, the limiters use floats and one map under a mutex, and read the clock while they hold a
+//! lock.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "the naive port uses what std has")]
 

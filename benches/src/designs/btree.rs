@@ -5,7 +5,7 @@
 //! a write copies the nodes on its path that a snapshot shares. Ranges and prefixes need no extra structure; every
 //! search compares strings.
 //!
-//! Not implemented: a node that loses items is not merged with another before it is empty.
+//! Not implemented: merging nodes that have lost items. A node is removed only when it is empty.
 
 use std::cmp::Ordering;
 use std::slice;
@@ -159,7 +159,7 @@ impl<T: Clone, const MOST: usize> Tree<T, MOST> {
     }
 }
 
-/// The child where an item belongs. The separator of the first child is ignored.
+/// The position of the child to which an item belongs. The separator of the first child is ignored.
 fn child<T>(children: &[(T, Arc<Node<T>>)], order: &impl Fn(&T) -> Ordering) -> usize {
     children[1..].partition_point(|(first, _)| order(first).is_le())
 }
@@ -188,7 +188,7 @@ fn insert<T: Clone, const MOST: usize>(
         }
         Node::Inner(children) => {
             let at = child(children, order);
-            // The separator is replaced, too, so that it does not keep the old item alive.
+            // If the old item is also a separator, the new item replaces it there, too; otherwise the separator would keep the old item alive.
             if order(&children[at].0).is_eq() {
                 children[at].0 = item.clone();
             }

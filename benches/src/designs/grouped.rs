@@ -81,7 +81,7 @@ impl<F: Family> Hashed for Group<F> {
 }
 
 impl<F: Family> Grouped<F> {
-    /// Returns the value that the old record or a group already stores, or a new one.
+    /// Returns a value that shares its allocation with the old record or with a group, or a new value if neither has it.
     fn interned(&self, index: usize, text: &Arc<str>, old: Option<&Arc<Record>>) -> Arc<Value> {
         if let Some(old) = old.filter(|old| old.values[index].text == *text) {
             return old.values[index].clone();

@@ -1,7 +1,7 @@
 //! Design 2: copy-on-write shards of plain hash tables.
 //! Some bits of an item's hash select its shard. A shard is an `Arc` of hashbrown's `HashTable`. A write to a shard that a snapshot shares copies the
 //! whole shard. The number of shards doubles when the shards have `FULL` items on average. There are at most `MOST` shards, because the first write
-//! after a snapshot copies the vector of shards. The values of an index are stored in such a set, and so are the records of each value.
+//! after a snapshot copies the vector of shards. Each index is such a set of values, and each value has such a set of records.
 //!
 //! Not implemented: reducing the number of shards after items have been removed.
 

@@ -16,7 +16,8 @@ pub(crate) fn per_op(time: Duration, ops: usize) -> f64 {
     time.as_nanos() as f64 / ops as f64
 }
 
-/// Returns the time per operation, and the number of operations for callers that count something other than time.
+/// Returns two figures: the time per operation (`ns`) and the number of operations (`ops`). Callers that count
+/// something other than time divide it by `ops`.
 pub(crate) fn ns(time: Duration, ops: usize) -> Figures {
     [("ns", per_op(time, ops)), ("ops", ops as f64)].into()
 }

@@ -47,8 +47,8 @@ pub(crate) fn contended<P: Peer>(options: &Options) -> Figures {
         };
         let consumers: Vec<_> = (0..options.sides).map(|_| scope.spawn(consumer)).collect();
         let producers: Vec<_> = drawn.iter().map(|drawn| scope.spawn(move || producer(drawn))).collect();
-        // The clock starts with the earliest producer: with more threads than cores this thread may pass the barrier
-        // long after the producers.
+        // The measured time starts with the earliest producer, not when this thread passes the barrier: with more threads than cores, that may be
+        // long after the producers have started.
         begin.wait();
         let starts: Vec<_> = producers.into_iter().map(|one| one.join().expect("a producer")).collect();
         queue.shut_down();

@@ -19,7 +19,7 @@ pub(crate) trait Delaying {
     fn waiting(&self) -> usize;
 }
 
-/// flyball's queue. It takes a lock, because several handles share the queue; `DelayQueue` takes none.
+/// flyball's queue. Unlike `DelayQueue`, it locks a mutex in each call, because several handles can share the queue.
 pub(crate) struct Ours(pub(crate) Queue<Key, Fifo, NoLimiter, WithClock>);
 
 impl Delaying for Ours {

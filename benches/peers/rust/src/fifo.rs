@@ -29,7 +29,7 @@ fn drain<P: Peer>(queue: &P, count: usize) {
     }
 }
 
-/// Repeats a round of `adds` adds until `options.adds` adds are made, after a warm-up of a tenth of the rounds.
+/// Runs `round`, which makes `adds` adds, until `options.adds` adds are made. A warm-up runs a tenth as many rounds before the measurement.
 fn rounds(options: &Options, adds: usize, round: impl Fn()) -> Figures {
     let rounds = (options.adds / adds).max(1);
     (0..(rounds / 10).max(1)).for_each(|_| round());

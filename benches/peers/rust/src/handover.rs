@@ -51,7 +51,8 @@ pub(crate) fn handover(options: &Options, party: Party) -> Figures {
     let mut draws = Draws(4);
     let mut taken = Vec::with_capacity(options.keys);
     for key in keys(options.keys) {
-        // The sleep is long enough for the worker to park, and has no fixed phase relative to a timer's ticks.
+        // The sleep is long enough for the worker to park. Its duration is random, so that the adds do not always
+        // come at the same moment between two timer ticks.
         thread::sleep(Duration::from_nanos(200_000 + draws.next(1_000_000) as u64));
         let start = Instant::now();
         add(key);

@@ -1,7 +1,7 @@
 //! One thread calls a limiter, which computes the delay of a failed key or checks for a token.
 //!
 //! Limiters that accept the time as an argument get a computed time, so that the run compares the arithmetic and not the clocks.
-//! Half a token accrues between two checks: after the burst every other check is refused.
+//! Half a token accrues from each check to the next, so after the burst every other check is refused.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -68,7 +68,7 @@ impl flyball_sync::Timer for Never {
     fn wake_at(&self, _: Nanos, _: &std::task::Waker) {}
 }
 
-/// Records a failure of one key after the other, repeatedly. No key is forgotten.
+/// Repeatedly goes through all keys, and records one failure of each. No key is forgotten.
 pub(crate) fn default(options: &Options, party: Party) -> Figures {
     match party {
         Party::Naive => {
@@ -162,7 +162,7 @@ fn timed(options: &Options, mut check: impl FnMut(u64) -> bool) -> (Figures, usi
     (ns(time, options.adds), granted)
 }
 
-/// Each key has a bucket. Checks the buckets for a token, one key after the other.
+/// Each key has a bucket. Checks whether a token is available in the bucket of each key, one key after the other.
 pub(crate) fn keyed(options: &Options, party: Party) -> Figures {
     let keys = keys(options.keys);
     let clock = Stored::default();
@@ -199,7 +199,7 @@ pub(crate) fn keyed(options: &Options, party: Party) -> Figures {
 }
 
 fn checks_of(keys: &[Key], options: &Options, mut check: impl FnMut(&Key, u64) -> bool) -> Figures {
-    // Half a token of a key accrues between two checks of this key.
+    // Half a token of a key accrues from each check of this key to the next.
     let step = 1_000_000_000 / u64::from(KEY_RATE.get()) / 2 / keys.len() as u64;
     let (mut now, rounds) = (0, (options.adds / keys.len()).max(1));
     let mut round = || {

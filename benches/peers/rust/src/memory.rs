@@ -15,7 +15,7 @@ impl Memory {
         Self { before: status("VmRSS:") }
     }
 
-    /// Adds two figures in MiB: the resident memory at the start, and the difference between the peak since then and that memory.
+    /// Inserts two figures, in MiB: the resident memory at the start, and how much the peak since then exceeds it.
     pub(crate) fn end(&self, figures: &mut Figures) {
         figures.insert("before", self.before);
         figures.insert("grown", (status("VmHWM:") - self.before).max(0.0));

@@ -26,10 +26,10 @@ pub(crate) struct Options {
     /// Total number of adds, failures or checks.
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) adds: usize,
-    /// Number of producers, and the same number of consumers.
+    /// Number of producers; the number of consumers is the same.
     #[arg(long, default_value_t = 1)]
     pub(crate) sides: usize,
-    /// Percentage of adds whose key is queued already, or of objects in a list that are newer.
+    /// Percentage of the adds whose key is queued already, or of the listed objects that are newer than the stored ones.
     #[arg(long, default_value_t = 0)]
     pub(crate) percent: usize,
     /// Adds per second.
@@ -96,7 +96,7 @@ pub(crate) enum Party {
     Ours,
     /// flyball's queue on a runtime of several threads.
     OursMultiThread,
-    /// flyball's queue, waiting as a thread, without a runtime.
+    /// flyball's queue without a runtime; a thread blocks while it waits for a key.
     OursBlocking,
     /// The pure state machine, for a caller with its own lock or a single owner.
     OursPure,

@@ -1,4 +1,4 @@
-//! Many tasks wait for one token each. Counts the polls, and the waiters that a later waiter overtakes.
+//! Many tasks wait for one token each. Counts the polls, and how often a waiter gets its token immediately before a waiter that arrived earlier.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

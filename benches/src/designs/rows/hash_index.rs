@@ -4,7 +4,8 @@
 //! A word has 64 bits: the upper 32 bits of the hash (the tag), then the number. The low bits of the tag select the page, so a page can be split
 //! without computing hashes. The words of a page are sorted, so their tags are ascending, too. The high bits of the tags are uniformly distributed,
 //! so a search starts at the proportional position (interpolation search). After every `LOAD` additions one page is split; the pages are split in
-//! round-robin order. In a round, a page has `LOAD` to `2 * LOAD` words on average before its split, and half as many after it.
+//! round-robin order. During a round, the pages that are not yet split grow from `LOAD` to `2 * LOAD` words on average; the pages that are already
+//! split have half as many words.
 
 use super::radix::Radix;
 
@@ -62,7 +63,7 @@ impl<const LOAD: usize> HashIndex<LOAD> {
     }
 
     fn split(&mut self) {
-        // The page to split is the page whose number is the number of the new page without its top bit.
+        // The new page has the number `count`. The page to split has the same number without its top bit.
         let bit = 1_usize << self.count.ilog2();
         let old = self.pages.get_mut(self.count - bit);
         let (moved, kept): (Vec<u64>, Vec<u64>) = old.iter().partition(|word| **word >> 32 & bit as u64 != 0);

@@ -98,7 +98,7 @@ fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Opt
 async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result<Action, Error> {
     context.own_sets.wait_until_cached(&*deployment).await?;
     context.own_deployments.wait_until_cached(&*deployment).await?;
-    // During the waits above, the cache may have received a newer state.
+    // While this reconcile waited for the caches, a newer state of the deployment may have arrived.
     let newest = object_key(&*deployment).ok().and_then(|key| context.deployments.store().get(&key));
     let Some(deployment) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*deployment)) else {
         return Ok(Action::await_change());

@@ -1,9 +1,9 @@
-//! EDGE. Waits until a cache contains the controller's own writes. A cache lags behind the API server. A controller counts the pods in its cache; if
-//! the cache does not contain the pods that the controller has just created, it creates them again. kube-controller-manager counts the creations and
-//! deletions that its cache does not contain yet, and stops waiting after five minutes. [`OwnWrites`] stores the versions of the responses instead.
-//! The resource versions of an API server form one sequence, so a cache that has reached the newest stored version contains all these writes. The
-//! response to a deletion may not contain a version; therefore the names and uids of deleted objects are stored until the cache no longer contains
-//! these objects.
+//! EDGE. Waits until a cache contains the controller's own writes. A cache lags behind the API server. So a controller that counts the pods in its
+//! cache can miss pods that it has just created, and would create them again. kube-controller-manager prevents this with a count of the creations and
+//! deletions that its cache does not contain yet, and stops waiting for them after five minutes. Instead of a count, [`OwnWrites`] stores the
+//! versions of the responses. The resource versions of an API server form one sequence, so a cache that has reached the newest stored version
+//! contains all these writes. The response to a deletion may not contain a version; therefore the names and uids of deleted objects are stored until
+//! the cache no longer contains these objects.
 //!
 //! Cancel safety: dropping [`OwnWrites::wait_until_cached`] ends the wait; the stored versions stay.
 

@@ -13,7 +13,7 @@ use crate::error::Error;
 pub enum Owner {
     /// The object is controlled by the object with this uid.
     Uid(String),
-    /// No object controls the object: it is an orphan, in this namespace.
+    /// The object has no controller: it is an orphan. The string is the namespace of the object.
     Orphan(String),
 }
 

@@ -264,7 +264,8 @@ fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
     Lines { labels: sizes.into_iter().map(short).collect(), of }
 }
 
-/// The numbers of readers are spaced evenly on the axis: one line for the fewest objects, and one for the most.
+/// The x axis shows the numbers of readers, at equal distances. Each implementation has two lines: one for the
+/// smallest number of objects, and one for the largest.
 fn readers(all: &[Point], figure: &str) -> Lines {
     const READERS: [&str; 6] = ["0", "1", "10", "20", "40", "80"];
     let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();

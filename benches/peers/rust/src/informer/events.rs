@@ -22,7 +22,7 @@ use crate::system;
 /// A listener that records when it has received the last state of each object. It may receive a state twice, and may
 /// miss intermediate states.
 pub(super) struct Last {
-    /// For each object, its last version.
+    /// For each object, the version of its last state.
     last: Arc<Vec<u32>>,
     known: Vec<u32>,
     /// The number of objects of which the listener has received no state yet.

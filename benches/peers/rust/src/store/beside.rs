@@ -1,6 +1,6 @@
 //! Updates by one thread, alone and while another thread lists all objects in a loop. If a store has snapshots, the lister iterates over a whole
-//! snapshot, because other stores iterate over all objects to build a list. The lister does not read the objects, because a writer that is blocked
-//! while the list is built could run during these reads.
+//! snapshot: this is the counterpart of the other stores' list, for which they iterate over all objects, too. The lister does not read the objects:
+//! if it did, a writer that is blocked while a list is built would get additional time to run during these reads.
 //!
 //! No index value changes. A write is timed from the end of the previous one, so the time includes every delay. The
 //! figures include the complete lists per second: without them, a starved lister would make the writer look fast.

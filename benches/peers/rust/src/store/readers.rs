@@ -3,9 +3,9 @@
 //! time.
 //!
 //! As in that benchmark, a read iterates over all objects without reading their fields, and the watch has a capacity of
-//! one event. The sender and the informer are tasks of one runtime (goroutines in Go); readers are threads. With the
-//! sender on a separate thread, each event wakes two threads: that limits the rate to 13 000 per second without a
-//! reader, for any store.
+//! one event. The sender and the informer are tasks of one runtime (goroutines in Go); readers are threads. If the
+//! sender had its own thread, each event would wake two threads. That alone would limit the rate to 13 000 per second
+//! for any store, even without readers.
 
 use std::hint::black_box;
 use std::sync::Arc;

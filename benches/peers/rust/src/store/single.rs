@@ -63,8 +63,9 @@ pub(crate) fn by_index<C: Writes, R: Lists>(options: &Options, reader: impl Fn(&
     ns(time, lookups)
 }
 
-/// After a write, so that no older view can be reused: takes a view of all objects (`snapshot`, µs), takes a view and
-/// iterates over it (`walk`, ns per object), or takes a view and reads each object (`read`).
+/// Measures three operations: taking a view of all objects (`snapshot`, µs), taking a view and iterating over it
+/// (`walk`, ns per object), and taking a view and reading each object (`read`, ns per object). Each operation follows
+/// a write, so that no older view can be reused.
 pub(crate) fn list<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
     let pods = fleet(options.keys, NAMESPACES);
     let mut cache: C = filled(options.indexes, &pods);

@@ -1,5 +1,5 @@
-//! The time in which a thread makes no progress. If the thread is runnable while the kernel runs a different thread,
-//! that time does not count, because the load of the machine causes it, not the store.
+//! Measures how long a thread makes no progress. The time in which the thread is runnable but the kernel runs a
+//! different thread is excluded, because it is caused by the load of the machine, not by the store.
 
 use std::fs;
 use std::time::{Duration, Instant};

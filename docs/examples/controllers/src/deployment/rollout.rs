@@ -27,7 +27,7 @@ pub struct Plan {
     pub create: Option<ReplicaSet>,
     /// Sets to update, with new sizes or annotations.
     pub update: Vec<ReplicaSet>,
-    /// Old sets to delete, because there are more than the history limit.
+    /// Old sets to delete, because there are more old sets than the history limit allows.
     pub delete: Vec<Arc<ReplicaSet>>,
     /// The revision that the deployment must have: the revision of its new set.
     pub revision: Option<String>,
@@ -103,7 +103,7 @@ impl Rollout<'_> {
         self.old.iter().chain(&self.new)
     }
 
-    /// Returns how many pods may be created now. Pods that exist although their set has already been scaled down count as existing.
+    /// Returns how many pods may be created now. If a set has been scaled down, its surplus pods count until they no longer exist.
     fn surge_left(&self) -> i32 {
         let observed = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
         let existing: i32 = self.all().map(|set| replicas(set).max(observed(set))).sum();
@@ -191,7 +191,7 @@ impl Rollout<'_> {
     fn scale_old(&mut self) -> bool {
         let bounds = self.bounds;
         let before: i32 = self.old.iter().map(|set| replicas(set)).sum();
-        // Unavailable new pods do not count as spare. Otherwise pods that never become available would replace all working pods.
+        // Of the new pods, only the available ones are counted. Otherwise new pods that never become available would replace all working pods.
         let mut spare =
             before + self.new.as_ref().map_or(0, |new| available_capped(new)) - bounds.min_available();
         if spare <= 0 {

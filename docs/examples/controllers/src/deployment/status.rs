@@ -127,7 +127,7 @@ fn is_better(deployment: &Deployment, new: &DeploymentStatus) -> bool {
 }
 
 impl Rollout<'_> {
-    /// Returns the new status, in which the conditions Progressing and ReplicaFailure are not updated.
+    /// Returns the new status, except for the conditions Progressing and ReplicaFailure, which it does not update yet.
     pub(super) fn status_without_progress(&self) -> DeploymentStatus {
         let sum = |count: fn(&ReplicaSet) -> i32| self.all().map(|set| count(set)).sum::<i32>();
         let existing = |set: &ReplicaSet| set.status.as_ref().map_or(0, |status| status.replicas);
@@ -154,7 +154,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Returns the new status, in which the conditions Progressing and ReplicaFailure are updated.
+    /// Returns the new status, including updates of the conditions Progressing and ReplicaFailure.
     pub(super) fn progress(&self) -> DeploymentStatus {
         let mut status = self.status_without_progress();
         let mut conditions = status.conditions.take().unwrap_or_default();

@@ -100,7 +100,7 @@ fn one_family(
     Ok(())
 }
 
-/// Updates slices that are no longer needed, instead of creating slices. Each such update saves a creation and a deletion.
+/// Reuses slices that are no longer needed: an update of such a slice replaces the creation of a new slice and the deletion of the old one.
 fn reuse(
     service: &Service,
     create: &mut Vec<EndpointSlice>,

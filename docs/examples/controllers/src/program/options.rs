@@ -39,7 +39,7 @@ pub struct Options {
     pub retry_period: Duration,
 }
 
-/// Parses a duration such as `15s`, `1m30s` or `500ms`. The format of Go's durations is one of the accepted formats.
+/// Parses a duration such as `15s`, `1m30s` or `500ms`. Accepts, among other formats, the format of Go's durations.
 fn duration(value: &str) -> Result<Duration, jiff::Error> {
     value.parse::<SignedDuration>()?.try_into()
 }

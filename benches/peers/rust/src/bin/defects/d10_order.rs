@@ -27,8 +27,8 @@ fn program<E: Engine>() -> Finding {
         });
         E::start(Plan::new(server.client()), work);
         pass(SECOND).await;
-        // Another object changes just before these changes. Otherwise the timer wheel reverses the order once per level, and an even
-        // number of reversals hides the defect.
+        // A different object changes shortly before the ten changes below. Without it, the timer wheel would reverse the order once per level, and an
+        // even number of reversals would hide the defect.
         server.put(&config_map("before", ""));
         pass(5 * MILLISECOND).await;
         log.take();

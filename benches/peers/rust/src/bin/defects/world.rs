@@ -62,7 +62,7 @@ pub(crate) fn in_pages(of: u32) -> watcher::Config {
     watcher::Config::default().page_size(of)
 }
 
-/// Advances the clock. All tasks that become ready in this time run.
+/// Advances the clock by `time`, and runs the tasks that become ready before that time has passed.
 pub(crate) async fn pass(time: Duration) {
     sleep(time).await;
 }

@@ -25,11 +25,11 @@ use crate::parties::{Work, start};
 use crate::usage::now;
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// The name of the field that stores when the request for the object's last change was sent.
+/// The name of the data field of an object that contains the time at which its last change was sent to the server.
 const SENT: &str = "sent";
 
 struct Changes {
-    /// For each object, the time in the field `sent` that its last reconcile read; `None` before the first reconcile.
+    /// For each object, the value of its field `sent` in the state that was reconciled last; `None` before the first reconcile.
     seen: Mutex<Vec<Option<Duration>>>,
     left: AtomicUsize,
     all: Notify,
@@ -81,14 +81,14 @@ pub(crate) async fn latency(options: &Options) -> Result<()> {
 pub(crate) async fn write(options: &Options) -> Result<()> {
     let client = Client::try_default().await?;
     let api = CHANGING.api(&client);
-    // Opens the connection before the first write.
+    // This request opens the connection, so that the first write need not wait for it.
     api.list(&ListParams::default().limit(1)).await?;
     let mut ticks = interval(Duration::from_secs(1) / options.rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut writes, mut draw) = (JoinSet::new(), 1_u64);
     for _ in 0..options.rate * options.seconds {
         ticks.tick().await;
-        // Knuth's linear congruential generator. Only its high bits are used, because they have the longer period.
+        // Knuth's linear congruential generator. Only the high bits of its state are used, because the low bits repeat after a short period.
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let name = name((draw >> 33) as usize % CHANGING.count);
         let api = api.clone();

@@ -1,4 +1,4 @@
-//! The controllers. They differ only in the crate from which `Controller` and `Config` come.
+//! Starts the controllers of flyball and of kube-runtime. The code differs only in the crate from which it imports `Controller` and `Config`.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ impl Work for Seen {
     fn reconcile(&self, object: &ConfigMap) {
         black_box(&object.metadata.resource_version);
         let Some(number) = number(object) else { return };
-        // Ordering: Relaxed; the values are only counted, and the notification publishes the last one.
+        // Ordering: Relaxed; the atomics publish no other memory, and the notification orders the last reconcile before the end of the wait.
         if !self.seen[number].swap(true, Ordering::Relaxed) && self.left.fetch_sub(1, Ordering::Relaxed) == 1
         {
             self.all.notify_one();

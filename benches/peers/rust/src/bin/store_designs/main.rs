@@ -6,8 +6,8 @@
 //! are CPU times of the threads, except for the updates that run while another thread lists the objects.
 //!
 //! Keys are `Arc<str>` of 30 bytes. A lookup passes the same `Arc` that the store holds, as a queue with the store's keys does. There are two
-//! indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader holds the lock for one search or to clone the `Arc`;
-//! a writer changes in place every part that no snapshot shares.
+//! indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader holds the lock during one search, or while it clones
+//! the `Arc`; a writer copies the parts that a snapshot shares, and changes all other parts in place.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
 
@@ -37,7 +37,7 @@ struct Options {
     /// Also run the fourth design with other sizes of leaves and pages.
     #[arg(long)]
     variants: bool,
-    /// Only designs and maps whose name contains this.
+    /// Run only designs and maps whose name contains this text.
     #[arg(long, default_value = "")]
     only: String,
 }

@@ -49,7 +49,7 @@ fn cell(samples: &mut [f64]) -> String {
     }
 }
 
-/// Formats a figure with about three digits, because the figures are not more accurate.
+/// Formats a figure with about three significant digits, because the measurement is no more accurate than that.
 fn short(figure: f64) -> String {
     match figure {
         ..10.0 => format!("{figure:.2}"),

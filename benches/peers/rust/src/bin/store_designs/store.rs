@@ -45,6 +45,6 @@ impl<D: Design> Store<D> {
     }
 }
 
-/// A store that shares no cache line with other stores. Each reader has a store of its own.
+/// A store that shares no cache line with other stores, for the measurement in which each reader has its own store.
 #[repr(align(128))]
 pub(crate) struct Padded<D>(pub(crate) Store<D>);
