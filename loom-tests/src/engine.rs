@@ -74,14 +74,14 @@ mod under_loom {
             Some(_) => None,
             None => Some(builder.preemption_bound.unwrap_or(PREEMPTIONS)),
         };
-        // An exploration that stops at a cap returns like a complete one. So the runner sets no cap and does not
+        // If an exploration stops at a cap, loom returns in the same way as after a complete exploration. So the runner sets no cap and does not
         // resume from a checkpoint.
         builder.max_permutations = None;
         builder.max_duration = None;
         builder.checkpoint_file = None;
 
         print_panics_plainly();
-        // This is std's atomic, not the model's, because counting must not add a scheduling point.
+        // `count` is std's atomic, not the model's, because counting must not add a scheduling point.
         let count = Arc::new(AtomicU64::new(0));
         let counter = count.clone();
         thread::reset_count();
@@ -106,9 +106,9 @@ mod under_loom {
         })
     }
 
-    /// Prints panics without a backtrace. Otherwise, the second panic of a deadlocked model, which comes from a destructor,
-    /// would print a backtrace regardless of the environment, and the small stack of a model's thread may overflow. The overflow
-    /// is treated as a panic and unwinds past the locks of the output, on which the test harness then waits forever.
+    /// Prints panics without a backtrace. If a model deadlocks, a destructor panics a second time, and for this panic std's hook prints a backtrace
+    /// regardless of the environment. This may overflow the small stack of a model's thread. The overflow is treated as a panic that unwinds without
+    /// releasing the locks of the output, and the test harness then waits for these locks forever.
     fn print_panics_plainly() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| panic::set_hook(Box::new(|info| _ = writeln!(io::stderr(), "\n{info}"))));

@@ -25,7 +25,8 @@ mod count {
     use std::cell::Cell;
 
     std::thread_local! {
-        // loom runs all threads of a model on the calling thread, so the thread-local counts one model.
+        // loom runs all threads of a model on the thread that started the exploration, so this thread-local variable
+        // counts the threads of only one model.
         static RUNNING: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     }
 

@@ -1,7 +1,7 @@
 //! Runs futures inside a model.
 //!
-//! [`block_on`] waits in the same way as the threads of the model; under loom it also explores one spurious poll. [`Counting`]
-//! and the single polls count with std's atomics, which loom does not track: they record that a waker ran, and do not order other memory accesses.
+//! [`block_on`] waits in the same way as the threads of the model; under loom it also explores one spurious poll. [`Counting`] counts wake-ups in
+//! std's atomics, which loom does not track: the count records that a waker ran, and does not order other memory accesses.
 
 pub use testkit::wakers::{Counting, poll_once, poll_with};
 

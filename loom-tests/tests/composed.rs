@@ -13,8 +13,8 @@ use loom_tests::{Arc, Model, block_on, model, thread};
 /// A key and a version.
 type Object = (u8, u64);
 
-/// A store and a queue, joined by an observer, with the versions of key 1 that were reported and read. The counters are std's atomics, not the
-/// model's, so that recording adds no scheduling point; loom runs all threads of a model on one thread.
+/// A store and a queue: an observer of the store adds the key of each change to the queue. The counters, which record the versions of key 1 that were
+/// reported and read, are std's atomics, not the model's, so that recording adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone)]
 struct Pipeline {
     store: SharedWriter<u8, Object>,

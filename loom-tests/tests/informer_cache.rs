@@ -267,7 +267,7 @@ fn fan_out_vs_two_consumers() {
     };
     model(claim, || {
         let store = store();
-        // The first subscription is for another key, so the write has no change for it.
+        // The first subscription is for key 9, so the write of key 1 has no change for it.
         let (gone, mut second) = (store.subscription().for_key(9).subscribe(), store.subscribe());
         store.upsert(object(1, 1));
         let writer = beside(&store, |store| store.upsert(object(1, 2)));

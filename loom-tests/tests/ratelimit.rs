@@ -45,7 +45,8 @@ fn when_vs_when() {
     });
 }
 
-/// A key that calls its limiter when it is dropped. If the limiter drops the key while it holds its lock, the model deadlocks.
+/// A key that calls its limiter when it is dropped. If the limiter drops the key while the limiter's lock is held, this call deadlocks, and the model
+/// fails.
 #[derive(Clone)]
 struct ReentrantKey(u32, Weak<Limiter<ReentrantKey, Exponential<ReentrantKey>, ManualClock>>);
 

@@ -116,7 +116,7 @@ fn try_acquire_vs_first_waiter() {
         let (clock, bucket) = timed(2);
         bucket.try_acquire().unwrap();
         let other = bucket.clone();
-        // The waiter requests two tokens, so it takes the lock.
+        // The waiter requests two tokens, but at most one is left, so it must take the lock to wait.
         let waiter = thread::spawn(move || {
             let (woken, waker) = Counting::waker();
             let mut acquire = Box::pin(async move { other.acquire_many(nz(2)).await });
@@ -290,7 +290,7 @@ fn cancel_vs_eviction() {
         let reservation = keyed.reserve(&7);
         let other = keyed.clone();
         let adder = thread::spawn(move || {
-            // Key 8 evicts key 7, or finds a free slot; then key 7 is added again with a new token.
+            // Key 8 either evicts key 7 or finds a free slot. Then key 7 is added again with a new token.
             let _ = (other.reserve(&8), other.reserve(&7));
         });
         let _ = keyed.cancel(&7, reservation);

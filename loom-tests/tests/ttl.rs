@@ -7,8 +7,8 @@ use flyball_informer_cache::{TtlEntry, TtlStore};
 use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
-/// A clock that returns a set time, and advances by `by` at each reading. `now` is std's atomic, not the model's, so that reading adds no scheduling
-/// point; loom runs all threads of a model on one thread.
+/// A clock whose time a test sets. Each reading returns the time `now`, and then adds `by` to it. `now` is std's atomic, not the model's, so that
+/// reading adds no scheduling point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
 struct Ticking {
     now: Arc<AtomicU64>,

@@ -19,7 +19,7 @@ fn get_timeout_vs_its_end() {
     model(claim, || {
         let clock = ManualClock::new();
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
-        // `Nanos::MAX` is past every deadline, even the deadline of a wait that starts at this time.
+        // At `Nanos::MAX` every deadline has been reached, even that of a wait that starts only then, because there is no later time.
         let mover = thread::spawn(move || clock.set(Nanos::MAX));
         assert!(block_on(queue.get_timeout(SECOND)).is_err());
         mover.join().unwrap();

@@ -10,12 +10,12 @@ use flyball_informer_cache::{
 
 use crate::thread::{self, JoinHandle};
 
-/// One state of an object. `uid` distinguishes objects that have the same key one after the other.
+/// One state of an object. `uid` distinguishes successive objects under the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     /// The key of the store.
     pub key: u8,
-    /// The number of this object among the objects that have had this key.
+    /// The sequence number of this object among the objects that have had this key, from 0.
     pub uid: u8,
     /// The version of the object in this state.
     pub version: u64,
@@ -76,7 +76,7 @@ impl Consumer {
         }
     }
 
-    /// Applies all pending changes. When the subscription restarts, removes all objects first.
+    /// Applies all pending changes. If the subscription restarts, removes all objects that were received before the restart.
     pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
         while let Some(event) = changes.try_next().expect("the subscription ended") {
             match event {

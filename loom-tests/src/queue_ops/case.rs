@@ -77,7 +77,8 @@ impl Case {
         let mut back = Vec::new();
         let mut gather = |scene: &mut Scene| {
             scene.settle();
-            // Joins a thread only if no other thread blocks: of two threads, one may have taken the key for which the other waits.
+            // Joins a blocking thread only if it is the only one. If there are two, one may have taken the key for which the other waits, so a join
+            // may never return.
             if let [(waits_for, _)] = threads[..] {
                 if scene.has_come(waits_for) {
                     back.extend(threads.pop().map(|(_, thread)| thread.join().unwrap()));
@@ -110,7 +111,7 @@ impl Case {
             // Shutting down a queue takes two steps.
             steps.push(2);
         }
-        // Runs a few orders at a time, because the number of steps of one interleaving is bounded.
+        // Runs the orders in groups of eight, because loom bounds the number of scheduling points of one run.
         for orders in orders(&steps).chunks(8) {
             let (case, orders, sender) = (self.clone(), orders.to_vec(), sender.clone());
             once(move || orders.iter().for_each(|order| sender.send(case.in_order(order)).unwrap()));
@@ -128,8 +129,8 @@ impl Case {
                 task.poll();
                 continue;
             }
-            // `who` is the extra step of a case with blocking threads, which shuts the queue down. Operations that have no further step in this order
-            // are polled first, so that they keep waiting.
+            // This is a step of the shutdown that a case with blocking threads has in addition to its operations. Operations without a further step
+            // in this order are polled before it: like a blocked thread, each of them waits until it can return.
             for (side, task) in tasks.iter_mut().enumerate() {
                 if !later.contains(&side) {
                     task.poll();

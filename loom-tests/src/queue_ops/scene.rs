@@ -23,7 +23,7 @@ pub enum Start {
     Ready,
     /// Leased. A getter waits, and a task waits for the queue to be idle.
     Leased,
-    /// Leased, and the queue is full. An adder waits, unless an operation is an adder.
+    /// Key 1 is leased, and the queue is full. A waiting adder is added, unless one of the operations waits for room itself.
     Full,
     /// Waiting, with a deadline in one second.
     Soon,
@@ -43,7 +43,7 @@ pub(crate) struct Tools {
     pub(crate) lease: Option<Lease>,
     /// A key whose lease was detached, if an operation needs one; otherwise 0.
     pub(crate) detached: u32,
-    /// The number of the operation.
+    /// The number of the operation in its case, from 1.
     pub(crate) side: u32,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Sets up the scene. If `waited` is true, adds the waiters of `start`.
+    /// Sets up the scene. If `waited` is true, also starts the waiters that belong to `start`.
     pub(crate) fn new(start: Start, ops: &[Op], waited: bool) -> Self {
         let leased = matches!(start, Start::Leased | Start::Full | Start::Ending);
         let detached = ops.iter().any(|op| op.takes_detached());
@@ -82,7 +82,8 @@ impl Scene {
         match start {
             Start::Ready => drop(queue.add(1).unwrap()),
             Start::Leased => waiters.extend([For::Key, For::Idle]),
-            // No waiter is added here: an adder that is refused updates the waiters again, which would hide a lost wake-up of the other adder.
+            // No waiting adder is added here, because an operation waits for room: whenever an adder finds no room, the queue updates its waiters
+            // again, which would hide a lost wake-up of the other adder.
             Start::Full if ops.iter().any(|op| op.waits_for() == For::Room) => {}
             Start::Full => waiters.push(For::Room),
             Start::Soon => drop(queue.add_after(1, SECOND).unwrap()),
@@ -112,7 +113,7 @@ impl Scene {
             trace: Vec::new(),
         };
         if detached {
-            // The last lease is detached: operations take the earlier ones.
+            // The last lease is detached, because `task` takes leases for operations from the front.
             scene.detached = scene.leases.pop().expect("no lease").detach();
         }
         if waited {

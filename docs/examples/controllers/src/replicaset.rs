@@ -79,7 +79,7 @@ fn adopters_of(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<Ob
 async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action, Error> {
     context.own_pods.wait_until_cached(&*set).await?;
     context.own_sets.wait_until_cached(&*set).await?;
-    // During the waits above, the cache may have received a newer state.
+    // The cache may have received a newer state of the set during these waits, so the set is read from the cache again.
     let newest = object_key(&*set).ok().and_then(|key| context.sets.store().get(&key));
     let Some(set) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*set)) else {
         return Ok(Action::await_change());

@@ -30,7 +30,7 @@ impl std::fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// The reconciles that ran, with their times.
+/// The reconciles that have run: the name of each object, and the second in which it was reconciled.
 struct Context {
     start: Instant,
     runs: Mutex<Vec<(String, u64)>>,
@@ -62,8 +62,8 @@ async fn main() {
     tokio::time::pause();
     let (store, mut writer) = reflector::store::store::<ConfigMap>();
     let queue = run::queue();
-    // If you have a cluster, `watcher(api, config)` returns the events. Pass each event to the writer, and then add the key of its object to the
-    // queue. Add the keys of a list when the store contains the whole list, so that no reconcile reads an old state.
+    // In a program with a cluster, the events come from the stream `watcher(api, config)`: pass each event to the writer, and then add the key of its
+    // object to the queue. Add the keys of a list only after the store contains the whole list, so that no reconcile reads an old state.
     let objects = ["quiet", "steady", "failing", "panicking"].map(config_map);
     writer.apply_watcher_event(&Event::Init);
     for object in &objects {

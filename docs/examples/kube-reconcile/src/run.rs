@@ -68,8 +68,8 @@ pub(crate) async fn run<K, C, E, F>(
         match action_delay(&action) {
             Ok(None) => key.done(),
             Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
-            // `action_delay` reads the `Debug` output of the action. If a later version of kube prints actions in a different form, it returns an
-            // error, and this branch retries the key after its backoff, so that the key is not lost.
+            // `action_delay` reads the `Debug` output of the action. If a later version of kube prints actions in a different form, `action_delay`
+            // returns an error, and this branch retries the key after its backoff, so that the key is not lost.
             asked => {
                 let (asked, backoff) =
                     (asked.ok().flatten().unwrap_or_default(), failures.record_failure(&key));

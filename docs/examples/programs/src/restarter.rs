@@ -1,5 +1,5 @@
-//! Replaces pods when a ConfigMap or Secret that they mount has changed, like the restart controllers of operators. For each StatefulSet, an
-//! `applier` with streams that the program creates writes the versions of the mounted objects to annotations of the pod template. A second controller
+//! Like the restart controllers of operators, replaces pods when a ConfigMap or Secret that they mount has changed. For each StatefulSet, an
+//! `applier`, whose streams the program creates, writes the versions of the mounted objects to annotations of the pod template. A second controller
 //! sets a label of each pod to the zone that a ConfigMap contains; it reconciles all pods every minute.
 
 program! {

@@ -67,8 +67,9 @@ impl DeletionRank {
     }
 }
 
-/// An age that is compared by its order of magnitude. Only the largest power of two in the age is compared; if it is equal, the uids are compared,
-/// which are random. If exact ages were compared, the newest pod would always be deleted, and old defective pods would stay.
+/// An age that is compared by its order of magnitude. Each age in nanoseconds is rounded down to a power of two before the comparison. If these
+/// powers are equal, the uids, which are random, are compared. If exact ages were compared, the newest pod would always be deleted, and old defective
+/// pods would stay.
 struct Age {
     since: Option<Timestamp>,
     magnitude: u32,
@@ -217,7 +218,7 @@ mod tests {
     fn compares_uids_of_pods_of_equal_age() {
         let pods = |a, b| vec![pod("a", &ready_at(a)), pod("b", &ready_at(b))];
         let deleted = |pods| pods_to_delete(pods, &[], 1, NOW.parse().unwrap())[0].name_any();
-        // In nanoseconds, the ages 11 h and 10 h contain the same largest power of two; the ages 11 h and 1 min do not.
+        // In nanoseconds, the ages 11 h and 10 h are rounded down to the same power of two; the ages 11 h and 1 min are not.
         assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z")), "a");
         assert_eq!(deleted(pods("2026-01-01T01:00:00Z", "2026-01-01T11:59:00Z")), "b");
     }

@@ -65,7 +65,7 @@ fn conditions(
     (!conditions.is_empty()).then_some(conditions)
 }
 
-/// Returns the time until the next ready pod becomes available. This changes the status, although no event occurs.
+/// Returns the time until the next ready pod becomes available. At that time the status changes, although no event occurs.
 pub(crate) fn changes_in(set: &ReplicaSet, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
     active.iter().filter_map(|pod| available_in(pod, min_ready_seconds(set), now)).min()
 }

@@ -34,7 +34,8 @@ pub(crate) fn install(cluster: &Cluster) {
     eventually(LIMIT, || (status(UNREADABLE) == 201).then_some(())).expect("it accepts any object");
 
     let path = format!("{DEFINITIONS}/websites.examples.flyball.rs");
-    // The definition is read before it is replaced, because the server has written the status of the definition in the meantime.
+    // The server has written the status of the definition since it was created, so its resource version has changed, and it is read again before it
+    // is replaced.
     let mut installed: Value = from_str(&cluster.request("GET", &path, None).unwrap().body).unwrap();
     installed["spec"] = definition["spec"].clone();
     write(cluster, "PUT", &path, &installed);

@@ -125,7 +125,8 @@ mod own_cluster {
         play.create_service("two").await;
         until(async || {
             let done = play.is_done("two").await;
-            // The leader is read after the slice was found, because the process that has created the slice must already have been the leader then.
+            // The leader is read only after the slice was found: the process that creates a slice must already be the leader, so `second` must be the
+            // leader by now.
             assert!(!done || play.leader_is("second").await, "a process works, but does not lead");
             done
         })

@@ -66,7 +66,8 @@ mod own_cluster {
             self.raw().patch(name, &PatchParams::default(), &patch).await.unwrap();
         }
 
-        /// Returns true if the status of the newest generation has this number of available pods and this status of `Ready`.
+        /// Returns true if the website's status is that of its newest generation, and has this number of available pods and this status of the
+        /// condition `Ready`.
         async fn is(&self, name: &str, available: i32, ready: &str) -> bool {
             let site = self.api::<Website>().get(name).await.unwrap();
             let status = site.status.unwrap_or_default();

@@ -18,8 +18,8 @@ pub(crate) fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| {
         let mut cluster = Cluster::start().unwrap();
         definition::install(&cluster);
-        // The controllers are started after the definition is installed, because the garbage collector looks for new kinds only twice a
-        // minute.
+        // The controllers are started after the definition is installed, so that the garbage collector knows the kind Website from the start. It
+        // looks for new kinds only twice a minute.
         let names = ["deployment-controller", "replicaset-controller", "garbage-collector-controller"];
         cluster.start_controller_manager(&names).unwrap();
         cluster

@@ -103,7 +103,7 @@ async fn adopts_and_releases_pods_by_labels() {
     cluster.until(|server| server.list::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
     assert!(cluster.server.get::<Pod>("default", "orphan").unwrap().owner_references().is_empty());
 
-    // If an orphan appears now, the set adopts it and has one pod too many. The orphan is the newest pod, so it is deleted.
+    // Now another orphan appears. The set adopts it, and then has one pod too many. The new pod is deleted, because it is the newest.
     cluster.rest().await;
     cluster.server.put(&Pod {
         metadata: kube::core::ObjectMeta { name: Some("late".into()), ..orphan.metadata },

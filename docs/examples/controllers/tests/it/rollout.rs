@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use serde_json::{Value, from_value, json};
 use testkit::random::Random;
 
-/// A deployment and its sets. `pods` has one value per pod, by the name of its set: whether the pod is ready.
+/// A deployment and its sets. `pods` maps the name of each set to one boolean per pod: whether the pod is ready.
 struct World {
     deployment: Deployment,
     sets: Vec<Arc<ReplicaSet>>,
@@ -113,7 +113,8 @@ impl World {
         }
     }
 
-    /// Runs rounds in which each step is executed, until two consecutive rounds change nothing.
+    /// Runs rounds until two consecutive rounds change nothing. In each round, the ReplicaSet controller and the kubelet act on every set, and then
+    /// the deployment is reconciled.
     fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000 {

@@ -17,7 +17,7 @@ use crate::life::World;
 pub(crate) struct Real;
 
 impl World for Real {
-    /// This is longer than the time of a debounce plus the time of a reconcile's requests.
+    /// This is longer than a debounce and the requests of the reconcile that follows it take together.
     const SETTLED: Duration = Duration::from_secs(4);
 
     async fn client(&self) -> Client {

@@ -125,7 +125,7 @@ macro_rules! engine {
 engine!(kube_runtime, kube::runtime::Controller);
 engine!(flyball, flyball_kube::Controller);
 
-/// Runs a controller. Returns the cost of its first minute, and the cost of the hour after that.
+/// Runs a controller. Returns its cost in the first minute, and its cost in the hour after that minute.
 async fn measure(call: Call, run: fn(Call, Client) -> BoxFuture<'static, ()>) -> [Cost; 2] {
     let counted = Counted::with_objects(call);
     let running = tokio::spawn(run(call, counted.client()));

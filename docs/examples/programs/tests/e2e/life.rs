@@ -33,7 +33,7 @@ impl<K> Kind for K where
 
 /// The environment in which programs run.
 pub(crate) trait World {
-    /// Returns a client whose default namespace is empty.
+    /// Returns a client whose default namespace does not contain objects of a scenario yet.
     async fn client(&self) -> Client;
 
     /// The longest time that any program needs to process the changes of a scenario.
@@ -43,8 +43,8 @@ pub(crate) trait World {
     const TOGETHER: bool = true;
 }
 
-/// A world in which the engines run one after the other. It is for programs that read objects that are in no namespace, and that both engines would
-/// therefore see.
+/// A world in which the engines run one after the other. Use it for programs that read cluster-scoped objects: if both engines ran at the same time,
+/// each would see the objects of the other's scenario.
 pub(crate) struct InTurn<'a, W>(pub(crate) &'a W);
 
 impl<W: World> World for InTurn<'_, W> {
@@ -188,8 +188,8 @@ impl Life {
         }
     }
 
-    /// Replaces the object versions in the annotations that the program `restarter` writes: by `current` if the object still has this version, and
-    /// otherwise by `stale`.
+    /// Replaces each object version in the annotations that the program `restarter` writes: with `current` if the object still has this version, and
+    /// otherwise with `stale`.
     async fn name_versions(&self, left: &mut Left) {
         for set in left.iter_mut().filter(|(name, _)| name.starts_with("StatefulSet/")).map(|(_, set)| set) {
             let annotations = &mut set["spec"]["template"]["metadata"]["annotations"];

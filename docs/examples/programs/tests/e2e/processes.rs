@@ -115,7 +115,7 @@ mod own_cluster {
             }))
             .await;
 
-            // The process is killed while the proxy holds its creations back, so the server does not receive them.
+            // The process is killed while the proxy holds its create requests back, so the server never receives these requests.
             let proxy = play.proxy(Some(Hold::requests(Method::POST, "/secrets", 10))).await;
             let process = play.start("secret_syncer", &proxy);
             until(async || {
@@ -134,8 +134,8 @@ mod own_cluster {
             let secrets = play.all::<Secret>().await;
             assert!(secrets.values().any(|secret| secret.data.is_some()), "{}: {secrets:?}", play.engine);
 
-            // Now objects are deleted while no process is running. The next process is killed after the cleanup of an object, and before it removes
-            // the finalizer.
+            // Now objects are deleted while no process is running. The next process is killed after it has cleaned up for an object, but before it
+            // has removed the object's finalizer.
             for n in 0..MAPS / 2 {
                 life.delete::<ConfigMap>(&format!("map-{n}")).await;
             }
@@ -295,7 +295,8 @@ mod own_cluster {
                 play.converged(&replicas, json!({"a": round, "b": round})).await;
             }
 
-            // The new processes process this change, although the first two have ended. No process had two concurrent writes of one object in flight.
+            // This deletion is processed by the two new processes, because the first two have ended. No process had two concurrent writes of one
+            // object in flight.
             life.delete::<Secret>("b").await;
             play.converged(&replicas, json!({"a": "2"})).await;
             for replica in &replicas {
@@ -371,7 +372,7 @@ mod own_cluster {
                 "{}: {again:?}",
                 play.engine
             );
-            // The watch that starts after the new list delivers changes.
+            // After the new list, a watch is started, which delivers this change.
             life.merge::<Secret>("secret-10", generated("2")).await;
             until(is_done).await;
             play.stop(&process).await;

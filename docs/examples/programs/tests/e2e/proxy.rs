@@ -66,7 +66,8 @@ impl Hold {
         Self { stage: Stage::Response, method, part, passes }
     }
 
-    /// Returns whether the request of `exchange`, or its response, must be held back at `stage`. Counts a matching request that passes.
+    /// Returns whether the request of `exchange`, or its response, must be held back at `stage`. If a matching request passes, one fewer request may
+    /// pass after it.
     fn holds(&mut self, stage: Stage, exchange: &Exchange) -> bool {
         if self.stage != stage || !exchange.is(&self.method, self.part) {
             return false;
@@ -101,7 +102,7 @@ impl Proxy {
         Self::with_pages(client, None, hold).await
     }
 
-    /// Like [`start`](Self::start), but replaces the page size of each list request by `page_size`, so that even a short list is sent in several
+    /// Like [`start`](Self::start), but replaces the page size of each list request with `page_size`, so that even a short list is sent in several
     /// pages.
     pub(crate) async fn with_page_size(client: Client, page_size: usize, hold: Option<Hold>) -> Self {
         Self::with_pages(client, Some(page_size), hold).await
@@ -162,8 +163,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let shared = shared.clone();
             async move { shared.forward(request).await }
         });
-        // A connection fails if the client was killed or the server is down. The error is ignored, because the recorded exchange then has no
-        // response.
+        // A connection fails if the client was killed or the server is down. The error is ignored here; a test can see it, because the recorded
+        // exchange has no response.
         connections.spawn(
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service),
         );
@@ -187,7 +188,8 @@ impl Shared {
         };
         let body = body.collect().await?.to_bytes();
         self.pass(Stage::Request, &exchange).await;
-        // These headers belong to the connection of the client. The connection to the server has headers of its own.
+        // These two headers apply only to the connection between the client and the proxy. The connection between the proxy and the server gets
+        // headers of its own.
         parts.headers.remove(HOST);
         parts.headers.remove(CONNECTION);
         parts.uri = self.resized(&exchange.target).parse()?;

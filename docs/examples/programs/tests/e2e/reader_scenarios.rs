@@ -155,7 +155,7 @@ pub(crate) async fn versions(world: &impl World) {
                             $lines.lock().push(new.clone());
                             answer = new;
                         }
-                        // The time between two changes of the scenario is longer, so the test sees the response after each change.
+                        // The scenario waits longer than this between two changes, so the test sees the response after each change.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 })

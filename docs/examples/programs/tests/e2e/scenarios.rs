@@ -120,7 +120,7 @@ pub(crate) async fn shared_streams(world: &impl World) {
             life.delete::<Pod>("two").await;
             life.settle().await;
             // A handle delivers no deletion. On a real server the pod is modified before it is deleted, and the modification causes a reconcile;
-            // whether this reconcile still counts the pod depends on timing.
+            // whether this reconcile still counts the pod depends on timing. The change of the owner causes a reconcile that no longer counts it.
             life.merge::<ConfigMap>("owner", json!({"data": {"touched": "yes"}})).await;
         },
     )
