@@ -77,7 +77,7 @@ fn capped_deadline_vs_lease_end() {
     });
 }
 
-/// Groups keys by their remainder modulo three. The group with the remainder 1 has a capacity of one key.
+/// Groups keys by their remainder modulo three. The group of the keys with the remainder 1 has a capacity of one key.
 fn one_of_the_second() -> Fair<u32, u32> {
     Fair::by_group(|key: &u32| key % 3).capacity_by(|group| if *group == 1 { 1 } else { usize::MAX })
 }
@@ -101,7 +101,7 @@ fn adder_of_a_group_vs_lease_end() {
     });
 }
 
-/// Two adders wait for room in the queue. When the queue has room, the group of one of them is full.
+/// Two adders wait for room in the queue. When the queue gets room, one of them still cannot add its key, because the group of its key is full.
 #[test]
 fn adders_of_two_groups_vs_lease_ends() {
     let claim = Model {
@@ -127,7 +127,7 @@ fn adders_of_two_groups_vs_lease_ends() {
     });
 }
 
-/// The priority of a key is raised while its lease ends. In either order the key is queued at its new priority.
+/// The priority of a key is raised while its lease ends. Whichever of the two happens first, the key is queued at its new priority.
 #[test]
 fn set_priority_vs_lease_end() {
     let claim = Model {

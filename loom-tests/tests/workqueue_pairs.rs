@@ -25,8 +25,8 @@ fn starts(ops: &[Op]) -> &'static [Start] {
     use Start::*;
     match ops.iter().find(|op| op.blocks()).map(|op| op.waits_for()) {
         None => &[Ready, Leased, Full, Soon, Waiting, Paused, Ending],
-        // With blocking threads, the model also explores the shutdown. So it uses only the states that matter for the
-        // condition of the wait.
+        // If an operation blocks its thread, the model also explores the interleavings with the shutdown. To limit their number, such a pair starts
+        // only from the states that matter for the event that the operation waits for.
         Some(For::Key) => &[Ready, Leased, Soon, Paused],
         Some(For::Room) => &[Full],
         Some(For::Drained) => &[Ready, Leased, Soon],

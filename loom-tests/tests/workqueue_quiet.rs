@@ -155,7 +155,7 @@ fn drain_waiting_vs_its_end() {
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        // `Nanos::MAX` is past every deadline, even the deadline of a drain that starts at this time.
+        // At `Nanos::MAX` every deadline has passed, even that of a drain that starts only after the clock was set.
         let mover = thread::spawn(move || clock.set(Nanos::MAX));
         assert_eq!(block_on(queue.drain_all_timeout(SECOND)).leased, [1]);
         mover.join().unwrap();

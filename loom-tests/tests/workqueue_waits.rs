@@ -68,7 +68,8 @@ fn cancelled_adder_passes_room_on() {
         let adder = thread::spawn(move || block_on(other.add_when_room(3)).unwrap());
         lease.done();
         if cancelled.join().unwrap() {
-            // The dropped adder has added its key, so this key takes the room that the other adder needs.
+            // The adder that is dropped had already added its key 2. This key occupies the only slot, so it is removed to make room for the other
+            // adder.
             assert!(queue.cancel(&2));
         }
         adder.join().unwrap();

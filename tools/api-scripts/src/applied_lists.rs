@@ -1,4 +1,4 @@
-//! Server-side apply of lists and maps. The type of a built-in kind, or the schema of a custom one, determines whether a list or map is merged or
+//! Server-side apply of lists and maps. The type of a built-in kind, or the schema of a custom kind, determines whether a list or map is merged or
 //! replaced.
 
 use serde_json::{Value, json};
@@ -63,7 +63,8 @@ pub async fn an_apply_merges_lists_by_their_keys(on: &Server) {
         (&json!("image"), &json!(["x"]), vec![json!("A"), json!("B")])
     );
     assert_eq!(main["ports"].as_array().unwrap().len(), 2);
-    // The second manager's configuration no longer contains some fields. Those that only this manager has applied are removed.
+    // The second manager applies a configuration with fewer fields. A field that it no longer contains is removed, unless the first manager has
+    // applied it, too.
     let fewer = config(json!({"containers": [{"name": "main", "env": [{"name": "C", "value": "3"}]}]}));
     let merged = apply(on, here, "two", fewer).await.ok();
     assert_eq!(names(&spec(&merged)["containers"]), ["main"]);

@@ -21,7 +21,7 @@ pub(crate) fn map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
 }
 
-/// Returns the managers of an object and their fields. The times of the entries are left out, because they differ from server to server.
+/// Returns the managers of an object and their fields. The `time` of each entry is left out, because it differs from server to server.
 pub(crate) fn managers(object: &Value) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     let entry = |entry: &Value| {
@@ -100,7 +100,7 @@ pub async fn managers_share_a_field_with_one_value(on: &Server) {
         managers(&shared),
         [json!(["one", "Apply", null, both]), json!(["two", "Apply", null, fields])]
     );
-    // The second apply has changed no value, so its entry has no time yet.
+    // The apply of manager `two` has changed no value, so the entry of `two` has no `time` yet.
     let entries = shared["metadata"]["managedFields"].as_array().unwrap();
     let times: Vec<_> =
         entries.iter().map(|entry| (&entry["manager"], entry.get("time").is_some())).collect();
@@ -164,7 +164,8 @@ pub async fn other_writes_have_managers(on: &Server) {
     let message = "Apply failed with 3 conflicts: conflicts with \"creator\" using v1:\n- .data.value\n\
                    conflicts with \"editor\" using v1:\n- .data.n\nconflicts with \"merging\" using v1:\n- .data.m";
     refused.is_error(409, "Conflict", message);
-    // An entry for applies and an entry for updates are different managers, even if both have the same name.
+    // The server distinguishes managers by name and operation: `creator` conflicts with its own earlier write, because that was a create and this is
+    // an apply.
     let refused = apply(on, HERE, "creator", map(json!({"value": "2"}))).await;
     is_conflict(&refused, "\"creator\" using v1", &[".data.value"]);
 

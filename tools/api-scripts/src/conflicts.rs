@@ -208,6 +208,6 @@ pub async fn other_metadata_is_validated(on: &Server) {
                end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
                '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
     let why = format!("metadata.labels: Invalid value: \"c d\": {why}");
-    // The error of an update may contain the same cause several times; how many times depends on the kind. For a ConfigMap it is once.
+    // The error of an update may contain the same cause several times, depending on the kind. For a ConfigMap it contains the cause once.
     refused.is_error(422, "Invalid", &format!("ConfigMap \"a\" is invalid: {why}"));
 }

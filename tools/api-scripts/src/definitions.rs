@@ -149,7 +149,7 @@ pub async fn a_deleted_definition_takes_its_objects_and_watches_with_it(on: &Ser
     let path = sites.path();
     let began = Instant::now();
     let delete = async {
-        // This time is long enough for the watch to be opened.
+        // Half a second is long enough for the watch to be opened.
         tokio::time::sleep(Duration::from_millis(500)).await;
         sites.delete(on).await;
     };

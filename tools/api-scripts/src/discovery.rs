@@ -11,7 +11,7 @@ fn gvk(group: &str, kind: &str) -> GroupVersionKind {
     GroupVersionKind::gvk(group, "v1", kind)
 }
 
-/// Discovery that sends one request per API group.
+/// Discovery in which the client sends one request per API group.
 pub async fn groups_and_kinds_are_discovered(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let group = format!("{}.example.com", on.namespace);

@@ -1,7 +1,7 @@
 //! Scripts that send requests and check the exact responses: status codes, reasons, messages, fields and events. A script is a function that takes a
 //! [`Server`], and panics if a response differs from the expected one. The tests of `kube-testing` run the scripts on the API server in memory;
 //! `cargo xtask e2e` runs them on a real server. If the responses of the two servers differ, those of the real server are correct. [`each!`] lists
-//! the scripts. With it, each script becomes a separate test on each of the two servers.
+//! the scripts. The tests for each server call this macro to make each script a separate test.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::missing_panics_doc, reason = "a script panics if a response differs from the expected one")]

@@ -34,7 +34,7 @@ pub async fn labels_select(on: &Server) {
     assert_eq!((refused.code, refused.body["reason"].as_str()), (400, Some("BadRequest")));
 }
 
-/// Which fields a field selector can contain depends on the kind, for Kubernetes' own kinds.
+/// Each of Kubernetes' own kinds has its own list of fields that a field selector can contain.
 pub async fn each_kind_has_its_fields(on: &Server) {
     on.create("v1/configmaps", config_map("a", "1")).await;
     on.create("v1/configmaps", config_map("b", "1")).await;

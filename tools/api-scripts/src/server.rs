@@ -101,7 +101,7 @@ impl Server {
             let name = if end { "end" } else { what.as_str().unwrap_or_default() };
             format!("{} {name}", event["type"].as_str().unwrap_or_default())
         };
-        // All other bookmarks are dropped, because a server may send them at any time.
+        // Drops all bookmarks except the one that ends the initial events, because a server may send the others at any time.
         events.iter().map(line).filter(|line| line != "BOOKMARK ").collect()
     }
 
@@ -122,10 +122,10 @@ impl Server {
         text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
     }
 
-    /// Repeats a request until the response meets the condition. On a real server this may take some time.
+    /// Repeats a GET request for `path` until `is_it` returns true for the response, which may take some time on a real server.
     ///
     /// # Panics
-    /// Panics if it takes too long.
+    /// Panics if no response meets the condition in time.
     #[track_caller]
     pub fn until(&self, path: &str, is_it: impl Fn(&Reply) -> bool) -> impl Future<Output = Reply> {
         let place = std::panic::Location::caller();

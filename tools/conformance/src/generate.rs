@@ -51,7 +51,8 @@ struct QueueScript<'a> {
     keys: &'static [&'static str],
     delays: Vec<u64>,
     lines: Vec<String>,
-    /// Answers each line as soon as it has been generated. With the answers, most `done`s can be generated for keys that a `get` has returned.
+    /// Answers each line as soon as it has been generated. From the answers to `get`, the generator knows the leased keys, for which it generates
+    /// most `done`s.
     reference: Box<dyn Answering>,
     held: Vec<String>,
     unpaired: bool,
@@ -66,7 +67,8 @@ impl<'a> QueueScript<'a> {
         let mut delays: Vec<u64> = (0..1 + random.below(4)).map(|_| pick(random, &DELAYS)).collect();
         let config = (!one_in(random, 4)).then(|| backoff(random));
         if one_in(random, 6) {
-            // A delay close to the time after which failures expire, so that failures have just expired after it, or are only just kept.
+            // A delay that is close to the time after which failures expire. At its end, the failures of a key have either just expired or are about
+            // to expire.
             let (_, most) = config.unwrap_or((5, 1_000_000));
             delays.push(most + most.max(600_000) + random.below(2));
         }
@@ -113,7 +115,7 @@ impl<'a> QueueScript<'a> {
         self.lines
     }
 
-    /// Advances the clock, then generates a `get` for each key that may be left, so that the answers show the order of the keys.
+    /// Advances the clock, then generates more `get`s than there are keys, so that the answers show all Ready keys in their order.
     fn look(&mut self) {
         let advance = self.advance();
         self.lines.extend([advance, op("len")]);

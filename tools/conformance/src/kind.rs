@@ -41,7 +41,7 @@ impl Kind {
         let limiter = [Rule::InvalidLimiterRefused, Rule::WholeNanoseconds];
         let store = [Rule::MissingIndexIsAnError, Rule::IndexErrorIsAValue, Rule::VersionsAreNumbers];
         match self {
-            // Only very long delays are rounded, and a script of a queue cannot have such delays.
+            // client-go rounds only very long delays, which scripts for a queue cannot contain, so these cannot test `WholeNanoseconds`.
             Self::Queue => {
                 let others = [&[Rule::WholeNanoseconds][..], &store].concat();
                 Rule::ALL.into_iter().filter(|rule| !others.contains(rule)).collect()

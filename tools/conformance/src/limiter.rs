@@ -6,7 +6,7 @@ use testkit::client_go::{Answer, LimiterConfig, LimiterLine};
 
 use crate::policy::AnyPolicy;
 
-/// A limiter on a clock that does not advance.
+/// A limiter whose clock stands still.
 pub(crate) struct FlyballLimiter(Limiter<String, AnyPolicy, ManualClock>);
 
 impl FlyballLimiter {

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Parity) -> Result<()> {
     }
 }
 
-/// Makes both comparisons for the scripts of this kind. Returns how many scripts have different answers, as the sum of both.
+/// Makes both comparisons for the scripts of this kind. Returns the number of scripts whose answers differ, added up over both comparisons.
 fn compare(kind: Kind, options: &Parity, client_go: &ClientGo) -> Result<usize> {
     let start = Monotonic.now();
     let sides = [Side::Flyball, Side::ClientGo(client_go)];
@@ -131,7 +131,8 @@ impl Side<'_> {
     }
 }
 
-/// flyball's answers. A panic ends the script. It is recorded as an answer that no implementation gives, so it counts as a difference.
+/// flyball's answers. If flyball panics, the script ends, and the last answer is a text that no implementation returns, so the panic counts as a
+/// difference.
 fn flyball(kind: Kind, script: &[String]) -> Vec<String> {
     let mut answers = Vec::new();
     let played = catch_unwind(AssertUnwindSafe(|| {

@@ -6,7 +6,7 @@ use flyball_ratelimit::{Exponential, FastSlow, MaxOf, Policy};
 use flyball_sync::Nanos;
 use testkit::client_go::LimiterConfig;
 
-/// One of the shipped policies.
+/// One of the three policies of `flyball-ratelimit` that a configuration line can select.
 pub(crate) enum AnyPolicy {
     Exponential(Exponential<String>),
     FastSlow(FastSlow<String>),

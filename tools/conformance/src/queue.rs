@@ -9,7 +9,8 @@ use testkit::client_go::{Answer, QueueLine};
 
 /// A queue with a [`ManualClock`].
 ///
-/// A script names the key whose lease it ends. Therefore all leases are detached, and the queue determines whether a `done` ends a lease.
+/// A script ends a lease by the name of its key. Therefore the leases are detached, and the queue itself checks whether the key of a `done` is
+/// leased.
 ///
 /// client-go reports a failure separately from `Done`. So the line `done` of a script calls the queue's `done`, which, like [`Lease::done`], reports
 /// neither success nor failure, and the lines `add_rate_limited` and `forget` call the queue's methods of these names. If `add_rate_limited` adds a

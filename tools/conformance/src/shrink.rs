@@ -5,7 +5,7 @@ use anyhow::Result;
 /// Removes lines, as long as the answers to the shorter script still differ: first many lines at once, then single
 /// lines. `first_differing` returns the position of the first of several candidates whose answers differ.
 ///
-/// All candidates of a round are passed in one call, because a start of the Go program takes longer than the answers.
+/// All candidates of a round are passed in one call, because starting the Go program takes longer than computing the answers.
 pub(crate) fn shrink(
     mut script: Vec<String>,
     first_differing: impl Fn(&[Vec<String>]) -> Result<Option<usize>>,

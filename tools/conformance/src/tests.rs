@@ -14,7 +14,7 @@ fn committed(kind: Kind) -> Committed {
     Committed::read(&folder, kind).expect("scripts or answers are missing")
 }
 
-/// Returns the numbers of the scripts to which the reference with `rules` gives answers that differ from `answers`.
+/// Returns the positions of the scripts to which the reference with `rules` gives answers that differ from `answers`.
 fn differing(
     kind: Kind,
     rules: Rules,

@@ -112,7 +112,7 @@ pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
     .to_string()
 }
 
-/// Returns an answer in a normal form for comparisons: with one way to write a JSON value, and one text for all errors.
+/// Converts an answer to a normal form for comparisons, so that equal JSON values have the same text, and so do all errors.
 pub(crate) fn comparable(answer: &str) -> String {
     match serde_json::from_str::<Value>(answer) {
         Ok(value) if value["error"].is_string() => json!({ "error": "" }).to_string(),

@@ -13,8 +13,8 @@ use crate::ports;
 /// The time limit of a cold start on a busy machine. A start usually takes seconds.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The process of kube-apiserver, with its address and arguments. These never change, so a restarted server has the same address and the same
-/// certificate.
+/// The process of kube-apiserver, with its address and arguments. The address and the arguments never change, so a restarted server has the same
+/// address and the same certificate.
 #[derive(Debug)]
 pub(crate) struct ApiServer {
     program: PathBuf,

@@ -27,8 +27,8 @@ pub(crate) struct Credentials {
     pub(crate) tokens: PathBuf,
     /// The private key for service accounts, as PEM.
     pub(crate) signing_key: PathBuf,
-    /// The public key that belongs to `signing_key`. It needs a file of its own, because Kubernetes can derive public keys only from private keys in
-    /// older formats.
+    /// The public key that belongs to `signing_key`. The public key needs a file of its own, because Kubernetes can derive public keys only from
+    /// private keys in older formats.
     pub(crate) public_key: PathBuf,
 }
 

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Etcd {
     server: Server,
-    // The order of these fields is the order in which they must be dropped.
+    // The process must be dropped before the data, so the fields must stay in this order.
     _process: Leash,
     _data: Data,
 }
@@ -63,7 +63,7 @@ impl Etcd {
     }
 
     /// Compacts the whole history, up to a revision that is newer than any revision that the API server has received. Call this only while the API
-    /// server is down; otherwise, it would receive the new revision.
+    /// server is down; otherwise, the API server would receive the new revision.
     pub(crate) fn forget(&self) -> Result<()> {
         // The key does not have the API server's prefix, so a write of it creates a revision, but the API server gets no event. Two writes are
         // needed: a client that has received all events watches from the first new revision, so this revision must be compacted, too.

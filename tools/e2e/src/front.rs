@@ -40,8 +40,8 @@ impl Front {
         credentials: &Credentials,
         authority: &Path,
     ) -> Result<Self> {
-        // Any free port is suitable, also a port that could be assigned to an outgoing connection. Unlike the port of a server that a test kills, it
-        // is in use all the time, so no client can get it as its local port.
+        // Any free port is suitable, even one from the range for outgoing connections: the proxy listens on it all the time, so no client can get it
+        // as its local port. The port of a server that a test kills is not in use all the time.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a front")?;
         let port = listener.local_addr()?.port();
         let kubeconfig = folder.join(format!("kubeconfig-{port}"));
@@ -70,8 +70,8 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // Ordering: Release, pairs with the Acquire in `accept`. The connection that is opened in the next line wakes the thread in `accept`, which
-        // then reads the flag.
+        // Ordering: Release, pairs with the Acquire in `accept`. The next line opens a connection to wake the thread that waits in `accept`. The
+        // thread then reads the flag.
         self.shared.over.store(true, Ordering::Release);
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         if let Some(acceptor) = self.acceptor.take() {

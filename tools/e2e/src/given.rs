@@ -12,8 +12,8 @@ use crate::cluster::Cluster;
 const BINARIES: &str = "FLYBALL_E2E_BIN";
 /// The variable with the path of the kubeconfig of an existing cluster.
 const EXISTING: &str = "FLYBALL_E2E_KUBECONFIG";
-/// The variable with the path of the folder in which each cluster creates its folder. The program that sets this variable removes the folder; the
-/// tests do not, because the logs are read after a test.
+/// The variable with the path of the folder in which each cluster creates a folder of its own. The tests do not remove this folder, because the logs
+/// in it are read after a test; the program that sets the variable removes it.
 const FOLDER: &str = "FLYBALL_E2E_DIR";
 
 /// The cluster or the servers that tests use.
@@ -49,8 +49,8 @@ impl Given {
     }
 }
 
-/// Returns the path of the kubeconfig of the cluster that all tests of this program share. This is either an existing cluster, or a cluster that the
-/// first call starts and that is killed when the program ends.
+/// Returns the path of the kubeconfig of the cluster that all tests of this program share. This cluster either already exists, or is started by the
+/// first call and killed when the program ends.
 ///
 /// # Panics
 ///

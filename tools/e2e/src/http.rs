@@ -86,7 +86,7 @@ pub(crate) fn trust(certificate: &Path) -> Result<TlsConfig> {
     Ok(TlsConfig::builder().root_certs(trusted).unversioned_rustls_crypto_provider(provider).build())
 }
 
-/// Reads the body. If a server is killed, its response does not end properly; the bytes that were received until then are returned.
+/// Reads the body. If a server is killed, its response has no proper end. In this case, the bytes that were received before are returned.
 fn read(mut body: impl Read) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     match body.read_to_end(&mut read) {

@@ -1,9 +1,9 @@
 //! A server process that is killed when this process ends, however it ends.
 //!
-//! A short shell script, the *keeper*, starts the server, has the read end of a pipe, and kills the server when the pipe closes. Only this process
-//! has the write end of the pipe. So the pipe closes when this process ends in any way: by `kill -9`, by a panic, or at the end of `main`, even if
-//! the server is stored in a static. A call of [`Leash::kill`] closes the pipe, too. (The alternative, `PR_SET_PDEATHSIG`, needs `unsafe`, Linux, and
-//! a thread that never ends.)
+//! A short shell script, the *keeper*, starts the server, reads from a pipe, and kills the server when the pipe closes. Only this process has the
+//! write end of the pipe. So the pipe closes when this process ends in any way: by `kill -9`, by a panic, or at the end of `main`, even if the server
+//! is stored in a static. A call of [`Leash::kill`] closes the pipe, too. (The alternative, `PR_SET_PDEATHSIG`, needs Linux, `unsafe` code, and a
+//! parent thread that never ends.)
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -98,7 +98,7 @@ impl Drop for Leash {
     }
 }
 
-/// Describes an exit status. A shell reports that a signal ended a process by the status 128 plus the number of the signal.
+/// Describes an exit status. If a signal ended a process, a shell returns 128 plus the number of the signal as the exit status.
 fn words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code @ 129..), _) => format!("ended by signal {}", code - 128),

@@ -1,4 +1,4 @@
-//! Finds free loopback ports. They are for servers that cannot choose a port themselves and report it.
+//! Finds free loopback ports. A server that cannot choose a free port itself and report it gets its port from here.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;
@@ -36,7 +36,7 @@ mod tests {
     fn a_port_that_is_listened_on_is_not_free() {
         let held = free().and_then(|port| Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, port))?)).unwrap();
         let taken = held.local_addr().unwrap().port();
-        // The test tries all ports of the range once.
+        // `COUNT` calls try each port of the range once.
         assert!((0..COUNT).all(|_| free().unwrap() != taken));
     }
 }

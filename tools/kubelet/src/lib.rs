@@ -9,10 +9,10 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// A function that returns the current time. The status of a pod gets its timestamps from it.
+/// A function that returns the current time, for the timestamps in the status of a pod.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The image of pods that never become ready.
+/// A pod with this image never becomes ready.
 pub const BROKEN: &str = "broken";
 
 /// Simulates the kubelet for all pods until the returned future is dropped. If `node` is given, binds the pods to this node.

@@ -22,8 +22,8 @@ use crate::stop::Stop;
 /// The longest time for which the queues are drained after Ctrl-C.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// The backoff of failed keys. It is shorter than in production, because a trace is played in a fraction of a second, but it also increases with each
-/// failure.
+/// The backoff of failed keys. The backoff is shorter than in production, because a trace is played in a fraction of a second. As in production, it
+/// increases with each failure.
 const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
 
 pub(crate) type Running = JoinHandle<Result<RunReport<Key>, flyball_controller::RunError>>;
@@ -33,8 +33,8 @@ fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, WithTimer<TokioTimer
     Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
 }
 
-/// Stores in `key` the time at which it is added to the queue, and the time of the change that is the cause. The caller adds the key immediately
-/// after this call.
+/// Stores two times in `key`: the current time, as the time at which the key is added to the queue, and the time of the change that causes the add.
+/// The caller adds the key immediately after this call.
 fn queued(key: Key, because: &impl Object) -> Key {
     key.queued_at(Monotonic.now());
     key.changed_by(because);

@@ -46,8 +46,8 @@ impl Endpoints {
 
     /// Returns the Services that select the pod now, or selected it before the change.
     ///
-    /// A Service that is not in the cache yet is not returned. It does not have to be: when it arrives in the cache, this change causes a reconcile,
-    /// which reads all pods that are stored by then.
+    /// A Service that is not in the cache yet is not returned. It does not have to be returned: when the Service arrives in the cache, its arrival
+    /// causes a reconcile, which reads all pods that are stored by then.
     pub(crate) fn selecting(&self, change: &Change<Arc<str>, Arc<Pod>>) -> Vec<Key> {
         let (old, new) = (change.old(), change.new());
         // A pod never moves to a different namespace, because an object with a different namespace has a different key.

@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// One kind of fault: the probability that it is injected at an opportunity, and how often this happened.
+/// One kind of fault: the probability that it is injected at an opportunity, and the numbers of opportunities and of injected faults.
 #[derive(Debug)]
 struct Fault {
     /// The probability in units of 2^-32; 0 for a fault that is not selected.
@@ -83,7 +83,7 @@ pub(crate) struct Fired {
 
 const ONE: u64 = 1 << 32;
 
-/// The approximate number of times that watches are cut in a pass, however long the trace is. The history is compacted half as often.
+/// The approximate number of times that watches are cut in a pass, however long the trace is. Compactions of the history are half as frequent.
 const CUTS: u64 = 64;
 
 impl Injector {

@@ -3,7 +3,7 @@
 //! | guarded by `gate` | |
 //! |---|---|
 //! | `next` | for each resource, the next position of its watch; the watch has delivered all events before this position |
-//! | `horizon` | all positions below it have happened; after a change and the release of the lock, the new value is sent to `moved` |
+//! | `horizon` | all events at lower positions have happened; after each change, the new value is sent to `moved`, without holding the lock |
 //!
 //! At full speed, the horizon advances by [`WINDOW`] positions each time all watches have reached it. So the watches of different resources are never
 //! more than one window apart, and within a window no watch waits for the others.
@@ -38,7 +38,7 @@ impl Horizon {
         Self { gate: Mutex::new(gate), moved: watch::Sender::new(0) }
     }
 
-    /// Returns the horizon: all positions below it have happened.
+    /// Returns the horizon: all events at lower positions have happened.
     pub(crate) fn place(&self) -> usize {
         *self.moved.borrow()
     }
@@ -73,7 +73,8 @@ impl Horizon {
 
     fn announce(&self, place: Option<usize>) {
         if let Some(place) = place {
-            // Two threads may get here in a different order than that of their changes under the lock, so a lower value is ignored.
+            // Two threads may change the horizon under the lock in one order, and get here in the other, so a value that is lower than the current
+            // one is ignored.
             self.moved.send_if_modified(|now| {
                 let ahead = place > *now;
                 *now = place.max(*now);

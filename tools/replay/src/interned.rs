@@ -58,7 +58,7 @@ impl Interned {
         if self.texts.len() < (2 * self.swept).max(FEW) {
             return;
         }
-        // Keys and labels contain references to strings, so the strings are removed last.
+        // Keys and labels keep references to strings. They are removed first, so that the strings that only they used are removed, too.
         self.replicasets.retain(|_, key| key.is_shared());
         self.services.retain(|_, key| key.is_shared());
         self.labels.retain(|labels| Arc::strong_count(labels) > 1);
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(interned.texts.len(), 3, "{:?}", interned.texts);
         assert!(Arc::ptr_eq(&interned.text("a/held"), &held));
         assert!(Arc::ptr_eq(&interned.labels([("app", "x")].into_iter()), &labels));
-        // If the name is interned again, the result is the same key, so the times that are stored in the key are not split over two keys.
+        // Interning the name again returns the same key. So the times that a key stores are all in one place, not in two keys of the same name.
         assert!(interned.replicaset(held).is_shared() && key.is_shared());
         interned.text("new");
         interned.sweep();

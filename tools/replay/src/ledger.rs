@@ -36,7 +36,7 @@ impl<R> Ledger<R> {
             }
         }
         if faults.panics() {
-            // This unwinds as a panic does, but does not call the panic hook, which would print a message.
+            // `resume_unwind` unwinds like a panic, but does not call the panic hook, which would print a message.
             std::panic::resume_unwind(Box::new("an injected panic"));
         }
         if faults.fails() { Err(Injected) } else { Ok(()) }
@@ -62,13 +62,13 @@ impl<R> Ledger<R> {
         self.stored.lock().clone()
     }
 
-    /// Takes the waits that were recorded since the last call.
+    /// Removes and returns the durations in `waits`, which were recorded since the last call.
     #[cfg(feature = "kube")]
     pub(crate) fn take_waits(&self) -> Vec<u64> {
         std::mem::take(&mut self.waits.lock())
     }
 
-    /// Takes the results, the waits and the lags.
+    /// Removes and returns `stored`, `waits` and `lags`.
     pub(crate) fn close(&self) -> (HashMap<Arc<str>, R>, [Vec<u64>; 2]) {
         let times = [&self.waits, &self.lags].map(|all| std::mem::take(&mut *all.lock()));
         (std::mem::take(&mut self.stored.lock()), times)

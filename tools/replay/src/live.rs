@@ -93,7 +93,7 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     live.kinds().iter().for_each(|kind| kind.shut_down());
     for running in [counting, collecting] {
         match running.await.context("a controller")? {
-            // This is not an error: the run was stopped before the first lists were complete.
+            // `SyncFailed` is not an error here: the run was stopped before the first lists were complete.
             Err(flyball_controller::RunError::SyncFailed(_)) if !summary.synced => {}
             ended => drop(ended.context("a controller")?),
         }

@@ -1,8 +1,8 @@
 //! PURE. Scripts for a store.
 //!
-//! If an index function fails, the state of client-go's store depends on the iteration order of a Go map: a map of
-//! indexes and, for an operation that indexes all objects, a map of objects. Therefore, scripts with objects that
-//! cannot be indexed have only one index, and add such objects one at a time.
+//! If an index function fails, the state of client-go's store depends on the iteration order of Go maps: the map of
+//! indexes and, for an operation that indexes all objects, also the map of objects. Therefore, scripts with objects
+//! that cannot be indexed have only one index, and write such objects one at a time.
 
 use testkit::client_go::Rules;
 use testkit::random::Random;

@@ -55,7 +55,8 @@ fn nz(count: u8) -> NonZeroU32 {
 }
 
 impl Pair {
-    /// Repeats in the oracle a reservation that both buckets have made. Compares the due times, and stores all three reservations.
+    /// Makes the same reservation in the oracle that both buckets have already made. Compares the due times of the three reservations, and stores
+    /// them.
     fn held(&mut self, real: Reservation, atomic: Reservation, count: u32) {
         assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
         let oracle = self.oracle.reserve(count, self.now).expect("no more than the burst");
@@ -120,8 +121,8 @@ impl Pair {
             BucketOp::Advance(span) => self.now += span.finite(),
             BucketOp::JumpBack(span) => {
                 self.now = self.now.saturating_sub(span.finite());
-                // The clock has jumped back, so some times pass a second time. If a reservation was due at such a time, its holder cannot detect the
-                // jump. Its token therefore counts as used, and the driver drops the reservations.
+                // After the jump, the clock reaches some due times a second time. The holder of a reservation that fell due before the jump cannot
+                // detect the jump, so its token counts as used, and the driver drops all reservations.
                 self.held.clear();
             }
         }

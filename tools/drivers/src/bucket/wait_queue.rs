@@ -52,7 +52,7 @@ struct Waiter<'a> {
     future: Pin<Box<dyn Future<Output = WaiterState> + 'a>>,
     wakes: Arc<Counting>,
     waker: Waker,
-    /// How often the future woke itself in a poll.
+    /// The number of polls in which the future woke itself, in order to yield.
     yields: usize,
     oracle: usize,
 }

@@ -37,9 +37,9 @@ pub fn error(kind: SourceErrorKind) -> SourceError {
     kind.into()
 }
 
-/// The error: the requested version is too old.
+/// The requested version is too old.
 pub const EXPIRED: SourceErrorKind = SourceErrorKind::Expired;
-/// The error: the server has not reached the requested version yet.
+/// The server has not reached the requested version yet.
 pub const TOO_LARGE: SourceErrorKind = SourceErrorKind::VersionTooLarge;
 /// The server is overloaded.
 pub const BUSY: SourceErrorKind = SourceErrorKind::TooManyRequests { retry_after: None };
@@ -71,7 +71,7 @@ pub struct World {
 }
 
 impl World {
-    /// Creates an informer that has not been polled.
+    /// Creates an informer whose run future has not been polled yet.
     pub fn new<S: Source<Object = Object>>(builder: InformerBuilder<u8, Object, S>) -> Self {
         let clock = ManualClock::new();
         let (informer, run) = builder.seed(7).timer(clock.timer()).build().unwrap();

@@ -168,11 +168,11 @@ enum Expected {
     /// Wait for the next page of the list that is being read.
     Rest,
     Read,
-    /// A wait until the minimum time since the start of the last watch has passed, then the next watch.
+    /// Wait until the minimum time since the start of the last watch has passed, then open the next watch.
     Pause,
-    /// A wait of at least this time, then this command.
+    /// Wait for at least this time, then continue with this command.
     Wait(Duration, Box<Expected>),
-    /// A wait of at least this time, then a new list of the version that the fallback rules select.
+    /// Wait for at least this time, then list again, with the version that the fallback rules select.
     Relist(Duration),
 }
 
@@ -211,7 +211,7 @@ struct Checker {
     streaming: bool,
     /// The times of the first and the last internal error of a series of tolerated internal errors.
     internal: Option<(Nanos, Nanos)>,
-    /// The command after the running wait.
+    /// The command that follows when the current wait ends.
     then: Expected,
 }
 
@@ -276,8 +276,8 @@ impl Checker {
         }
     }
 
-    /// Records that the source has refused the version of a list or streaming list. The next list requests the most recent version; this is done only
-    /// once.
+    /// Records that the source has refused the version of a list or streaming list. The next list requests the most recent version. If the source
+    /// refuses this version, too, the reflector waits before the next attempt.
     fn most_recent(&mut self) {
         (self.spent, self.unusable) = (true, true);
         self.row += 1;
@@ -533,7 +533,7 @@ fn token_text(token: Token, last: Option<&str>) -> Option<String> {
     }
 }
 
-/// Decodes a configuration. Also returns the bits from which it was decoded.
+/// Decodes a configuration, and returns it with the bits that select its settings.
 fn config(input: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8)> {
     let bits: u8 = input.arbitrary()?;
     let config = ReflectorConfig {
@@ -629,7 +629,7 @@ pub fn run(bytes: &[u8], cells: &mut Cells) {
         }
         let due = now >= before.deadline();
         let last = checker.token.clone();
-        // If the clock is advanced past the deadline, this is the same as the input `Deadline`.
+        // An input `Pass` that advances the clock to the deadline or beyond has the same effect as the input `Deadline`.
         let effective = if matches!(input, Input::Pass(_)) && due { Input::Deadline } else { input };
         let verdict = feed(&mut reflector, input, last.as_deref(), now, random);
         reflector.check().unwrap();

@@ -103,7 +103,7 @@ pub const fn tally() -> Happened {
 }
 
 thread_local! {
-    /// The user function that panics for bad objects; it is set only while the run future is polled.
+    /// Selects the user function that panics for bad objects. Is `NONE` except while the run future is polled.
     static PANICKING_FUNCTION: Cell<u8> = const { Cell::new(NONE) };
 }
 
@@ -162,10 +162,10 @@ struct UnreadableSource {
     unreadable: Arc<Mutex<BTreeSet<u8>>>,
     /// The keys that could not be read since the current list began, with the identities of their objects.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
-    /// The keys of objects that were deleted by an event whose version could not be read. Such a deletion is applied even if the event is old,
-    /// because the server replays it.
+    /// The keys of objects that were deleted by an event whose version could not be read. Such a deletion is applied even if it is an old event that
+    /// the server sends again.
     ended: Arc<Mutex<BTreeSet<u8>>>,
-    /// Whether the source changes the order of the events that it delivers together, if they are of different objects.
+    /// Whether the source reorders the events of different objects that it delivers together.
     reorders: bool,
     polls: bool,
     seen: Arc<SeenCases>,
@@ -399,7 +399,8 @@ impl Follower {
     }
 
     fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
-        // Here the identity function runs outside of the run future, so its panic would be a panic of the consumer.
+        // A consumer may call the identity function here, outside of the run future. A panic of the function would then be a panic of the consumer,
+        // so the function must not panic here.
         PANICKING_FUNCTION.set(NONE);
         loop {
             let event = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
@@ -450,7 +451,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     PANICKING_FUNCTION.set(NONE);
     let mut input = Unstructured::new(bytes);
     let settings: u8 = input.arbitrary().unwrap_or(0);
-    // The last byte has further settings. It is also decoded as part of an operation, so that older corpus files keep their meaning.
+    // The last byte contains further settings. It is not removed from the operations, so older corpus files still decode to the same operations.
     let more = bytes.last().copied().unwrap_or(0);
     let (function, failing_index) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
     let (compares, reorders, polls) = (more & 64 != 0, more & 1 != 0, more & 128 != 0);
@@ -491,7 +492,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     let mut more_options = (1..=5_u8)
         .map(|number| SubscriptionOptions::new((settings >> 2).wrapping_mul(number).wrapping_add(number)));
     followers.extend(more_options.next().map(|options| Follower::new(&world, options)));
-    // The keys and identities of the stored objects that have become unreadable.
+    // The keys of the objects that became unreadable after they had been stored, each with the identity of its object.
     let mut kept = BTreeMap::new();
     let mut ever_unreadable = BTreeSet::new();
     while !input.is_empty() {
@@ -535,16 +536,16 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         }
     }
     server.clear_faults();
-    // All objects that were unreadable at some time are written again. Otherwise, after a restore, the server may have a state of an object that
-    // could not be read when the watch delivered it.
+    // Writes all objects again that were unreadable at some time. Otherwise, after a restore, the server may have a state of an object that was
+    // unreadable when the watch delivered it, and that is not delivered again.
     source.unreadable.lock().extend(ever_unreadable);
     source.make_readable(|_| true);
     if function != NONE {
-        // A user function panicked for some objects, so they were not stored. The next list delivers them again.
+        // A user function panicked for some objects, so they were not stored. A relist delivers them again; this time, no function panics.
         world.advance(Duration::from_secs(600));
         server.break_watches(EXPIRED);
     }
-    // This time is longer than the longest backoff, the timeout of a request and the timeout of a streaming list together.
+    // 600 s is longer than the sum of the longest backoff, the timeout of a request and the timeout of a streaming list.
     world.advance(Duration::from_secs(600));
     let status = world.informer.status();
     assert_eq!((status.state, status.last_error), (InformerState::Watching, None));
@@ -553,7 +554,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     indexed(&world, failing_index);
     tally_end(&world, &source, function, failing_index, tally);
     followers.iter().for_each(|follower| follower.options.tally(tally));
-    // Makes one more change. The watch must deliver it, without a relist.
+    // Makes one more change, which the watch must deliver without a relist.
     let relists = world.informer.status().relists;
     put(&server, 0);
     world.settle();

@@ -49,7 +49,7 @@ fn same_content(a: &TestObject, b: &TestObject) -> bool {
 type View = Snapshot<u8, TestObject>;
 type Oracle = OracleStore<u8, TestObject>;
 
-// Indexes of all kinds. Operations add and remove them.
+// Indexes of all kinds. The operations of the driver add them to the store and remove them.
 static BY_TAG: Index<TestObject, u8> = Index::many("tag", |thing| {
     ASKED.with_borrow_mut(|asked| {
         let serial = thing.serial as usize;
@@ -98,7 +98,7 @@ fn frail(thing: &TestObject) -> Result<Vec<u8>, IndexError> {
     if thing.broken {
         return Err(IndexError::new("broken"));
     }
-    // Each object has 15 to 18 different values, because the code for updates distinguishes objects with up to 16 old values from objects with more.
+    // Each object has 15 to 18 different values, because an update handles an object with more than 16 old values differently.
     Ok(tags(thing).into_iter().chain(10..25).collect())
 }
 
@@ -237,7 +237,7 @@ enum Changes {
     Bounded(BoundedSubscription<u8, TestObject>),
 }
 
-/// Evaluates `$then` with `$name` bound to the subscription, for either kind of subscription.
+/// Evaluates `$then`, with `$name` bound to the subscription in `$changes`, of whichever kind it is.
 macro_rules! either {
     ($changes:expr, $name:ident => $then:expr) => {
         match $changes {
@@ -252,7 +252,8 @@ struct Reader {
     feed: OracleSubscription<u8, TestObject>,
     consumer: Consumer<u8, TestObject>,
     view: Wanted,
-    /// Whether the subscription has ended, because its index was removed, or because it exceeded its bound. It delivers no further changes then.
+    /// Whether the subscription has ended, because its index was removed or because it exceeded its bound. A subscription that has ended delivers no
+    /// further changes.
     ended: bool,
     /// Whether the subscription was disconnected because it exceeded its bound.
     disconnected: bool,
@@ -276,7 +277,7 @@ enum ListStep {
     KeepStored(u8),
 }
 
-/// A write of a transaction. The driver collects these writes, too, and executes them together.
+/// A write of a transaction. Like the steps of a relist, the driver collects these writes, and executes them together.
 enum TransactionStep {
     Upsert(Draft),
     /// A deletion, with or without the last state of the object.
@@ -317,7 +318,7 @@ struct World<'a> {
     /// The number of objects that were passed to the store. If the store has a transformation, it transforms each of them.
     arrived: u64,
     transforms: bool,
-    /// How often the index `BY_TAG` was added. Its function must not be called more often than this for any object.
+    /// How often the index `BY_TAG` was added to the store. The index function must not be called more often than this for any object.
     tag_indexes: u64,
 }
 
@@ -737,7 +738,7 @@ impl<'a> World<'a> {
         let listed = stage.len();
         let mut steps = stage.publish(&mut self.oracle, version);
         let changes: Vec<_> = changes.into_iter().map(plain).collect();
-        // The order of the deletions is not guaranteed, so the expected deletions are sorted to the order of the reported ones.
+        // The order of the deletions is not guaranteed, so the expected deletions are put into the order in which the store reported them.
         let place =
             |step: &OracleStep<u8, TestObject>| changes.iter().position(|change| change.key() == step.key());
         let deleted = steps.iter().take_while(|step| matches!(step, OracleStep::Deleted { .. })).count();
@@ -823,7 +824,7 @@ impl<'a> World<'a> {
                 "`is_initial_delivered` became false again"
             );
             if let Some(waker) = &reader.waiting {
-                // The first list wakes all waiting subscribers, even if the list is empty.
+                // The first list wakes all subscriptions that wait for a change, even if the list is empty.
                 let something = reader.feed.pending() > 0 || first_list || !closed && reader.feed.is_due(now);
                 assert_eq!(waker.wakes(), usize::from(something));
                 if something {
@@ -895,7 +896,7 @@ impl Reader {
         let objects = objects
             .filter(|_| !self.ended)
             .map(|objects| objects.iter().filter(|(_, thing)| of.is_of(thing)).cloned().collect::<Vec<_>>());
-        // From here on, it is no longer checked whether the waker of an earlier poll is woken.
+        // The subscription is polled now, so the check whether an earlier poll's waker was woken ends here.
         self.waiting = None;
         if let (true, Changes::Bounded(changes)) = (self.feed.is_lost(), &mut self.changes) {
             if self.view.bound == Bounds::Disconnect {

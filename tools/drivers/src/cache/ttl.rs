@@ -59,7 +59,7 @@ pub fn store() -> (Objects, ManualClock) {
     (builder.clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// The operations. A number outside of its range is reduced modulo the size of the range.
+/// The operations. A number that is too large is reduced modulo the size of its range.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
     Upsert {
@@ -400,7 +400,7 @@ impl World<'_> {
         let changes: Vec<_> = self.store.replace(listed).iter().map(delta).collect();
         let all: Vec<_> = (0..IDS).collect();
         let recorded = self.record(&all, policy);
-        // The changes of the list are reported last; before them, expired objects were evicted.
+        // The store evicts expired objects before it applies the list, so the changes of the list are the last ones in `recorded`.
         assert!(recorded.ends_with(&changes));
         let mut entries: Vec<_> = self.oracle.entries.iter().map(|entry| entry.object).collect();
         entries.sort_unstable_by_key(|object| object.id);
@@ -418,7 +418,7 @@ impl World<'_> {
             match delta(&change) {
                 Delta::Added(new) => assert_eq!(held.insert(new.id, new), None),
                 Delta::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
-                // The last state may differ from `held`, because a deletion is coalesced with an earlier update.
+                // `last` may differ from the object in `held`, because the deletion may have been coalesced with an earlier update.
                 Delta::Deleted(last) => assert!(held.remove(&last.id).is_some()),
             }
         }
@@ -442,8 +442,7 @@ impl World<'_> {
             let still_there = |object: &Object| alive.contains(object);
             self.tally.hit_if(!then.iter().all(still_there), "view with something that has expired since");
         }
-        // The store never reports a later time than that of the first expiry. It may report an earlier time while a snapshot or a subscription
-        // exists.
+        // `next_expiry` is never later than the first expiry of an object. It may be earlier while a snapshot or a subscription exists.
         let waited = store.next_expiry().map(Nanos::get);
         let first = oracle.entries.iter().filter_map(Entry::end).min().map(|end| end + 1);
         match views.is_empty() && self.reader.is_none() {

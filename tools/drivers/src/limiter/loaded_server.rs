@@ -11,7 +11,7 @@ use flyball_sync::Nanos;
 /// The behaviour of the server during one phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
-    /// The second at which the phase ends.
+    /// The end of the phase, in seconds since the start of the simulation.
     pub until: u64,
     /// The number of requests that the server processes concurrently; further requests wait in its queue.
     pub workers: usize,
@@ -32,12 +32,12 @@ pub struct Second {
     pub median: Duration,
 }
 
-/// A client that starts at a given second.
+/// A client that starts at a given time of the simulation.
 #[derive(Debug)]
 pub struct Client {
     /// The client's limit on requests in flight.
     pub limit: AimdLimit,
-    /// The second at which the client starts.
+    /// The start of the client, in seconds since the start of the simulation.
     pub from: u64,
 }
 
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// Simulates all phases. Returns, for each client, one value for each second.
+/// Simulates all phases. Returns, for each client, what it measured in each second.
 pub fn run(mut clients: Vec<Client>, phases: &[Phase]) -> Vec<Vec<Second>> {
     let seconds = phases.last().map_or(0, |phase| phase.until);
     let mut server = Server { free_at: BinaryHeap::new(), down: false, random: 1 };

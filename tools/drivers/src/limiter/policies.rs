@@ -94,8 +94,8 @@ fn drive<P: Policy<Key>>(
             break;
         }
     }
-    // The bound on the rate is not checked if the clock has jumped back: then some times pass a second time, and the limiter may grant the full
-    // number of tokens for them again.
+    // The bound on the rate is not checked if the clock has jumped back: then the clock passes through a period twice, and the limiter may grant the
+    // tokens of this period twice.
     if !run.jumped {
         assert_eq!(run.oracle.within_rate(), Ok(()), "more than burst + rate x time");
     }
@@ -126,7 +126,8 @@ impl<P: Policy<Key>> Run<'_, P> {
             }
             LimiterOp::Reserve(key) => {
                 let mut taken = Vec::new();
-                // This number must not come from `self.random`, because the limiter does not draw a number for this call.
+                // The random number must not come from `self.random`, because this call passes the number to the policy, and the generator of the
+                // limiter does not advance.
                 let random = self.reserving.next();
                 let oracle = self.oracle.failed(key, now, random, &mut taken);
                 let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);
@@ -153,8 +154,8 @@ impl<P: Policy<Key>> Run<'_, P> {
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
             LimiterOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.nanos())));
-                // The clock has jumped back, so some times pass a second time. A reservation for such a time counts as used, so the driver drops the
-                // reservations.
+                // After the jump, the clock reaches some due times a second time. A reservation that fell due before the jump counts as used, so the
+                // driver drops all reservations.
                 self.held.clear();
                 self.jumped = true;
             }

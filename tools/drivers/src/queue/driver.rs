@@ -55,13 +55,13 @@ pub fn unlimited_held(bytes: &[u8]) -> Cells {
     unlimited_by(*choice, held(ops))
 }
 
-/// Drives a queue without delays. An operation that needs a clock is replaced by the most similar operation that needs none, or is left out.
+/// Drives a queue without delays. An operation that needs a clock is replaced by the most similar operation that needs no clock, or is left out.
 pub fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(ops, MOST))
 }
 
-/// Drives a queue with priorities. The first byte selects how often lower priorities are served.
+/// Drives a queue with priorities. The first byte selects how often keys of lower priorities are handed out.
 pub fn by_priority(bytes: &[u8]) -> Cells {
     let Some(([how, choice], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let (order, kind) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
@@ -84,7 +84,7 @@ pub fn by_group(bytes: &[u8]) -> Cells {
     let keys = [usize::MAX, usize::MAX, 1, 2][usize::from(how / 16 % 4)];
     let groups = Groups::new(weights.map(|weight| GroupLimits { weight, leases, keys }));
     let ops = operations(ops, MOST).into_iter().map(|OrderedOp(op)| op).collect();
-    // The limits of the groups change during the run for only a quarter of the values of `how`.
+    // For a quarter of the values of `how`, operations change the limits of the groups during the run.
     let turned = (how / 64 == 3).then(|| groups.clone());
     let keys = SmallKey::all().collect();
     limited_in(groups.order(), groups.kind(), turned, *choice, ops, keys)
@@ -105,8 +105,8 @@ pub fn queue_ops(bytes: &[u8]) -> Cells {
 pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     let Some(([row, choice, kind], ops)) = bytes.split_first_chunk() else { return Cells::default() };
     let rows = rows();
-    // `row` can select only 256 rows. A quarter of the values of `kind` select the rows after these. The files of the corpora do not have such
-    // values.
+    // `row` alone can select only the first 256 rows, so a quarter of the values of `kind` select the rows from 256 on. No file of the corpora
+    // contains such a value of `kind`.
     let row = rows[(usize::from(*row) + 256 * usize::from(kind / 64 == 1)) % rows.len()];
     let ops = match kind % 3 {
         0 => operations(ops, MOST),
@@ -193,7 +193,7 @@ fn built(
 struct QueueSpec {
     setup: OracleSetup,
     kind: OrderKind,
-    /// The groups, if their limits change during the run.
+    /// The groups, if operations change their limits during the run; otherwise `None`.
     groups: Option<Groups>,
     clock: ManualClock,
     aged: bool,

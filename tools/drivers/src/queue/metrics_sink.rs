@@ -57,7 +57,7 @@ impl QueueMetrics for Reports {
     }
 }
 
-/// Removes the delay from a model's report of a lease end, because a queue does not report the delay.
+/// Removes the delay from the model's report of a lease end, because the metrics of a queue do not contain the delay.
 pub(crate) fn without_delay(report: Report) -> Report {
     match report {
         Report::Ended(Ending::RequeueAfter(_), worked) => {

@@ -120,8 +120,8 @@ pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
     (ready, waiting)
 }
 
-/// Sorts the Ready keys that cannot be handed out now, because the queue lists these in no defined order. The first `able` keys can be handed out;
-/// they remain in hand-out order.
+/// Sorts the Ready keys that cannot be handed out now, because the queue lists these in no defined order. The first `able` keys can be handed out, so
+/// they are not sorted: they are already in hand-out order.
 pub(crate) fn dequeue_order<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
     ready[able..].sort_unstable();
     ready

@@ -1,4 +1,4 @@
-//! The table of all valid combinations of the options of a queue, with one row for each. The drivers choose from it.
+//! The table of all valid combinations of the options of a queue, with one row for each combination. The drivers build queues from its rows.
 //!
 //! Some defects occurred only with certain combinations of features, each of which was correct alone. Therefore the driver counts the rows that it
 //! has run, and a test fails if two values of different options never occurred together.

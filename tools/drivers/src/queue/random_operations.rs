@@ -198,8 +198,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         assert_eq!(*self.dead.lock().expect("the lock is not poisoned"), model.dead, "{at}");
         O::compare(queue, model, &self.keys[..self.keys.len().min(4)], now, at);
         let last = model.last_deadline();
-        // If there are many keys, a check of all keys after each operation would take longer than the operations. Therefore each check takes the next
-        // few keys.
+        // If there are many keys, checking all of them after each operation would take longer than the operations. Therefore each call checks only
+        // the next few keys.
         let count = self.keys.len().min(4);
         for &key in &self.keys[..count] {
             assert_eq!(
@@ -213,7 +213,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         self.keys.rotate_left(count - 1);
     }
 
-    /// Stops the queue. Checks that it returns all remaining keys, and is empty after that.
+    /// Stops the queue. Checks that the queue returns all remaining keys, and that it is empty when their leases have ended.
     fn check_end(&mut self) {
         let now = self.now();
         same(Some(self.queue.stop_now()), Some(self.model.stop_now(now)), &"at the end");
@@ -265,7 +265,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
 }
 
 impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> QueueRun<O, L, T> {
-    /// If `reports` is a metrics sink, the reports of the queue are compared with those of the model, too.
+    /// If `reports` is a metrics sink, the run also compares the reports of the queue with those of the model.
     pub(crate) fn measured(mut self, reports: Option<Reports>) -> Self {
         self.reports = reports;
         if self.reports.is_some() {

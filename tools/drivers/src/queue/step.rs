@@ -4,7 +4,7 @@ use std::fmt;
 
 use testkit::queue_op::QueueOp;
 
-/// One step. It is formatted only if it fails, because formatting millions of successful steps would take too long.
+/// One step. A step is formatted only if it fails, because formatting millions of successful steps would take too long.
 pub(crate) struct Step<'a> {
     pub(crate) number: usize,
     pub(crate) op: &'a QueueOp,

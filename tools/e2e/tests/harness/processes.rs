@@ -34,8 +34,7 @@ mod own_cluster {
         let mut cluster = Cluster::start().unwrap();
         cluster.start_controller_manager(&["replicaset-controller"]).unwrap();
         let folder = cluster.folder().to_owned();
-        // There are three processes for each of the three servers: the keeper, the subshell that waits for the end of the pipe, and the server
-        // itself.
+        // There are three processes for each of the three servers: the keeper, the subshell that waits until the pipe closes, and the server itself.
         assert_eq!(processes(&folder).len(), 9, "{:#?}", processes(&folder));
         assert!(folder.join("etcd").exists());
         drop(cluster);

@@ -51,7 +51,7 @@ mod own_cluster {
         let page = cluster.request("GET", &format!("{MAPS}?limit=1"), None).unwrap();
         let (_, rest) = page.body.split_once("\"continue\":\"").expect("more than one page");
         let more = rest.split('"').next().unwrap().to_owned();
-        // The newest version. A client that has received all events has this version.
+        // The newest version, which is the last version of a client that has received all events.
         let newest = version(&page);
         let expired = |cluster: &Cluster, kind| watch(cluster, kind, &newest).body.contains("\"code\":410");
         assert!(!expired(&cluster, MAPS) && !expired(&cluster, EVENTS));

@@ -17,7 +17,7 @@ const SETTLED: Duration = Duration::from_secs(10);
 
 type Addresses = BTreeSet<Arc<str>>;
 
-/// Returns the results of the cluster's own controllers, which the objects of the cluster contain.
+/// Returns the results of the cluster's own controllers, read from the objects of the cluster.
 ///
 /// If a Service has addresses of both families, only the IPv4 addresses are compared, because a pod has only one
 /// address in this program.
@@ -43,7 +43,7 @@ pub(super) fn reported<'a>(
     Expected { replicasets: replicasets.collect(), services: services.collect() }
 }
 
-/// Returns the number of checked objects whose results are equal.
+/// Returns the numbers of checked ReplicaSets and Services whose results are equal.
 pub(super) fn agree(checked: Checked, differences: &[Difference]) -> Checked {
     let differ =
         |kind: &str| differences.iter().filter(|difference| difference.what.starts_with(kind)).count();
