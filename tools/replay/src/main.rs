@@ -2,7 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | args, input, wire, interned, objects, trace, scale | reads a file and decodes it to typed objects, before time is measured |
+//! | args, input, wire, interned, objects, trace, scale | a file is read and decoded to typed objects, before the measurement starts |
 //! | horizon, faults, server | the recorded cluster, which acts as an API server |
 //! | replicas, endpoints, ledger, controllers | the two controllers |
 //! | resource, play | the informers of one pass, and the pass |

@@ -17,7 +17,7 @@ pub(crate) struct Meta {
     pub(crate) namespace: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) version: Version,
-    /// The time at which the cluster reached this state, if it is measured.
+    /// The time at which the cluster reached this state; no time if this is not measured.
     pub(crate) happened: Moment,
 }
 
@@ -180,8 +180,8 @@ impl Key {
         self.0.changed.take().map(|changed| now.since(changed))
     }
 
-    /// Takes the time at which the key was queued, and returns how long ago it was. `None` for a retry, because the
-    /// mapper does not add the key for a retry.
+    /// Takes the time at which the key was queued, and returns how long ago it was. Returns `None` for a retry,
+    /// because only the mapper stores this time, and a retry is queued without the mapper.
     pub(crate) fn taken_at(&self, now: Nanos) -> Option<Duration> {
         self.0.queued.take().map(|queued| now.since(queued))
     }

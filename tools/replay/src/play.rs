@@ -34,7 +34,7 @@ pub(crate) enum Ended {
     Done(Box<Figures>, Vec<Difference>),
     /// A stop was requested.
     Stopped {
-        /// How many positions of the trace had happened.
+        /// How many positions of the trace had been played.
         places: usize,
         /// How many keys were still queued.
         leftovers: usize,
@@ -88,7 +88,7 @@ pub(crate) async fn play(
             send_trace(trace, args.speed, &cluster, &all, progress).await
         } => Some(played),
     };
-    // There are no further changes, so the informers are shut down. When they have stopped, the keys of all changes have been added, and the
+    // There are no further changes, so the informers are shut down. By the time they have stopped, the keys of all changes have been added. Then the
     // controllers drain their queues and end.
     all.iter().for_each(|resource| resource.shut_down());
     let counted = counting.await.context("the replicas controller")?.context("the replicas controller")?;

@@ -28,7 +28,7 @@ pub(crate) struct Resource<V> {
     last: Version,
 }
 
-/// A resource, without its object type.
+/// A resource, as a trait without the type of its objects, so that different resources can be used in the same way.
 pub(crate) trait AnyResource: Send + Sync {
     /// Waits until the first list is in the cache.
     fn synced(&self) -> Waiting<'_>;

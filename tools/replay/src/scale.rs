@@ -9,8 +9,8 @@ use crate::objects::{Key, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 use crate::trace::{Expected, Record, Stream, Trace};
 
 impl Trace {
-    /// Returns a trace with `copies` copies of each namespaced object. Each event is followed by the same events of the other copies. Calls `stop`
-    /// before each batch of copies, and returns `None` if `stop` returns true.
+    /// Returns a trace with `copies` copies of each namespaced object. The events of all copies that stem from the same recorded event follow one
+    /// another directly. Calls `stop` before each batch of copies, and returns `None` if `stop` returns true.
     #[must_use]
     pub(crate) fn scaled(self, copies: usize, stop: impl Fn() -> bool) -> Option<Self> {
         if copies == 1 {

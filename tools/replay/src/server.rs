@@ -47,7 +47,7 @@ pub(crate) struct Recorded<V> {
 /// A list. Some of its pages have been returned.
 #[derive(Debug)]
 struct Listing<V> {
-    /// How many records precede the list.
+    /// The list shows the state after this number of records.
     at: usize,
     items: Vec<Arc<V>>,
 }
@@ -64,11 +64,11 @@ impl<V: Object> Recorded<V> {
         self.stream.records.partition_point(|record| record.place < place)
     }
 
-    /// Returns the error "gone" if the state after `at` records has been compacted. In this case a request fails because of the compaction, so the
-    /// fault is counted.
+    /// Returns the error "gone" if the state after `at` records has been compacted. The request then fails because of the compaction, so this is
+    /// counted as an injected fault.
     fn check_kept(&self, at: usize) -> Result<(), SourceError> {
-        // Ordering: Relaxed; the number only increases. If an old value is read, the only effect is that a watch is allowed that could also have
-        // started a moment earlier.
+        // Ordering: Relaxed; the number only increases. If an old value is read, the only effect is that the request succeeds, as it would have a
+        // moment earlier.
         if at >= self.compacted.load(Ordering::Relaxed) {
             return Ok(());
         }

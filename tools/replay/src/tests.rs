@@ -143,7 +143,8 @@ fn the_pages_of_a_list_are_the_list() {
 fn one_lost_event_shows_as_a_difference() {
     let trace = shared();
     let records = &trace.pods.records;
-    // Selects the last event of a pod, if this event changed whether the pod counts as ready. No later event can then make up for the loss.
+    // Selects the last event of a pod, if this event changed whether the pod counts as ready. If this event is lost, no later event corrects the
+    // result.
     let counts = |pod: &Pod| pod.ready && !pod.leaving;
     let decides = |at: usize| {
         let record = &records[at];

@@ -133,7 +133,7 @@ impl<V> Default for Reading<V> {
     }
 }
 
-/// What a line contains for the trace as a whole.
+/// The kind of a line that was read; for a list of the final state also its items, which are not decoded yet.
 enum Taken<'a> {
     List,
     Event,
@@ -319,7 +319,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
 }
 
 /// Returns the message of the parser, without the line number, which is wrong because each line is parsed separately. `start` is the position at
-/// which the parsed text begins in its line. The column is reported only if it is 0, because otherwise it would be wrong, too.
+/// which the parsed text begins in its line. The column is reported only if `start` is 0, because otherwise the parser does not count it from the
+/// start of the line.
 fn explain(error: &serde_json::Error, start: usize) -> String {
     let result = error.to_string();
     let cause = result.rsplit_once(" at line ").map_or(&*result, |(cause, _)| cause);

@@ -1,10 +1,10 @@
 //! Reference implementations of client-go's queue, limiters and indexed store, with one switch for each intended difference.
 //!
-//! With all [`Rules`] on, the results equal flyball's; with all rules off, they equal client-go's. The first equality shows that flyball has no
-//! differences except those with a rule. The second shows that these implementations reproduce client-go correctly.
+//! With all [`Rules`] on, the results equal flyball's; with all rules off, they equal client-go's. The comparison with flyball shows that flyball
+//! differs from client-go only where there is a rule. The comparison with client-go shows that these implementations reproduce it correctly.
 //!
-//! The code has the names and the structure of client-go's code, not of flyball's: for the queue the sets `dirty` and `processing` and a heap of
-//! waits, and for the store items, indexers and indices.
+//! The names and the structure of the code are those of client-go, not those of flyball: the queue has the sets `dirty` and `processing` and a heap
+//! of waits, and the store has items, indexers and indices.
 
 mod failures;
 mod limiter;

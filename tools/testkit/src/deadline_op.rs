@@ -4,12 +4,12 @@ use arbitrary::{Arbitrary, Unstructured};
 
 use crate::queue_setup::{Delay, Mode, Step};
 
-/// One step of a sequence about deadlines, with many keys, delays and requeued leases.
+/// One step of a random run that uses many keys with deadlines: delayed adds, and leases that end with a delay.
 #[derive(Clone, Debug)]
 pub enum DeadlineOp {
     /// Delayed add of one of 64 keys.
     AddAfter(u8, Delay),
-    /// Delayed add of one of 64 keys, with a mode that decides between an old and a new deadline.
+    /// Delayed add of one of 64 keys, with a mode that decides how an old and a new deadline are combined.
     AddDelayed(u8, Delay, Mode),
     /// Plain add of one of 64 keys.
     Add(u8),

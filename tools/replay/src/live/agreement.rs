@@ -163,7 +163,7 @@ mod tests {
         let named = |what: &str, seconds: f64| (what.to_owned(), seconds);
         assert_eq!(update(12, (0, 1), "9"), [named("ReplicaSet n/r", 11.0)]);
         assert_eq!(update(14, (0, 1), "9"), [named("ReplicaSet n/r", 13.0), named("Service n/s", 11.0)]);
-        // The results of the ReplicaSet were equal at one check, so its time has started again.
+        // The ReplicaSet agrees in the check at 15 seconds. So its difference at 20 seconds is a new one, which is too short to be reported.
         assert_eq!(update(15, (2, 1), "9"), [named("Service n/s", 12.0)]);
         assert_eq!(update(20, (0, 1), "9"), [named("Service n/s", 17.0)]);
     }

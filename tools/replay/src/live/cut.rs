@@ -10,7 +10,7 @@ use kube::Resource;
 use crate::interned::Interned;
 use crate::objects::{Labels, Meta, Moment, Object, Owner, Pod, ReplicaSet, Service};
 
-/// The needed fields of an EndpointSlice.
+/// An EndpointSlice, reduced to the fields that the program needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub(crate) meta: Meta,
@@ -59,8 +59,8 @@ pub(super) fn replicaset(interned: &mut Interned, replicaset: apps::ReplicaSet) 
     ReplicaSet { key: interned.replicaset(meta.name.clone()), meta, reported }
 }
 
-/// Reduces a Service. If its type is `ExternalName`, or if it publishes the addresses of pods that are not ready, its selector is removed, because
-/// this program does not implement the rules for such Services.
+/// Reduces a Service to the fields that the controllers need. Removes the selector of a Service that has the type `ExternalName` or that publishes
+/// the addresses of pods that are not ready, because this program does not implement the rules for such Services.
 pub(super) fn service(interned: &mut Interned, service: core::Service) -> Service {
     let meta = meta(interned, &service);
     let spec = service.spec.unwrap_or_default();

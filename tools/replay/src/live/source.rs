@@ -27,7 +27,7 @@ use crate::resource::Cache;
 /// A failure of an informer.
 #[derive(Debug)]
 pub(super) enum InformerFailure {
-    /// The permission is denied, so the informer cannot succeed by a retry.
+    /// The API server denied the permission, so a retry cannot succeed.
     Refused(String),
     /// The informer retries.
     Temporary(String),
@@ -47,7 +47,7 @@ pub(super) struct Kind<V> {
     skipped: UnreadableCounter,
 }
 
-/// The informer of a kind, without its object type.
+/// The informer of a kind, as a trait without the type of its objects, so that informers of different kinds can be used in the same way.
 pub(super) trait AnyKind: Send + Sync {
     fn is_synced(&self) -> bool;
     fn shut_down(&self);

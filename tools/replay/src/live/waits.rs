@@ -1,4 +1,5 @@
-//! PURE. Records how long keys were queued, in a run of any length. The record is a histogram of fixed size with a relative resolution of one eighth.
+//! PURE. Records how long keys were queued, in a histogram with a relative resolution of one eighth. The size of the histogram does not depend on the
+//! length of the run.
 
 use crate::report::Latency;
 

@@ -68,7 +68,7 @@ fn cpu_and_memory_are_told_when_asked_for() {
     let (status, stdout, _) = outcome(&[&path, "--usage"]);
     assert_eq!(status, 0, "{stdout}");
     assert!(stdout.contains("  CPU  ") && stdout.contains("MiB at most"), "{stdout}");
-    // At the speed `max` the changes have no times, so no latency is measured.
+    // At the speed `max`, the times of the changes are not measured, so there is no latency.
     assert!(json["change_latency_us"].is_null(), "{json}");
     let (status, stdout, _) = outcome(&[&path, "--json", "--usage", "--speed", "2"]);
     assert_eq!(status, 0, "{stdout}");

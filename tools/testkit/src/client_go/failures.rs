@@ -2,7 +2,7 @@
 
 use super::{Rule, Rules};
 
-/// The failure count of a key is kept for at least this time after the end of its wait, in nanoseconds.
+/// After the wait of a failed key has ended, its failure count is kept for at least this number of nanoseconds.
 const SHORTEST_REST: u64 = 600_000_000_000;
 
 /// The failure count of each key, ordered by the time of the last failure, oldest first.

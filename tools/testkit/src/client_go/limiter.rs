@@ -60,7 +60,7 @@ impl Limiter {
         }
     }
 
-    /// Creates the limiter that `config` describes, or returns `None` if the rules refuse `config`.
+    /// Creates the limiter that `config` describes, or returns `None` if `config` is invalid and `rules` contains [`Rule::InvalidLimiterRefused`].
     pub(super) fn new(config: &LimiterConfig, rules: Rules) -> Option<Self> {
         let strict = rules.has(Rule::InvalidLimiterRefused);
         match config {

@@ -9,9 +9,9 @@ use super::{Answer, LimiterConfig, QueueLine, Rule, Rules};
 /// Executes a script for queues, line by line.
 ///
 /// client-go stores a key in up to four places: in `line` if it can be handed out, in `dirty` if it has to be processed, in `processing` while a
-/// worker processes it, and in `waits` if it has a deadline. In client-go, a background loop moves the keys that are due to `line`; here, `advance`
-/// moves each key when the clock reaches its deadline. Both give the same results if client-go's loop has moved all due keys before the next line of
-/// the script is executed.
+/// worker processes it, and in `waits` if it has a deadline. In client-go, a background loop moves each key to `line` some time after its deadline;
+/// here, `advance` moves each key when the clock reaches its deadline. Both give the same results if client-go's loop has moved all due keys before
+/// the next line of the script is executed.
 #[derive(Clone, Debug)]
 pub struct ReferenceQueue {
     rules: Rules,
@@ -21,7 +21,7 @@ pub struct ReferenceQueue {
     processing: BTreeSet<String>,
     waits: Waits,
     limiter: Limiter,
-    /// By key: the time at which the wait after its last counted failure ends.
+    /// For each key, the time at which the wait after its last counted failure ends.
     open: BTreeMap<String, u64>,
     shutting_down: bool,
     started: bool,
@@ -97,7 +97,7 @@ impl ReferenceQueue {
         self.mark(key);
     }
 
-    /// Marks a key as dirty. If the key is not being processed, it is queued now; otherwise, `done` queues it.
+    /// Marks a key as dirty. If the key is not being processed, it is also queued now; otherwise, `done` queues it later.
     fn mark(&mut self, key: &str) {
         if self.dirty.insert(key.to_owned()) && !self.processing.contains(key) {
             self.line.push_back(key.to_owned());
@@ -143,7 +143,7 @@ impl ReferenceQueue {
             self.dirty.remove(&key);
             return Answer::Key(key);
         }
-        // `line` is empty here. So every dirty key is being processed, and its `done` queues it again.
+        // `line` is empty here, so every dirty key is being processed, and `done` queues it again.
         let comes = self.rules.has(Rule::ClosedMeansNothingComes) && !self.dirty.is_empty();
         if self.shutting_down && !comes { Answer::Shutdown } else { Answer::Empty }
     }

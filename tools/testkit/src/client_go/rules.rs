@@ -17,7 +17,7 @@ pub enum Rule {
     RefusedAddCountsNothing,
     /// `done` of a key that is not being processed changes nothing.
     UnpairedDoneRefused,
-    /// After shutdown, `get` reports the shutdown only when no key is left that its `done` will queue again.
+    /// After shutdown, `get` reports the shutdown only when `done` will not queue any key again, because no dirty key is being processed.
     ClosedMeansNothingComes,
     /// An exponential backoff is refused if its first wait is zero or longer than its longest wait. A limiter that is the maximum of other limiters
     /// is refused if it has none.
@@ -71,14 +71,14 @@ impl Rule {
     }
 }
 
-/// A set of rules: those that hold in a run of the reference.
+/// The set of rules that a reference implementation follows in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules(u32);
 
 impl Rules {
-    /// The empty set, in which no rule holds. The reference then behaves like client-go.
+    /// The empty set of rules. With it, a reference implementation behaves like client-go.
     pub const NONE: Self = Self(0);
-    /// The set of all rules. The reference then behaves like flyball.
+    /// The set of all rules. With it, a reference implementation behaves like flyball.
     pub const ALL: Self = Self((1 << Rule::ALL.len()) - 1);
 
     /// Returns a copy of this set in which `rule` is removed if it was in the set, and added if it was not.

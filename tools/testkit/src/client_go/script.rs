@@ -71,7 +71,7 @@ pub enum LimiterConfig {
         fast_ms: u64,
         /// The wait after each later failure.
         slow_ms: u64,
-        /// The number of failures after which a key waits for `fast_ms`.
+        /// How many failures of a key are followed by the wait `fast_ms`, before the wait becomes `slow_ms`.
         fast: u32,
     },
     /// A limiter that returns the longest wait of the given limiters.

@@ -108,8 +108,8 @@ impl ReferenceStore {
     ) -> Result<(), Panicked> {
         let (old, new) = (self.values(name, old)?, self.values(name, new)?);
         let Some(index) = self.indices.get_mut(name) else { return Ok(()) };
-        // If the old and the new object have the same single value, client-go does not update the index, because it assumes that the value is
-        // indexed. After a panic, the index may lack this value.
+        // If the old and the new object have the same single value, client-go does not update the index, because it assumes that the index already
+        // contains the key under this value. After an earlier panic, this can be wrong.
         if old.len() == 1 && old == new {
             return Ok(());
         }

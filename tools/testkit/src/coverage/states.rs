@@ -127,8 +127,8 @@ impl Column {
         Self::NotDetached,
     ];
 
-    /// Returns whether the column counts all kinds of waits in one row. For `DoneAfter` and `RetryNoSooner`, the effect does depend on the kind of
-    /// wait. But it does so in the same way as for `RequeueAfter` and `Retry`, which are counted separately for each kind.
+    /// Returns whether the column counts all kinds of waits in one row. `DoneAfter` and `RetryNoSooner` are coarse although the kind of wait changes
+    /// their effect, because it changes the effects of `RequeueAfter` and `Retry` in the same way, and these are counted separately for each kind.
     fn is_coarse(self) -> bool {
         matches!(
             self,
@@ -146,7 +146,8 @@ impl Column {
         )
     }
 
-    /// Returns whether the cell in the row `was` is blank, which means that this operation is not possible in this state.
+    /// Returns whether the cell in the row `was` is blank: either the operation is not possible in this state, or the column is coarse and counts
+    /// this state in a different row.
     fn is_blank(self, was: Row) -> bool {
         match self {
             _ if self.is_coarse() && was != was.coarse() => true,

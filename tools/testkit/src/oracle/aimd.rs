@@ -65,7 +65,7 @@ pub struct OracleAimd {
     round: u64,
     /// The latency of each response of this round; `None` for a failure.
     answers: Vec<Option<u64>>,
-    /// The largest number of operations in flight that a call of [`start`](Self::start) found or reached in this round.
+    /// The largest number of operations in flight at the end of any call of [`start`](Self::start) in this round.
     peak: usize,
 }
 
@@ -105,7 +105,7 @@ impl OracleAimd {
         }
         let count = self.answers.len();
         let failures = self.answers.iter().filter(|answer| answer.is_none()).count();
-        // A failure counts as a response with latency 0, so it never makes the median slow.
+        // A failure counts as a response with latency 0, so failures do not raise the median.
         let mut latencies: Vec<u64> = self.answers.iter().map(|answer| answer.unwrap_or(0)).collect();
         latencies.sort_unstable();
         let median = latencies[(count - 1) / 2];

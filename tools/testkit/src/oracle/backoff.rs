@@ -52,13 +52,14 @@ pub struct OracleBackoffs<K> {
 }
 
 impl<K: Copy + PartialEq> OracleBackoffs<K> {
-    /// Creates the oracle, without the backoff of any key.
+    /// Creates an oracle in which no key has failed yet.
     #[must_use]
     pub fn new(limiter: Option<OracleExponential>, bucket: Option<OracleQuota>) -> Self {
         Self { limiter, bucket: bucket.map(OracleBucket::new), open: Vec::new() }
     }
 
-    /// Records a failure. It is not counted if the wait after the previous failure of the key has not ended. Returns `None` without a limiter.
+    /// Records a failure of a key. The failure is not counted if the wait after the previous failure of the key has not ended. Returns `None` without
+    /// a limiter.
     pub fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
         let limiter = self.limiter?;
         let open = self.open.iter().find(|(of, _)| *of == key).map(|(_, backoff)| *backoff);

@@ -108,10 +108,10 @@ impl OracleKeyedRateLimiter {
         self.changes += 1;
     }
 
-    /// Checks for every stored bucket that it granted at most burst + rate × time tokens in every span of time.
+    /// Checks every stored bucket: in every span of time, it must have granted at most burst + rate × time tokens.
     ///
     /// # Errors
-    /// The due times of the first and the last token of a span in which a bucket granted more tokens.
+    /// If a bucket granted more tokens in a span of time, returns the due times of the first and the last of these tokens.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         self.buckets.iter().try_for_each(|bucket| bucket.tokens.within_rate())
     }

@@ -120,7 +120,7 @@ impl OracleQuota {
         self.tokens.max(1)
     }
 
-    /// The period in nanoseconds. It is at least one nanosecond per token: at a higher rate, tokens could not be given back exactly.
+    /// The period in nanoseconds, raised to at least one nanosecond per token, because at a higher rate, tokens could not be given back exactly.
     #[must_use]
     pub fn period(self) -> u64 {
         self.period.finite().max(u64::from(self.tokens()))
@@ -252,7 +252,8 @@ pub enum OracleLimiter<K> {
 }
 
 impl<K: Copy + PartialEq> OracleLimiter<K> {
-    /// Records a failure of the key and returns how long the key waits. Appends the index of each token that this takes to `taken`.
+    /// Records a failure of the key and returns how long the key waits. For each token that the failure takes, appends the index of the token to
+    /// `taken`.
     ///
     /// # Panics
     /// Does not panic: a burst is at least one.
@@ -335,13 +336,13 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
         match self {
             Self::Exponential { .. } | Self::FastSlow { .. } => false,
             Self::Bucket(bucket) => taken.iter().filter(|token| bucket.give_back(**token, now)).count() > 0,
-            // A configuration has at most one bucket, so the index of a token is enough to find it.
+            // A configuration has at most one bucket, so an index in `taken` can only belong to that bucket.
             Self::MaxOf(first, second) => {
                 let first = first.give_back(taken, now);
                 second.give_back(taken, now) || first
             }
             Self::Capped(inner, _) => inner.give_back(taken, now),
-            // In this shape, the inner policy is an exponential backoff, which takes no tokens.
+            // With a retry budget, the inner policy is always an exponential backoff, which takes no tokens.
             Self::Paced(_, pace) => taken.iter().filter(|booking| pace.give_back(**booking, now)).count() > 0,
         }
     }
@@ -425,7 +426,7 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
         before
     }
 
-    /// Stores the wait that follows the failure that was counted last.
+    /// Stores `wait` as the wait after the failure that was counted last.
     fn waits(&mut self, wait: u64) {
         if let Some(entry) = self.keys.last_mut() {
             entry.3 = wait;
@@ -443,8 +444,9 @@ impl<K: Copy + PartialEq> OracleFailures<K> {
 
 /// The oracle of a token bucket: a list of all tokens ever taken.
 ///
-/// The rule: of the tokens that were taken since a given moment, the first `burst` are due at once, and the others fall due one by one, at the rate
-/// of the quota. Each moment at which a token was taken gives such a due time for the newest token; the latest of them applies.
+/// The rule: consider a moment at which a token was taken, and all tokens taken since then. The first `burst` of these tokens are due at that moment,
+/// and the others fall due one by one, at the rate of the quota. In this way, each moment gives a due time for the newest token. The latest of these
+/// times is the actual due time.
 #[derive(Clone, Debug)]
 pub struct OracleBucket {
     quota: OracleQuota,
@@ -508,8 +510,8 @@ impl OracleBucket {
         self.grants[token].due
     }
 
-    /// Gives the tokens of a grant back to the bucket, if they can still be used: their due time has not passed, and no tokens that are due later
-    /// were taken. Returns whether they were given back.
+    /// Gives the tokens of a grant back to the bucket, if their due time has not passed, no tokens that are due later were taken, and the quota has
+    /// not changed since the grant. Returns whether they were given back.
     pub fn give_back(&mut self, token: usize, now: u64) -> bool {
         let Grant { due, entry, returned, closed, .. } = self.grants[token];
         if returned || closed || due < now || due < self.allowed() || due == u64::MAX {
@@ -552,7 +554,7 @@ impl OracleBucket {
     /// current quota and were not given back.
     ///
     /// # Errors
-    /// The due times of the first and the last token of a span in which the bucket granted more tokens.
+    /// If the bucket granted more tokens in a span of time, returns the due times of the first and the last of these tokens.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut due: Vec<(u64, u32)> =
             self.grants.iter().filter(|g| !g.returned && !g.closed).map(|g| (g.due, g.count)).collect();
@@ -579,7 +581,7 @@ impl OracleBucket {
         u64::try_from(parts.div_ceil(self.rate())).unwrap_or(u64::MAX)
     }
 
-    /// The time at which the bucket is full again, counted in the parts that the bucket gains until then.
+    /// The time at which the bucket is full again, given as the number of parts that the bucket gains from time 0 until then.
     fn full(&self) -> u128 {
         let mut since = 0;
         let mut full = 0;
@@ -590,7 +592,7 @@ impl OracleBucket {
         full.min(self.never())
     }
 
-    /// The upper bound of `full`; `full` reaches it if a token is never due.
+    /// The value of `full` if a token is never due; `full` is never larger than this.
     fn never(&self) -> u128 {
         u128::from(u64::MAX) * self.rate() + u128::from(self.quota.burst()) * self.token()
     }

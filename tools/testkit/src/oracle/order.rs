@@ -42,8 +42,8 @@ struct Place<K> {
     /// The highest priority of the adds that were made while the key was leased.
     add_priority: Option<i8>,
     leased: bool,
-    /// The positions of a Ready key; each has a sequence number and a level. The first is the position at which the key became Ready, and each time
-    /// its priority is raised, a further position follows.
+    /// The positions of a Ready key; each has a sequence number and a level. The first is the position at which the key became Ready. Each time the
+    /// priority of the key is raised, a further position is appended.
     lines: Vec<(u64, i8)>,
     wait: Wait,
 }
@@ -54,7 +54,7 @@ struct Wait {
     /// The number of keys that were Ready at the same level when this key became Ready.
     before: u64,
     hand_outs: u64,
-    /// The levels that had Ready keys during the wait, without the highest of them.
+    /// The levels that had Ready keys at a hand-out during the wait, and were not the highest level at that hand-out.
     lower: Vec<i8>,
 }
 
@@ -132,7 +132,8 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         Some(place.add_priority.unwrap_or(place.priority))
     }
 
-    /// Gives a Ready key a further position at its current priority, if it does not have one. Its earlier positions stay.
+    /// Gives a Ready key a further position, at its current priority, if it does not yet have a position at this priority. Its earlier positions
+    /// stay.
     fn queue_at_priority(&mut self, key: K) {
         let came = self.came;
         let place = self.place(key);
@@ -356,7 +357,7 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
     }
 
-    /// The keys that have been Ready longest: one per level, one per group or, for FIFO, one in the whole queue.
+    /// The keys that have been Ready longest: one for each level, one for each group or, in FIFO order, one for the whole queue.
     pub fn heads(&self) -> Vec<K> {
         let class = |place: &Place<K>| match self.kind {
             OrderKind::Fifo => 0,

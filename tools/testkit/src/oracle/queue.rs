@@ -63,7 +63,7 @@ pub struct OracleQueue<K> {
     aged_since: Option<Time>,
     /// Leased keys that were reported as overdue.
     overdue: Vec<K>,
-    /// The keys whose leases ended after the shutdown. If they are leftovers, their order is not guaranteed.
+    /// The keys whose leases ended after the shutdown. The order in which these keys appear in the leftovers is not guaranteed.
     late: Vec<K>,
     next_order: u64,
     meter: meter::Meter<K>,
@@ -113,7 +113,8 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.pass(now, true);
     }
 
-    /// `deadlines` is false after the end of a lease. So if the lease end requests a delay of zero, the metrics do not count it as a passed deadline.
+    /// `deadlines` is false in the call at the end of a lease, so that the metrics do not count a passed deadline if the lease ends with a requested
+    /// delay of zero.
     fn pass(&mut self, now: Time, deadlines: bool) {
         while let Some((key, state)) = self.next_due(now) {
             self.cells.hit(self.was(key), Column::Deadline);
@@ -147,7 +148,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         due.min_by_key(|(until, order, ..)| (*until, *order)).map(|(.., key, state)| (key, state))
     }
 
-    /// The last deadline that may still pass.
+    /// The latest time at which a deadline may still pass; `None` if no deadline may pass any more.
     #[must_use]
     pub fn last_deadline(&self) -> Option<Time> {
         match self.phase {

@@ -1,4 +1,4 @@
-//! The oracle of the retry budget. Tokens are numbered, and the oracle searches the list of the numbers that are taken linearly.
+//! The oracle of the retry budget. The tokens are numbered. The oracle stores the numbers of the taken tokens in a list, which it searches linearly.
 
 use crate::oracle::limiter::OracleQuota;
 
@@ -7,7 +7,7 @@ use crate::oracle::limiter::OracleQuota;
 pub struct OracleRetryBudget {
     quota: OracleQuota,
     origin: u64,
-    /// Tokens with lower numbers than this are no longer granted.
+    /// Tokens with numbers below this one are no longer granted.
     gone: u128,
     taken: Vec<u128>,
     bookings: Vec<Booking>,
@@ -29,8 +29,8 @@ impl OracleRetryBudget {
         Self { quota, origin: 0, gone: 0, taken: Vec::new(), bookings: Vec::new() }
     }
 
-    /// Books the token with the lowest number that is not taken and is available at `at` or later. Returns the index of the booking and the time at
-    /// which the token is due.
+    /// Of the tokens that are not taken and that are available at `at` or become available later, books the one with the lowest number. Returns the
+    /// index of the booking and the time at which the token is due.
     pub fn book(&mut self, at: u64, now: u64) -> (usize, u64) {
         self.gone = self.gone.max(self.oldest(now));
         let mut number = self.gone.max(self.oldest(at));
@@ -45,7 +45,8 @@ impl OracleRetryBudget {
         (self.bookings.len() - 1, due)
     }
 
-    /// Gives the token of a booking back, unless its due time has passed. Returns whether the token was given back.
+    /// Gives the token of a booking back, unless its due time has passed, the quota has changed since the booking, or the token would not be granted
+    /// again. Returns whether the token was given back.
     pub fn give_back(&mut self, booking: usize, now: u64) -> bool {
         let Booking { due, number, returned, closed } = self.bookings[booking];
         if returned || closed || due < now || due == u64::MAX || number < self.gone {
@@ -56,8 +57,8 @@ impl OracleRetryBudget {
         true
     }
 
-    /// Changes the quota. As many of the available tokens as the new burst allows stay available, the newest first. Tokens that were booked for a
-    /// later time stay booked.
+    /// Changes the quota. If the new burst is smaller, only the newest tokens are kept, as many as the new burst; those of them that were available
+    /// stay available. Tokens that were booked for a later time stay booked.
     pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
         let old = self.clone();
         if (old.quota.tokens(), old.quota.period(), old.quota.burst())
@@ -73,14 +74,13 @@ impl OracleRetryBudget {
         let used = |number: u128| number < old.gone || old.taken.contains(&number);
         let (had, has) = (u128::from(old.quota.burst()), u128::from(quota.burst()));
         for age in 0..has {
-            // The newest available token stays the newest. If the new burst is larger, its oldest tokens did not exist before, so they count as
-            // taken.
+            // Each token keeps its age. If the new burst is larger, its oldest tokens did not exist in the old burst, so they count as taken.
             if age >= had || used(oldest + had - 1 - age) {
                 self.taken.push(has - 1 - age);
             }
         }
         if old.gone > oldest + had {
-            // The clock was set back. Tokens that are no longer granted do not become available again.
+            // The clock was set back. Tokens that were no longer granted must not become available again.
             self.gone = self.not_before(0, old.comes(old.gone));
         }
         let from = old.gone.max(oldest + had);
@@ -100,7 +100,7 @@ impl OracleRetryBudget {
     /// Checks that at most burst + rate × time tokens fall due in every span of time, where rate × time is rounded up.
     ///
     /// # Errors
-    /// The due times of the first and the last token of a span in which more tokens fall due.
+    /// If more tokens fall due in a span of time, returns the due times of the first and the last of these tokens.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let live = self.bookings.iter().filter(|b| !b.returned && !b.closed && b.due < u64::MAX);
         let mut due: Vec<u64> = live.map(|booking| booking.due).collect();
@@ -117,11 +117,11 @@ impl OracleRetryBudget {
         Ok(())
     }
 
-    /// The lowest number of a token, `place` or higher, that becomes available at `at` or later.
+    /// Returns the lowest token number, at least `place`, whose token becomes available at `at` or later.
     fn not_before(&self, mut place: u128, at: u64) -> u128 {
         let from = place;
         while self.comes(place) < at {
-            // The time at which a token becomes available grows linearly with its number. So one step covers almost all of the distance.
+            // The time at which a token becomes available grows linearly with its number. So the first step almost reaches the result.
             place += 1 + self.tokens_within(at - self.comes(place));
         }
         while place > from && self.comes(place - 1) >= at {

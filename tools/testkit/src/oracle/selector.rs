@@ -76,8 +76,8 @@ impl OracleSelector {
         Some(Self { terms })
     }
 
-    /// Sets of labels on which different selectors are likely to give different results. In a set, each key is absent, or has a value that its terms
-    /// name or a different one.
+    /// Sets of labels on which different selectors are likely to give different results. In each set, a key of the selector is absent, has a value
+    /// that one of its terms names, or has a different value.
     #[must_use]
     pub fn probes(&self) -> Vec<Labels> {
         let mut probes = vec![Labels::new()];
@@ -100,7 +100,7 @@ impl OracleSelector {
                 }
             }
         }
-        // The last sets have labels for the most terms, so they are kept if there are too many.
+        // The sets that were generated last have labels for the most terms. So if there are more than 64 sets, the last ones are kept.
         probes.reverse();
         probes.truncate(64);
         probes
@@ -137,8 +137,8 @@ impl OracleSelector {
     }
 }
 
-/// Generates few terms with few different keys and values, so that several terms often have the same key. No list of values is empty, and every value
-/// can be written in a selector's text.
+/// Generates a small number of terms from a small choice of keys and values, so that several terms often have the same key. No list of values is
+/// empty, and every value can be written in a selector's text.
 impl<'a> Arbitrary<'a> for OracleSelector {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let value = |u: &mut Unstructured<'a>| -> arbitrary::Result<String> {

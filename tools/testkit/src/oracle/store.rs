@@ -321,7 +321,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
         stored.map(|(key, object)| (key.clone(), object.clone())).collect()
     }
 
-    /// Adds the stored object of a key to the list, so that publishing does not change it.
+    /// Adds the stored object of a key to the list, so that the object stays unchanged when the list is published.
     pub fn keep(&mut self, key: &K) {
         self.listed.push((key.clone(), self.base.versions[key], self.base.objects[key].clone()));
         self.kept.insert(key.clone(), self.base.written[key]);

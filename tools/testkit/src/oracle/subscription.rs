@@ -42,8 +42,8 @@ pub enum DeliveredKind {
 /// newest state.
 pub type Crossing = (DeliveredKind, bool, bool);
 
-/// Coverage counters: for the cells of the merge table, for the [`Crossing`]s at the filters of subscriptions, and for those at selections of
-/// objects.
+/// Coverage counters: one for each cell of the merge table, one for each [`Crossing`] at the filters of subscriptions, and one for each [`Crossing`]
+/// at selections of objects.
 #[derive(Clone, Debug, Default)]
 pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>, BTreeMap<Crossing, u64>);
 
@@ -151,7 +151,7 @@ struct Log<V> {
     held: Option<V>,
     /// The newest state.
     now: Option<V>,
-    /// The last state of each object of this key that was deleted, with a flag that is true if its deletion was missed.
+    /// For each deleted object of this key: its last state, and whether its deletion was missed.
     ends: Vec<(V, bool)>,
     /// Whether the first list of the store added the object.
     initial: bool,
@@ -179,7 +179,7 @@ pub struct OracleSubscription<K, V> {
     period: Option<(u64, u64)>,
     /// The maximum number of pending keys.
     most: usize,
-    /// The number of keys that were pending when the bound was exceeded; `None` if it was not exceeded.
+    /// The number of keys that were pending when it exceeded the maximum, or 0 after `disconnect`; `None` if the maximum was not exceeded.
     lost: Option<usize>,
 }
 
@@ -211,7 +211,7 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
         Self { most, ..self }
     }
 
-    /// Checks whether the maximum number of pending keys is exceeded. Call this after each write.
+    /// Checks whether the maximum number of pending keys is exceeded, and if so, discards all pending changes. Call this after each write.
     pub fn wrote(&mut self) {
         if self.lost.is_none() && self.order.len() > self.most {
             self.lost = Some(self.order.len());

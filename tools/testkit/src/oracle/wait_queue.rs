@@ -75,7 +75,7 @@ struct Grant {
     at: u64,
     /// The number of parts that were granted and not given back.
     parts: u128,
-    /// Whether the waiter can still give the tokens back. It can until it is polled, or until the bucket has been full since the grant.
+    /// Whether the waiter can still give the tokens back. This ends when the waiter is polled, or when the bucket becomes full after the grant.
     open: bool,
 }
 

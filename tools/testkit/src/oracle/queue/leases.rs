@@ -16,7 +16,7 @@ enum NextRun {
     No,
     /// A run at this time.
     At(Time),
-    /// A run at this time, when a backoff ends that no add shortens.
+    /// A run at this time, at the end of a backoff that no add can shorten.
     Backoff(Time),
 }
 
@@ -93,7 +93,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             (Some(State::Leased), NextRun::At(until)) => {
                 self.set(key, State::Waiting(Wait::fixed(until, order)), ());
             }
-            // In strict mode, a dirty key also waits for its backoff. Its next run then covers the adds that made it dirty.
+            // In strict mode, even a dirty key waits until its backoff ends. The run after the backoff then covers the adds that made the key dirty.
             (Some(State::Leased | State::LeasedDirty), NextRun::Backoff(until)) => {
                 self.set(key, State::Waiting(Wait::backoff(until, order)), ());
             }

@@ -8,9 +8,10 @@ use crate::queue_answers::{Read, Refused, Report, Time};
 /// Derives the numbers for metrics from the state changes of keys.
 #[derive(Clone, Debug)]
 pub(super) struct Meter<K> {
-    /// The time of the current change, and whether a deadline that passed is its cause.
+    /// The time of the current state change, and whether its cause is that a deadline has passed.
     at: (Time, bool),
-    /// The keys that are Ready or dirty, each with the time since which it is, and whether a deadline was the cause.
+    /// The keys that are Ready or dirty, each with the time at which it became Ready or dirty, and with whether the cause was that a deadline had
+    /// passed.
     asked: Vec<(K, Time, bool)>,
     adds: u64,
     delays: u64,
@@ -91,7 +92,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         answer
     }
 
-    /// Counts the delay that the outcome of a lease requests, if the phase of the queue still allows its deadline to pass.
+    /// Counts the delay that the outcome of a lease requests, if the delay can still end at `until` in the present phase of the queue.
     pub(super) fn accept_delay(&mut self, until: Time) {
         let served = match self.phase {
             Phase::Open => true,

@@ -10,7 +10,7 @@ fn latest(longest: u64) -> Mode {
     Mode::Latest(Delay(ns(longest)))
 }
 
-/// Adds the same key with a delay at 0 ns, 1 ns, 2 ns and so on, and compares the outcome and the deadline after each add.
+/// Makes one delayed add of the same key at each of the times 0 ns, 1 ns, 2 ns and so on, and checks the outcome and the deadline after each add.
 fn waits(mut queue: OracleQueue<char>, adds: &[(u64, Mode, Outcome, OracleKeyState)]) {
     for (now, &(after, mode, outcome, seen)) in (0..).zip(adds) {
         assert_eq!(queue.add_after_with('a', ns(after), mode, now), Ok(outcome), "at {now}");
