@@ -70,7 +70,7 @@ impl PanicSwitch {
     fn called(&self, point: Point) {
         self.calls[point as usize].fetch_add(1, Ordering::SeqCst);
         let fuse = &self.fuses[point as usize];
-        // A second panic while the first one unwinds would abort the test.
+        // Does not panic if the thread is already unwinding from a panic, because a second panic would abort the test.
         if fuse.load(Ordering::SeqCst) > 0
             && fuse.fetch_sub(1, Ordering::SeqCst) == 1
             && !std::thread::panicking()

@@ -1,4 +1,4 @@
-//! The types of the results of the oracle queue. A test converts the results of the real queue to these types to compare them.
+//! The types of the results that the oracle queue returns. A test converts the results of the real queue to these types to compare them.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub enum OracleKeyState {
     Absent,
     /// The key is waiting, and becomes Ready at this time.
     Waiting(Time),
-    /// The key is Ready keys.
+    /// The key is Ready.
     Ready,
     /// The key is leased.
     Leased,
     /// The key is leased and dirty.
     LeasedDirty,
-    /// The key is leased, and waits until this time for its next run.
+    /// The key is leased, and its next run is due at this time.
     LeasedWaiting(Time),
 }
 
@@ -51,7 +51,7 @@ pub enum Outcome {
     Merged,
     /// The key was waiting, and the add made it Ready.
     Promoted,
-    /// The key is leased. After its lease ends, it becomes Ready, immediately or when the delay has passed.
+    /// The key is leased. The key becomes Ready when its lease has ended and the delay of the add, if any, has passed.
     Marked,
 }
 
@@ -179,11 +179,11 @@ pub enum Report {
     HandedOut {
         /// The time since the key became Ready or dirty.
         queued: Time,
-        /// Whether a deadline, and not an add, made the key Ready.
+        /// Whether the key became Ready because its deadline passed, not because of an add.
         delayed: bool,
     },
-    /// A lease ended with this outcome after this time. The real queue does not report the delay of a requeue, so tests ignore the delay when they
-    /// compare reports.
+    /// A lease ended with this outcome, and had this age at its end. The real queue does not report the delay of a requeue, so tests ignore the delay
+    /// when they compare reports.
     Ended(Ending, Time),
     /// A failure was counted.
     Failed,
@@ -225,6 +225,6 @@ pub enum Overdue<K> {
     Lease(K, Time),
     /// No lease is overdue now.
     NotYet,
-    /// No lease is overdue, and none will be any more.
+    /// The queue is drained or stopped, so no lease will become overdue.
     Never,
 }

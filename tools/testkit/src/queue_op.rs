@@ -12,13 +12,13 @@ use crate::queue_setup::{Delay, Mode, SmallKey, Step};
 pub enum QueueOp {
     /// Plain add.
     Add(SmallKey),
-    /// Several adds under one lock.
+    /// Adds several keys, and takes the lock only once.
     AddMany(Vec<SmallKey>),
     /// Creates an add that waits for capacity, polls it once and drops it.
     AddWhenRoom(SmallKey),
     /// Delayed add.
     AddAfter(SmallKey, Delay),
-    /// Delayed add, with a mode that decides between an old and a new deadline.
+    /// Delayed add, with a mode that decides which deadline applies if the key already has one.
     AddDelayed(SmallKey, Delay, Mode),
     /// Postpones a key by at least the delay.
     Postpone(SmallKey, Delay),
@@ -32,7 +32,7 @@ pub enum QueueOp {
     PollGet,
     /// Creates an async getter of several keys, polls it once and drops it.
     PollGetMany(usize),
-    /// Creates a getter of a `Consumer`, polls it once and drops it. With `true`, the consumer is stopped first.
+    /// Creates a getter of a `Consumer`, polls it once and drops it. If the value is `true`, the consumer is stopped before the poll.
     PollHandle(bool),
     /// Ends a lease with `done`.
     Done(u8),
@@ -127,8 +127,8 @@ impl<'a> Arbitrary<'a> for QueueOp {
     }
 }
 
-/// One step of a sequence that holds leases for a long time while other operations use the leased keys. There are only two keys, so that operations
-/// use the same key more often.
+/// One step of an operation sequence in which leases are held for a long time, while other operations use the leased keys. There are only two keys,
+/// so that operations use the same key more often.
 #[derive(Clone, Debug)]
 pub struct HeldOp(pub QueueOp);
 

@@ -24,7 +24,8 @@ impl<'a> Arbitrary<'a> for SmallKey {
     }
 }
 
-/// A duration from a fixed set with edge cases: zero, a few nanoseconds, with which deadlines often coincide, and more than a clock can represent.
+/// A duration from a fixed set of edge cases: zero; a few nanoseconds, so that deadlines often coincide; and durations that are longer than a clock
+/// can represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay(pub Duration);
 
@@ -53,13 +54,13 @@ impl<'a> Arbitrary<'a> for Delay {
     }
 }
 
-/// The time by which a test advances its clock in one step. It is so short that the clock never reaches the largest time.
+/// The time by which a test advances its clock in one step. Every step is so short that the clock never reaches its maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step(pub Duration);
 
 impl<'a> Arbitrary<'a> for Step {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        // One step in sixteen is longer than every delay of the set, except for the infinite ones.
+        // One step in sixteen takes two seconds, which is longer than all delays except for the two that never pass in a test.
         Ok(Self(match u8::arbitrary(u)? % 16 {
             15 => Duration::from_secs(2),
             few => Duration::from_nanos(u64::from(few % 8)),
@@ -72,7 +73,7 @@ impl<'a> Arbitrary<'a> for Step {
 pub enum Mode {
     /// The earlier deadline applies.
     Earliest,
-    /// The later deadline applies, but the key waits at most this long after its first add.
+    /// The later deadline applies, but the key waits no longer than this delay after its first add.
     Latest(Delay),
     /// The new deadline applies.
     Replace,

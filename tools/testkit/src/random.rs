@@ -48,10 +48,11 @@ impl Random {
 
 /// Runs `case` on `cases` random byte strings of 1 to `max_len` bytes.
 ///
-/// `FLYBALL_SEED` fixes the seed, `FLYBALL_CASES` the number of cases.
+/// The environment variable `FLYBALL_SEED` sets the seed, and `FLYBALL_CASES` sets the number of cases.
 ///
 /// # Panics
-/// Panics if a case panics. Before that, prints the seed and shrinks the bytes; the message is that of the shortest case that fails.
+/// Panics if a case panics. Before it panics, it removes bytes as long as the case still fails, and prints the seed and the remaining bytes. The
+/// panic message is that of the shortened case.
 pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
     let seed = env("FLYBALL_SEED").unwrap_or(SEED);
     cases_of(seed, name, env("FLYBALL_CASES").unwrap_or(cases), max_len, case);

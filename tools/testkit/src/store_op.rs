@@ -7,7 +7,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use crate::oracle::selector::{KEYS, Labels, OracleSelector, VALUES};
 use crate::queue_setup::SmallKey;
 
-/// An object with all the properties that a store can read. Any two objects of a test differ, because `serial` is unique.
+/// An object with every kind of property that a store can read. Any two objects of a test differ, because `serial` is unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TestObject {
     /// The key.
@@ -16,7 +16,7 @@ pub struct TestObject {
     pub uid: u8,
     /// The version; 0 means no version.
     pub version: u64,
-    /// The values of the object in an index, in this order. A value may occur several times.
+    /// The values of the object in an index, in the order that the index function returns. A value may occur several times.
     pub tags: Vec<u8>,
     /// Whether the fallible index function fails for this object.
     pub broken: bool,
@@ -24,7 +24,7 @@ pub struct TestObject {
     pub rank: u8,
     /// The labels.
     pub labels: Labels,
-    /// How often [`transform`](Self::transform) was called for this object.
+    /// How many times [`transform`](Self::transform) was called on this object.
     pub slimmed: u8,
     /// Unique to this object.
     pub serial: u64,
@@ -97,7 +97,7 @@ pub struct Draft {
     /// Bits that select the tags (low bits), the identity, and whether the fallible index fails (high bits).
     shape: u8,
     rank: u8,
-    /// Three bits per label, which select its value or that it is absent.
+    /// Three bits per label, which select whether the object has this label, and its value.
     labels: u16,
 }
 
@@ -128,7 +128,7 @@ impl Draft {
     }
 }
 
-/// The parameters of queries: of one query for each kind of index, and of queries that combine several indexes.
+/// The parameters of one query for each kind of index, and of queries that combine several indexes.
 #[derive(Clone, Debug)]
 pub struct QueryParts {
     /// The selector of labels.
@@ -196,7 +196,7 @@ pub enum Selected {
     Key(SmallKey),
     /// Objects with a tag.
     Tag(u8),
-    /// The same as `Tag`. It exists so that selections by tag are twice as frequent.
+    /// The same as `Tag`. This second variant makes random selections by tag twice as frequent.
     Tagged(u8),
 }
 
@@ -247,7 +247,8 @@ impl View {
     }
 }
 
-/// One step of a random operation sequence on a store. A number that selects a subscription or an index is used modulo how many of them there are.
+/// One step of a random operation sequence on a store. A number that selects a subscription or an index is taken modulo the number of subscriptions
+/// or indexes.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     /// A watch event with an object.
@@ -262,9 +263,9 @@ pub enum StoreOp {
     Replace(Vec<Draft>, Stamp),
     /// Adds an object to the list that is being received.
     StagePut(Draft),
-    /// Removes a key from the list.
+    /// Removes a key from the list that is being received.
     StageRemove(SmallKey),
-    /// Keeps stored objects that are not in the list: those whose keys have their bits set in this number.
+    /// Keeps some of the stored objects that are not in the list. An object is kept if the bit of this number at the position of its key is set.
     StageKeep(u8),
     /// Completes the list and publishes it.
     StagePublish(Stamp),

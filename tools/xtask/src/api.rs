@@ -26,7 +26,7 @@ pub(crate) struct Options {
 /// The folder with one listing per crate. A listing is the output of `cargo public-api` without auto traits, derived traits and blanket
 /// implementations.
 const LISTINGS: &str = "docs/api";
-/// The functions that need no example, one per line, with the reason: `path: reason`.
+/// The file that lists the functions that need no example, one per line, with the reason: `path: reason`.
 const WITHOUT_EXAMPLE: &str = "docs/api/without-example.txt";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -59,8 +59,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&complaints)
 }
 
-/// Writes a script that calls a stable rustdoc in such a way that it can write JSON, and returns the path of the script. The script sets
-/// `RUSTC_BOOTSTRAP` for rustdoc only, so that the dependencies are not rebuilt.
+/// Writes a script that calls a stable rustdoc so that rustdoc accepts the unstable option for JSON output. Returns the path of the script. The
+/// script sets `RUSTC_BOOTSTRAP` for rustdoc only, so that the dependencies are not rebuilt.
 fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
     let script = workspace.target.join("api/rustdoc");
     fs::create_dir_all(workspace.target.join("api"))?;

@@ -1,9 +1,8 @@
 //! `cargo xtask deep`: runs the checks that take hours, called *rungs*, one after the other, and writes their results
 //! to a page.
 //!
-//! The result of each rung is stored in the target directory. So after a run that was killed, the next run continues
-//! with the rungs that have not passed at this commit. The page, `docs/evidence.md`, is generated from the stored
-//! results.
+//! The result of each rung is stored in the target directory. So if a run is killed, the next run continues with the
+//! rungs that have not yet passed at this commit. The page, `docs/evidence.md`, is generated from the stored results.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,7 +25,7 @@ use rungs::{RUNGS, Rung};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// List the rungs, with whether each has passed at this commit, and run nothing.
+    /// List the rungs, show which of them have passed at this commit, and run nothing.
     #[arg(long)]
     list: bool,
     /// Run only this rung. The option can be given several times.

@@ -1,7 +1,7 @@
 //! `cargo xtask e2e`: the tests that need a real Kubernetes API server.
 //!
-//! `cargo test` ignores these tests, because they need Go and etcd, and take minutes. The crate in `tools/e2e` reads from environment variables where
-//! the servers are.
+//! `cargo test` ignores these tests, because they need Go and etcd, and take minutes. The crate in `tools/e2e` reads from environment variables which
+//! servers it has to use.
 
 use std::env;
 use std::fs;
@@ -20,7 +20,7 @@ mod counts;
 
 use counts::Counts;
 
-/// The paths of all tests that start and kill their own servers contain this text.
+/// This text is in the path of every test that starts its own servers and kills them.
 const OWN_CLUSTER: &str = "own_cluster::";
 
 #[derive(Debug, Args)]
@@ -120,7 +120,7 @@ fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Resu
 
 fn tests(workspace: &Workspace, options: &Options) -> Command {
     let mut command = cargo();
-    // With `--workspace`, the dependencies have the same features as in `cargo test --workspace`, so its build is reused.
+    // With `--workspace`, the dependencies have the same features as in `cargo test --workspace`, so the build of that command is reused.
     command.current_dir(&workspace.root).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(["--features", "replay/kube"]);
     command.args(["--test", "harness", "--test", "e2e", "--test", "kube"]);

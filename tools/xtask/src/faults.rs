@@ -42,7 +42,7 @@ pub(crate) fn read(workspace: &Workspace) -> Result<Vec<Fault>> {
     parse(&workspace.read(FILE)?).context(FILE)
 }
 
-/// Parses a text that has the format of the file.
+/// Parses a text that has the format of `loom-tests/faults.toml`.
 pub(crate) fn parse(text: &str) -> Result<Vec<Fault>> {
     Ok(toml::from_str::<Document>(text)?.fault)
 }
@@ -116,7 +116,7 @@ impl Edit {
         if find == replace {
             return Err(format!("replaces {} by itself", shown()));
         }
-        // Two occurrences may overlap, and `str::matches` would find only the first of them.
+        // Two occurrences of the text may overlap. In this case, `str::matches` would find only the first of them.
         let mut starts =
             (0..text.len()).filter(|at| text.is_char_boundary(*at) && text[*at..].starts_with(&**find));
         match (starts.next(), starts.next()) {

@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// features.
     #[arg(long)]
     light: bool,
-    /// Also check that the crate compiles with every other set of features.
+    /// Also check that the crate compiles with each of the other possible sets of features.
     #[arg(long, conflicts_with = "light")]
     powerset: bool,
     /// Check only this package.
@@ -24,7 +24,7 @@ pub(crate) struct Options {
 
 /// The maximum number of crates in the default build of a primitive, including the primitive itself. To allow more crates, change this constant.
 const MOST_CRATES: usize = 13;
-/// The adapters of a primitive. The default build of an adapter may have one crate more than that of a primitive.
+/// The adapters of a primitive. The default build of an adapter may contain one crate more than the default build of a primitive.
 const ADAPTERS: [&str; 1] = ["flyball-ops"];
 /// Crates that must not be in the default build of a primitive.
 const NOT_BY_DEFAULT: [&str; 5] = ["tokio", "serde", "tracing", "metrics", "prometheus-client"];

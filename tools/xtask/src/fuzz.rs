@@ -40,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut complaints = Vec::new();
-        // Ordering: Relaxed; the counter only has to give each index to one worker, and it publishes no other data.
+        // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
             match one(workspace, options, target) {
                 Ok(executions) => println!("{target} {executions} executions in {} s", options.seconds),

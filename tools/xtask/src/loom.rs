@@ -23,7 +23,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Options {
     /// Run only models whose name contains this text.
     name: Option<String>,
-    /// Print only one JSON object per model to stdout, each on its own line.
+    /// Print to stdout only one line per model, which is a JSON object.
     #[arg(long)]
     json: bool,
     /// Apply no seeded faults.
@@ -32,8 +32,9 @@ pub(crate) struct Options {
     /// Apply every seeded fault, each with a separate build. This is the default if a NAME is given.
     #[arg(long, conflicts_with = "no_faults")]
     all_faults: bool,
-    /// Apply the seeded faults in crates that have changed since this commit, and in crates that depend on these. The default is $FLYBALL_BASE. If
-    /// neither is given, apply a sample of the faults, which is different for each commit.
+    /// Apply the seeded faults that the changes since this commit may affect: the fault itself, the test binary of its model, or the crate that it
+    /// changes or a dependency of that crate has changed. The default is $FLYBALL_BASE. If neither this option nor the variable is set, apply a
+    /// sample of the faults, which is different for each commit.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["no_faults", "all_faults"])]
     base: Option<String>,
     /// The number of faults in the sample.
@@ -42,7 +43,7 @@ pub(crate) struct Options {
     /// After this number of seconds, apply no further fault.
     #[arg(long, value_name = "SECONDS", conflicts_with = "no_faults")]
     fault_seconds: Option<u64>,
-    /// The maximum number of preemptions per execution. By default 3, with which the floors are recorded.
+    /// The maximum number of preemptions per execution. The default is 3, because the floors were recorded with this number.
     #[arg(long, value_name = "N", conflicts_with = "unbounded")]
     preemptions: Option<u8>,
     /// Do not limit the number of preemptions.
@@ -51,12 +52,12 @@ pub(crate) struct Options {
     /// A model fails if it has not completed after this number of seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
-    /// Stop a model after this number of seconds instead, and report it as capped, not as failed.
+    /// Replaces --limit: stop a model after this number of seconds, but report it as capped instead of failed.
     #[arg(long, value_name = "SECONDS", conflicts_with = "limit")]
     cap: Option<u64>,
 }
 
-/// One row of the report: the numbers that the run of a model reports, and the result of its seeded fault.
+/// One row of the report: the numbers that the run of a model reports, and whether the model has caught its seeded fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Row {
     name: String,
@@ -165,7 +166,7 @@ fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     }
 }
 
-/// Finds the tests in the binaries of the models that do not declare a model. `explore` would not run them.
+/// Finds tests that declare no model although they are in the test binaries of the models. `explore` does not run such tests.
 fn undeclared(models: &[Declared], binaries: &Binaries) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for (name, binary) in binaries.iter().filter(|(name, _)| *name != "runner") {
@@ -186,7 +187,7 @@ pub(crate) fn tests(binary: &Path) -> Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Returns the command that runs one model in a separate process. The process is separate because a model that spins aborts it.
+/// Returns the command that runs one model in a separate process. The process is separate because a model that spins aborts its process.
 pub(crate) fn command(model: &Declared, binaries: &Binaries) -> Result<Command> {
     let binary = binaries.get(&model.binary).with_context(|| format!("{} was not built", model.binary))?;
     let tests = tests(binary)?;
@@ -218,7 +219,7 @@ fn explore(
     let next = AtomicUsize::new(0);
     let worker = || {
         let mut rows = Vec::new();
-        // Ordering: Relaxed; the counter only has to give each index to one worker, and it publishes no other data.
+        // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
         while let Some(model) = models.get(next.fetch_add(1, Ordering::Relaxed)) {
             let row = one(workspace, options, model, binaries);
             let end = match &row {

@@ -39,7 +39,7 @@ enum Job {
     Loom(loom::Options),
     /// Run every model under random and PCT schedules.
     Shuttle(shuttle::Options),
-    /// Check that every seeded fault passes the tests of the crate that it changes.
+    /// Check that the tests of a crate still pass with each seeded fault in this crate.
     Faults(seeded::Options),
     /// Run the fuzz targets for a given time.
     Fuzz(fuzz::Options),

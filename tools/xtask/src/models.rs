@@ -92,7 +92,7 @@ impl Checker {
 /// The paths of the test binaries by name. The tests of the model runner have the name `runner`.
 pub(crate) type Binaries = BTreeMap<String, PathBuf>;
 
-/// The models do not compile: the output of the compiler.
+/// The error that the models do not compile, with the output of the compiler.
 #[derive(Debug)]
 pub(crate) struct DoesNotCompile(pub(crate) String);
 
@@ -103,15 +103,15 @@ pub(crate) enum Extent<'a> {
     All,
     /// The binaries that contain these models.
     Holding(&'a [Declared]),
-    /// The binary that contains this model, in a tree with a seeded fault. The output of the compiler is not printed.
+    /// Only the binary that contains this model. The source tree contains a seeded fault. The output of the compiler is not printed.
     Fault(&'a Declared),
 }
 
 /// Builds the models of the source tree at `root`, which is the workspace or a copy of it with a seeded fault.
 ///
 /// Both trees are built into the same target directory, so that their dependencies are compiled only once. But cargo identifies an artifact by its
-/// path relative to the workspace and by its profile. So in the copy, the members of the workspace have a different profile; otherwise, cargo would
-/// use the artifacts of the other tree if these are newer than the source files.
+/// path relative to the workspace and by its profile. So the members of the workspace are built with a different profile in the copy. With the same
+/// profile, cargo would use the artifacts of the other tree if these were newer than the source files.
 pub(crate) fn build(
     workspace: &Workspace,
     root: &Path,

@@ -20,7 +20,8 @@ pub(crate) struct Options {
     /// The seed for the scripts.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// If the answers do not differ, replace the committed scripts by the new ones, with the answers of client-go. Needs the program `zstd`.
+    /// If the answers do not differ, replace the committed scripts by the new scripts, and store the answers of client-go with them. Needs the
+    /// program `zstd`.
     #[arg(long)]
     record: bool,
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask peers`: measures flyball and its peers, which are comparable libraries, alternately in one invocation.
 //!
-//! Only the ratios of the results are meaningful: all implementations run on the same machine, so other load on it affects all of them alike. Each
-//! result is the median of several runs. Each run is a separate process, and the runs of the implementations alternate.
+//! Only the ratios of the results are meaningful: all implementations run on the same machine, so other load on the machine affects their results
+//! alike, but hardly changes the ratios. Each result is the median of several runs. Each run is a separate process, and the runs of the
+//! implementations alternate.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -39,9 +40,9 @@ pub(crate) struct Options {
     /// Measure only rows whose name contains this text.
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
-    /// Instead of the rows, measure how the cost of an operation grows: in queues with the number of keys, threads and duplicates; in stores with
-    /// objects and readers; in informers with listeners; in controllers with workers, load and copies of the recorded cluster. Writes tables and
-    /// plots to `benches/results`.
+    /// Instead of the rows, measure how the cost of an operation grows. The cost in queues is measured with growing numbers of keys, threads and
+    /// duplicates; in stores, of objects and readers; in informers, of listeners; in controllers, of workers, changes per second and copies of the
+    /// recorded cluster. Writes tables and plots to `benches/results`.
     #[arg(long)]
     scaling: bool,
     /// Instead of the rows, count the instructions per operation with callgrind.
@@ -61,7 +62,8 @@ enum Group {
     Store,
     /// One informer and its event handlers.
     Informer,
-    /// The latency from a change to its reconcile with several numbers of workers, and a replay of the recorded cluster at several scales.
+    /// The latency from a change to its reconcile, measured with several numbers of workers; and a replay of several numbers of copies of the
+    /// recorded cluster.
     Controller,
 }
 

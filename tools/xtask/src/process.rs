@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Runs a program, whose output is shown. Returns an error if the program fails.
+/// Runs a program and shows its output. Returns an error if the program fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -68,7 +68,7 @@ pub(crate) fn grep(log: &Path, wanted: impl Fn(&str) -> bool) -> bool {
     std::fs::read(log).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).lines().any(wanted))
 }
 
-/// Formats a command as it is typed in a shell.
+/// Formats a command as one would type it in a shell.
 pub(crate) fn show(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));

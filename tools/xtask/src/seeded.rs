@@ -1,7 +1,7 @@
 //! Applies seeded faults. A fault must make its model fail, and the ordinary tests must still pass with it.
 //!
-//! For one fault after the other, the changed files are written into a copy of the source tree, the copy is built, and the files are restored. The
-//! other files keep their modification times, so cargo rebuilds only the crate that the fault changes and its dependants.
+//! The faults are applied one after the other: the files that a fault changes are written into a copy of the source tree, the copy is built, and the
+//! files are restored. The other files keep their modification times, so cargo rebuilds only the crate that the fault changes and its dependants.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     limit: u64,
 }
 
-/// Checks for each fault that the ordinary tests pass with it. If they do, only the model catches the fault.
+/// Checks for each fault that the ordinary tests still pass, which shows that only the model catches the fault.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
@@ -53,7 +53,7 @@ pub(crate) struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Updates the copy from the work tree, with its tracked files and those of its untracked files that git does not ignore.
+    /// Updates the copy from the work tree. The copy contains the tracked files, and the untracked files that git does not ignore.
     pub(crate) fn open(workspace: &'a Workspace) -> Result<Self> {
         let root = workspace.target.join("faults").join("tree");
         fs::create_dir_all(&root)?;

@@ -22,8 +22,8 @@ pub(crate) enum Selection<'a> {
 }
 
 impl Selection<'_> {
-    /// Returns the models whose faults are applied, grouped by the crate that the fault changes. So most builds recompile only that crate and its
-    /// dependants.
+    /// Returns the models whose faults are applied. Models whose faults change the same crate are next to each other, so most builds recompile only
+    /// that crate and its dependants.
     pub(crate) fn of<'m>(&self, workspace: &Workspace, models: &'m [Declared]) -> Result<Vec<&'m Declared>> {
         let faults = faults::read(workspace)?;
         let fault = |model: &Declared| faults.iter().find(|fault| fault.name == model.name);
@@ -61,7 +61,7 @@ struct Change {
     packages: BTreeSet<String>,
     /// The test binaries whose sources have changed.
     binaries: BTreeSet<String>,
-    /// The faults as they were at that commit.
+    /// The faults that `faults.toml` contained at that commit.
     faults: Vec<Fault>,
 }
 
@@ -84,7 +84,7 @@ impl Change {
         Ok(Self {
             packages: workspace.with_dependants(packages),
             binaries: files.iter().filter_map(|file| below(file)).collect(),
-            // If the file did not exist at that commit, there are no faults to compare with.
+            // If `faults.toml` did not exist at that commit, the list is empty, so all faults count as changed.
             faults: faults.ok().and_then(|text| faults::parse(&text).ok()).unwrap_or_default(),
         })
     }

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Options {
     /// Run only models whose name contains this text.
     name: Option<String>,
-    /// The number of random schedules, and of PCT schedules, per model.
+    /// Each model is run with this number of random schedules, and with the same number of PCT schedules.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     iterations: u64,
     /// A model fails if it has not completed after this number of seconds.

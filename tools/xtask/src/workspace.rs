@@ -44,7 +44,8 @@ impl Workspace {
     /// Runs `cargo metadata`.
     pub(crate) fn open() -> Result<Self> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
-        // The source tree may have been moved since this command was built. In this case, the current directory determines the root.
+        // If the source tree has been moved since this command was built, the manifest does not exist. Then cargo finds the root from the current
+        // directory.
         let mut command = cargo();
         command.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
         if manifest.exists() {
@@ -63,7 +64,7 @@ impl Workspace {
         self.packages.iter().filter(|package| package.is_published())
     }
 
-    /// Returns these packages, and every member that depends on one of them, directly or indirectly. Development dependencies
+    /// Returns `packages`, together with every member that depends on one of them, directly or indirectly. Development dependencies
     /// are ignored.
     pub(crate) fn with_dependants(&self, mut packages: BTreeSet<String>) -> BTreeSet<String> {
         loop {
@@ -80,7 +81,7 @@ impl Workspace {
         }
     }
 
-    /// Returns the sorted relative paths of all files that git tracks or would add, which excludes ignored files.
+    /// Returns the relative paths of all files that git tracks, and of the untracked files that git does not ignore. The paths are sorted.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let mut command = Command::new("git");
         command.current_dir(&self.root).args(["ls-files", "-z", "-co", "--exclude-standard"]);
@@ -121,7 +122,7 @@ impl Package {
         folder.strip_prefix(&workspace.root).unwrap_or(folder)
     }
 
-    /// Returns whether the package is a primitive: a published crate that does not require tokio. It may depend on tokio optionally.
+    /// Returns whether the package is a primitive: a published crate that does not require tokio. An optional dependency on tokio is allowed.
     pub(crate) fn is_primitive(&self) -> bool {
         self.is_published()
             && !self.dependencies.iter().any(|dependency| {

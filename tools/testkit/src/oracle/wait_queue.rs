@@ -84,14 +84,14 @@ struct Grant {
 pub struct OracleWaitQueue {
     quota: OracleQuota,
     changes: u64,
-    /// How often a dropped waiter gave back tokens that it had been granted. This lowers `full`, while all reservations keep their due times. So
-    /// `full` no longer shows which reservation is the last one, and the earlier reservations cannot be given back any more.
+    /// How often a dropped waiter gave back tokens that it had been granted. Giving them back lowers `full`, but no reservation changes its due time.
+    /// So `full` no longer shows which reservation is the last one, and reservations that were made before cannot be given back any more.
     returns: u64,
-    /// The time at which the bucket will be full, counted in the parts that the bucket gains until then.
+    /// The time at which the bucket will be full, expressed as the number of parts that the bucket gains from time 0 until then.
     full: u128,
     waiters: Vec<Waiter>,
     grants: Vec<Grant>,
-    /// The smallest number of parts by which the bucket was not full, since the oldest open grant. At most this many parts can be given back.
+    /// The smallest number of parts that the bucket has lacked since the oldest open grant. At most this many parts can be given back.
     slack: u128,
 }
 
@@ -102,7 +102,7 @@ impl OracleWaitQueue {
         Self { quota, changes: 0, returns: 0, full: 0, waiters: Vec::new(), grants: Vec::new(), slack: 0 }
     }
 
-    /// Adds a waiter, which times out after `within`, if that is given. Returns its index.
+    /// Adds a waiter. If `within` is given, the waiter times out after this time. Returns its index.
     pub fn join(&mut self, count: u32, within: Option<u64>, now: u64) -> usize {
         self.settle(now);
         let state = match self.take(count, now) {
@@ -207,7 +207,7 @@ impl OracleWaitQueue {
     /// Gives reserved tokens back, if that is still possible. Returns whether they were given back.
     ///
     /// # Panics
-    /// Does not panic: every reservation was logged.
+    /// Does not panic, because `reserve` logs a grant for every reservation.
     pub fn cancel(&mut self, reserved: Promise, count: u32, now: u64) -> bool {
         self.settle(now);
         let returned = self.give_back(reserved, count, now);
@@ -283,10 +283,10 @@ impl OracleWaitQueue {
         self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting).count()
     }
 
-    /// Checks that at most burst + rate × time tokens were granted in every span of time.
+    /// Checks for every span of time that at most burst + rate × span tokens were granted in it.
     ///
     /// # Errors
-    /// The times of the first and the last grant of a span in which more tokens were granted.
+    /// The times of the first and the last grant of a span in which more than this number of tokens were granted.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
         let mut grants: Vec<_> = self.grants.iter().filter(|grant| grant.at < u64::MAX).collect();
         grants.sort_by_key(|grant| grant.at);
@@ -305,7 +305,7 @@ impl OracleWaitQueue {
     }
 
     /// Grants tokens to the first waiters in the queue, as far as tokens are available. Then removes the waiters whose timeouts have passed, one
-    /// after the other. After each of them, tokens may be available for further waiters.
+    /// after the other. After each removal, tokens may have become available for other waiters, so tokens are granted again.
     fn settle(&mut self, now: u64) {
         self.observe(now);
         self.grant(now);
@@ -358,8 +358,8 @@ impl OracleWaitQueue {
         }
     }
 
-    /// Takes tokens in advance and returns the time at which they are due. Lowers `slack` to the number of parts by which the bucket will not be full
-    /// just before that time.
+    /// Takes tokens in advance and returns the time at which they are due. If there are open grants, also lowers `slack` to at most the number of
+    /// parts that the bucket will lack at that time, before these tokens are taken from it.
     fn take_ahead(&mut self, count: u32, now: u64) -> u64 {
         self.full = self.after(count.into(), now);
         let due = self.due(self.full, now);

@@ -1,8 +1,8 @@
 //! Finds the public types and functions that no compiled example of their crate uses.
 //!
-//! An example is a Rust block in the documentation of a public item or of the crate (its readme). The examples are searched for the names of the
-//! items as words: a method counts as used if any method with the same name is called. So an item that is reported is really unused, but an unused
-//! item may not be reported.
+//! An example is a Rust block in the documentation of a public item or of the crate (its readme). The examples are searched only for the names of the
+//! items, as words: a method counts as used if any method with the same name is called. So an item that is reported is really unused, but some unused
+//! items are not reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ pub(super) struct Found {
     undocumented: Vec<String>,
 }
 
-/// The paths of the functions that need no example. The value is true if the path was looked up.
+/// The paths of the functions that need no example. The value is true if `has` was called with the path.
 #[derive(Debug, Default)]
 pub(super) struct Excused(BTreeMap<String, bool>);
 
@@ -39,7 +39,7 @@ impl Excused {
         self.0.get_mut(path).map(|used| *used = true).is_some()
     }
 
-    /// The paths that were never looked up.
+    /// The paths with which `has` was never called.
     pub(super) fn left(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, used)| !**used).map(|(path, _)| path.as_str())
     }
@@ -208,7 +208,7 @@ fn examples(docs: &str) -> String {
     code
 }
 
-/// Returns all words of the code, and those words that are called as functions or follow a `::`.
+/// Returns two sets: all words of the code, and only those words that are called as functions or follow a `::`.
 fn words(code: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let (mut words, mut called) = (BTreeSet::new(), BTreeSet::new());
     let mut rest = code;

@@ -34,7 +34,7 @@ pub(super) fn bring(workspace: &Workspace, book: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the file of the repository that a link refers to; `None` if the link does not lead to such a file or leads to a page of the book. mdBook
+/// Returns the file of the repository that a link refers to; `None` if there is no such file, or if it is a page of the book. mdBook
 /// replaces `.md` by `.html` in links, so a link to `README.html` refers to `README.md`.
 fn outside(page: &Path, link: &str, is_file: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let source = Path::new(SOURCES).join(page);

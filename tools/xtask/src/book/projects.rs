@@ -9,7 +9,7 @@ use super::write;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
 
-/// The path that the pages use for the clone of the repository.
+/// The path at which the pages expect the clone of the repository.
 const CLONE: &str = "../flyball/";
 
 /// The folder with the project of the page *Check your own code*.
@@ -37,8 +37,8 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             manifest(&name, &page("toml")?, &workspace.root.to_string_lossy()),
         )?;
         write(&project.join("src/main.rs"), page("rs")?)?;
-        // With the lock file of the workspace, the project uses the versions with which the workspace is tested. Cargo removes the packages that the
-        // project does not need from its copy.
+        // With a copy of the workspace's lock file, the project uses the versions with which the workspace is tested. Cargo removes from this copy
+        // the packages that the project does not need.
         fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
         let mut command = cargo();
         command.current_dir(&project).args(["run", "--quiet"]);

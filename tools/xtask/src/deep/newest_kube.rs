@@ -1,5 +1,5 @@
-//! Tests flyball-kube with the newest version of kube that the manifests allow. `Action` has no getter for its delay, so flyball-kube parses the
-//! delay from the `Debug` output, which a new version of kube could change.
+//! Tests flyball-kube with the newest version of kube that the manifests allow. The `Action` of kube has no getter for its delay, so flyball-kube
+//! parses the delay from the `Debug` output of the `Action`. A new version of kube could change this output.
 
 use std::fs;
 use std::process::Command;

@@ -13,8 +13,8 @@ the last one before the run that changed anything but this page. *Scale* multipl
 |---|---|---|---|---|---|---|---|---|
 ";
 
-/// Renders the page. If a rung has no record, its row is copied from the old page `before`, because the rung may have run with a different target
-/// directory.
+/// Renders the page. If a rung has no record, its row is copied from the old page `before`: an earlier run may have stored the record in a different
+/// target directory.
 pub(super) fn render(before: &str, state: &State, rungs: &[Rung]) -> String {
     let mut page = HEAD.to_owned();
     for rung in rungs {

@@ -73,7 +73,7 @@ impl State {
         })
     }
 
-    /// Replaces the record of the rung, and stores all records: writes a temporary file and renames it.
+    /// Replaces the record of the rung. Then stores all records by writing them to a temporary file and renaming this file.
     pub(super) fn note(&mut self, record: Record) -> Result<()> {
         self.records.retain(|other| other.rung != record.rung);
         self.records.push(record);

@@ -14,11 +14,11 @@ use crate::workspace::{Workspace, cargo};
 pub(super) struct Rung {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    /// Returns the command. Its seconds and its numbers of cases are multiplied by the given scale.
+    /// Returns the command. The seconds and the numbers of cases in the command are multiplied by the given scale.
     pub(super) command: fn(&Workspace, f64) -> Result<Command>,
     /// Returns the name of a missing tool, with how to install it; `None` if no tool is missing.
     pub(super) missing: fn(&Workspace) -> Option<String>,
-    /// Returns the counts in the output of a run that passed; `None` if it contains none.
+    /// Returns the counts that the output of a passed run contains; `None` if the output contains no counts.
     pub(super) figures: fn(&str) -> Option<String>,
 }
 
@@ -115,7 +115,8 @@ pub(super) const RUNGS: &[Rung] = &[
         name: "parity",
         what: "5·10⁵ new scripts of each kind through flyball, client-go and the reference",
         command: |workspace, scale| {
-            // The seed is derived from the commit. So every commit gets new scripts, and a run can be repeated.
+            // The seed is derived from the commit: each commit is tested with different scripts, but a second run at the same commit uses the same
+            // scripts.
             let seed = workspace.commit().unwrap_or(1).to_string();
             xtask(&["parity", "--seed", &seed, "--scripts", &whole(5e5 * scale)])
         },
@@ -167,7 +168,7 @@ pub(super) const RUNGS: &[Rung] = &[
 fn xtask(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments);
-    // If this variable were set, only the checks of changed crates would run.
+    // If `FLYBALL_BASE` were set, only checks of the crates that have changed since that commit would run.
     command.env_remove("FLYBALL_BASE");
     Ok(command)
 }
@@ -218,7 +219,7 @@ fn tests(log: &str) -> Option<String> {
     (passed > 0).then(|| format!("{passed} tests"))
 }
 
-/// Returns the summary line of `loom --json`, and the number of the interleavings of all models.
+/// Returns the summary line of `loom --json`, and the total number of interleavings of all models.
 fn models(log: &str) -> Option<String> {
     let output = last(log, " models completed")?;
     let rows = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -234,7 +235,7 @@ fn executions(log: &str) -> Option<String> {
     Some(format!("{} targets, {all} executions, at least {least} a target", counts.len()))
 }
 
-/// Returns the counts that `parity` reports for each kind of script. They contain no differences, because `parity` fails if it finds one.
+/// Returns the counts that `parity` reports for each kind of script. There is no count of differences, because `parity` fails if it finds one.
 fn scripts(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(" scripts, ")).collect();
     (!lines.is_empty()).then(|| lines.join("; "))

@@ -1,4 +1,5 @@
-//! Builds etcd, kube-apiserver and kube-controller-manager, once for each version of `go.mod`, and caches them outside of the source tree.
+//! Builds etcd, kube-apiserver and kube-controller-manager, and caches them outside of the source tree. They are built again only if `go.mod` or
+//! `go.sum` changes.
 
 use std::env;
 use std::fs::{self, File};
@@ -35,7 +36,7 @@ pub(crate) fn ready(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns the version of Kubernetes in `go.mod`, and the folder for the binaries of this version.
+/// Returns the version of Kubernetes in `go.mod`, and the cache folder of the binaries that are built with this `go.mod` and `go.sum`.
 fn place(workspace: &Workspace) -> Result<(String, PathBuf)> {
     let (go_mod, go_sum) =
         (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
@@ -64,7 +65,7 @@ fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()
     }
     fs::create_dir(&partial)?;
     let mut command = Command::new("go");
-    // Kubernetes builds its releases with these flags. No C compiler is needed, and the server reports its version.
+    // Kubernetes builds its own releases with these flags. Because of them, no C compiler is needed, and the server reports its version.
     command.current_dir(module).env("CGO_ENABLED", "0");
     command.args(["build", "-mod=readonly", "-buildvcs=false", "-ldflags"]);
     command.arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"));
@@ -75,8 +76,7 @@ fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()
     fs::rename(&partial, folder).with_context(|| folder.display().to_string())
 }
 
-/// Returns an error message if Go cannot build the module, because Go is missing or has an older version than the module requires. An older Go may be
-/// able to download the required version.
+/// Returns an error message if Go is missing, or if it is older than the module requires and cannot download the required version.
 fn no_go(module: &Path) -> Option<String> {
     let output = Command::new("go").current_dir(module).args(["env", "GOVERSION"]).output();
     let why = match output {

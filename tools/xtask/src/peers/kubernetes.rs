@@ -1,4 +1,4 @@
-//! A real API server for the measurements of controllers. The first run starts it, and all runs share it.
+//! A real API server for the measurements of controllers. The first run starts the server, and all later runs use the same server.
 
 use std::cell::OnceCell;
 use std::env;
@@ -69,7 +69,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The server stops when its stdin is closed. Errors are ignored, because the folder is temporary.
+        // The server stops when its stdin is closed. If the folder cannot be removed, this is ignored, because the folder is temporary.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);

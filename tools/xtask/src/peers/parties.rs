@@ -69,7 +69,7 @@ impl Party {
     }
 }
 
-/// The programs that measure, after they were built.
+/// The paths of the programs that measure.
 #[derive(Debug)]
 pub(super) struct Programs {
     kubernetes: Kubernetes,
@@ -105,7 +105,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Runs one measurement of an implementation in a process, and returns the results by name.
+    /// Runs one measurement of an implementation in a separate process. Returns each result with its name.
     pub(super) fn run(&self, party: Party, words: &[&str]) -> Result<Sample> {
         if let (Party::Ours, ["cluster", words @ ..]) = (party, words) {
             return self.replay(words);
@@ -129,7 +129,7 @@ impl Programs {
             events: f64,
             events_per_second: f64,
             queue_latency_us: Sample,
-            /// `None` if no speed is given: then this latency is not measured.
+            /// This latency is measured only if the replay has a given speed; otherwise, it is `None`.
             change_latency_us: Option<Sample>,
             cpu_seconds: f64,
             memory: Sample,

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::parties::Party;
 use super::table::{Measurement, Row, Target};
 
-/// The numbers that one process measured, by name.
+/// The numbers that one process has measured. The keys are the names of the numbers.
 pub(super) type Sample = BTreeMap<String, f64>;
 
 /// The median of several samples, with the smallest and the largest of them.
@@ -54,9 +54,9 @@ pub(super) struct Verdict {
     extra: Vec<(&'static str, f64, f64)>,
 }
 
-/// Further results that a reader needs to judge the others. Some of them report how much work was done, see `contended.rs` and `beside.rs` of the
-/// measuring programs. Others report the delays that the machine adds, see `replace.rs` and `stall.rs`. "MiB before" is the resident memory at the
-/// start of the measurement, including the objects to be sent. "ms slept" is how long a reconcile really slept, see `controller.rs`.
+/// Further results, which help to judge the results of the rows. Some of them report how much work was done: see `contended.rs` and `beside.rs` in
+/// the measuring programs. Others report the delays that the machine itself causes: see `replace.rs` and `stall.rs`. "MiB before" is the resident
+/// memory at the start of the measurement, including the objects to be sent. "ms slept" is how long a reconcile really slept, see `controller.rs`.
 const EXTRA_FIGURES: [(&str, &str); 8] = [
     ("handed-out", "handed out an add"),
     ("lists", "lists a second"),
@@ -218,7 +218,7 @@ impl Verdict {
     }
 }
 
-/// Formats a number with about three digits, because the measurements are not more accurate.
+/// Formats a number with about three digits: the measurements are not accurate enough for more.
 fn short(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

@@ -1,6 +1,6 @@
-//! Measures how the cost of an operation grows. For queues, it is measured with growing numbers of keys, threads and duplicates, and so is the
-//! latency from an add to the getter. For stores, the number of objects and readers grows; for informers, that of listeners; for controllers, the
-//! number of workers and the load; for the recorded cluster, the number of its copies.
+//! Measures how the cost of an operation grows. For queues, the numbers of keys, threads and duplicates grow, and the latency from an add to the
+//! getter is also measured. For stores, the numbers of objects and readers grow; for informers, the number of listeners; for controllers, the number
+//! of workers and the load; for the recorded cluster, the number of its copies.
 
 use std::fmt::Write;
 use std::fs;
@@ -25,8 +25,8 @@ struct Sweep {
     run: &'static [&'static str],
     grows: &'static str,
     at: &'static [u64],
-    /// Returns the number of adds for a value of the option. It is large enough for exact results with small values, and small enough for runs with
-    /// large values to end soon.
+    /// Returns the number of adds for a value of the option. This number must be so large that small values of the option give exact results, and so
+    /// small that runs with large values end soon.
     adds: fn(u64) -> u64,
     parties: &'static [Party],
     figures: &'static [&'static str],
@@ -162,7 +162,7 @@ const INFORMER: [Sweep; 1] = [Sweep {
     figures: &["ns", "cpu"],
 }];
 
-/// The numbers of workers. The last one is one worker per key; more workers would be idle.
+/// The numbers of workers. With the last number, there is one worker per key, so more workers would be idle.
 const WORKERS: &[u64] = &[1, 10, 100, 1_000, 10_000];
 
 const CONTROLLER: [Sweep; 4] = [

@@ -12,7 +12,7 @@ use super::parties::Party::{
 pub(super) enum Target {
     /// The maximum ratio of flyball's result to that of the peer.
     Ratio(f64),
-    /// The maximum result of flyball, whatever the result of the peer.
+    /// The maximum result of flyball, which does not depend on the result of the peer.
     Ours(f64),
     /// No target, because the peer does less work, or because the target does not apply to it. The name of the row then contains that of the peer.
     Shown,
@@ -27,7 +27,7 @@ pub(super) struct Measurement {
     pub(super) ours: &'static [Party],
     pub(super) peers: &'static [Party],
     pub(super) rows: &'static [Row],
-    /// The maximum number of rounds. It is lower for a run that takes a long time and whose results vary little.
+    /// The maximum number of rounds. There are few rounds if a run takes a long time and its results vary little.
     pub(super) most_rounds: usize,
 }
 
@@ -49,7 +49,7 @@ impl Row {
     }
 }
 
-/// A row whose target is that flyball is at least as good as each peer. The peers in `beside` have a different target.
+/// A row whose target is that flyball is at least as good as each peer, except for the peers in `beside`, which have targets of their own.
 const fn ratio(
     work: &'static str,
     unit: &'static str,
@@ -119,7 +119,8 @@ macro_rules! cluster {
                 ratio(concat!("cluster", $row), "ns/event", "ns", &[(ClientGo, THIRD)]),
                 ratio(concat!("cluster-cpu", $row), "ns/event", "cpu", &[]),
                 ratio(concat!("cluster-peak-memory", $row), "MiB", "peak", &[]),
-                // These rows have no targets: each implementation runs at its full speed, so the load is different for each of them.
+                // These rows have no targets, because the latencies cannot be compared: each implementation runs at its full speed, so each has a
+                // different load.
                 shown(concat!("cluster-queued-p50", $row), "us", "p50"),
                 shown(concat!("cluster-queued-p99", $row), "us", "p99"),
                 shown(concat!("cluster-queued-longest", $row), "us", "max"),
@@ -201,8 +202,8 @@ macro_rules! controller_latency {
     };
 }
 
-/// Measures the latency of reconciles that sleep, with half of the workers busy on average. There is no target for client-go: its queue is FIFO like
-/// that of flyball, so the waits depend only on the load.
+/// Measures the latency of reconciles that sleep, with half of the workers busy on average. There is no target for client-go: its queue is FIFO, like
+/// the queue of flyball, so the time that keys wait depends only on the load.
 macro_rules! controller_busy {
     ($name:literal, $workers:literal, $rate:literal) => {
         measurement(
@@ -337,7 +338,8 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     ),
     Measurement {
         groups: DELAY,
-        // client-go's queues wake up every ten seconds, so a shorter run would include one wake-up or none.
+        // client-go's queues wake up every ten seconds. A run of less than ten seconds would include one wake-up or none, depending on when it
+        // starts.
         run: &["idle", "--keys=10000", "--seconds=10"],
         ours: &[Ours],
         peers: &[ClientGo, ControllerRuntime],
@@ -505,7 +507,8 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
             ratio("informer-slow-handler-p50", "us", "p50", &[]),
             ratio("informer-slow-handler-p99", "us", "p99", &[]),
             ratio("informer-slow-handler-longest", "us", "max", &[]),
-            // There is no target for kube-runtime: when one listener is slow, it stops all of them, which needs no memory.
+            // There is no target for kube-runtime: when one listener is slow, kube-runtime makes all listeners wait, so it needs no memory for
+            // pending events.
             asked_beside("informer-slow-handler-memory", "MiB more", "grown", AS_CLIENT_GO),
         ],
     ),

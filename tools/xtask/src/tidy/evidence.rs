@@ -1,5 +1,6 @@
-//! Checks that every model has a row in the table and a seeded fault, and that every fuzz target has a manifest entry
-//! and a committed corpus. A row or fault without a model, and an entry without a target, are errors.
+//! Checks that every model has a row in `MODELS.md` and a seeded fault, and that every fuzz target has an entry in
+//! the manifest and a committed corpus. It is also an error if a row or a fault has no model, or if an entry has no
+//! target.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub(super) fn check(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Stri
     Ok(complaints)
 }
 
-/// Checks that the table lists the same models, with the same floors, as the descriptors.
+/// Checks that the table lists exactly the models that have descriptors, with the floors of the descriptors.
 fn rows(models: &[Declared], table: &str) -> Vec<String> {
     let rows: Vec<Vec<&str>> = table
         .lines()

@@ -8,7 +8,7 @@ const ELSEWHERE: [&str; 5] = [
     "tools/replay/tests/kube/",
     "kube-adapter/tests/e2e/",
     "docs/examples/controllers/tests/e2e/",
-    // The tests of this program outside of this folder run without a cluster, and use the same scenarios.
+    // The other tests of this program test the same scenarios without a cluster.
     "docs/examples/programs/tests/e2e/",
 ];
 

@@ -1,4 +1,4 @@
-//! The docs of each file start with the layer of the file: PURE, SHELL or EDGE. A PURE file must not use anything impure.
+//! The docs of each file start with the layer of the file: PURE, SHELL or EDGE. A PURE file must not use the paths and calls in `IMPURE`.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::Source;
 
 const LAYERS: [&str; 3] = ["PURE", "SHELL", "EDGE"];
 
-/// Paths and calls that are forbidden in a PURE file. Its functions get the time and random numbers as arguments, and never wait.
+/// Paths and calls that are forbidden in a PURE file. The functions of a PURE file receive the time and random numbers as arguments, and never wait.
 const IMPURE: [&str; 12] = [
     "flyball_sync::locks",
     "crate::locks",

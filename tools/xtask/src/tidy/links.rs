@@ -1,13 +1,13 @@
-//! Checks the links of Markdown pages. The files and anchors of relative links must exist, and so must source files
-//! whose paths are in backticks. Other hosts must be in a list.
+//! Checks the links of Markdown pages. The files and anchors of relative links must exist, and so must source files whose paths are in backticks.
+//! Absolute links may lead only to the hosts in `HOSTS`.
 
 use std::path::{Component, Path, PathBuf};
 
 /// The hosts that pages may link to. The check does not fetch links, so check a new host by hand before you add it.
 const HOSTS: [&str; 4] = ["docs.rs", "keepachangelog.com", "rustup.rs", "semver.org"];
 
-/// Returns a complaint for each target that does not exist. `read` returns the text of a file. Paths in backticks are
-/// relative to the root or to the page.
+/// Returns a complaint for each link target that does not exist or has a host that is not allowed. `read` returns the text of a file. Paths in
+/// backticks are relative to the root or to the folder of the page.
 pub(super) fn check(
     page: &str,
     text: &str,

@@ -29,7 +29,7 @@ fn explained(source: &Source, number: usize) -> bool {
             return true;
         }
         let code = source.lines[at].code.trim();
-        // The comment must belong to the same statement as the operation, so no statement may end between them.
+        // The comment must belong to the same statement as the operation, so no statement may end between the comment and the operation.
         if source.lines[at].is_blank() || code.ends_with([';', '}']) {
             return false;
         }

@@ -1,6 +1,7 @@
 //! Forbids absolute paths of the machine on which a file was written.
 
-/// How absolute paths start on users' machines and on build machines. The strings are split, so that this file does not contain them itself.
+/// The starts of absolute paths on users' machines and on build machines. Each string is split in two, so that this file itself does not contain such
+/// a path.
 const MACHINES: [(&str, &str); 6] =
     [("/wo", "rk/"), ("/ro", "ot/"), ("/ho", "me/"), ("/Us", "ers/"), ("C:\\Us", "ers"), ("/tmp", "/")];
 

@@ -1,5 +1,6 @@
-//! Checks that a published crate contains a readme, a changelog, and the two licences of the repository. Its pages are
-//! also shown outside of the repository, so they must not contain relative links to files outside of the package.
+//! Checks that a published crate contains a readme, a changelog, and the two licences of the repository. The readme
+//! and the changelog are also shown outside of the repository, so they must not contain relative links to files
+//! outside of the package.
 
 use anyhow::Result;
 

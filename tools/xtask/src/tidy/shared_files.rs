@@ -1,5 +1,5 @@
-//! Code that several binaries share has to be in a library. If each binary included the same file by its path instead, the file would be compiled
-//! into each of them, with items that this binary does not use. It would need `allow(dead_code)`, which would also hide items that no binary uses.
+//! Code that several binaries share has to be in a library. If instead each binary included the same file by its path, each would also compile those
+//! items of the file that it does not use. So the file would need `allow(dead_code)`, which would also hide items that no binary uses.
 
 use super::Source;
 

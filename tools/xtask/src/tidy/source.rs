@@ -1,5 +1,5 @@
-//! A source file, prepared for the rules: each line is split into its code, without literals, and its comments, and is marked if it belongs to a
-//! test.
+//! A source file, prepared for the rules. Each line is split into its code, without the contents of literals, and its comments. Lines of test code
+//! are marked.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(super) struct Line {
     pub(super) code: String,
     /// The text of the comments in the line, including their slashes.
     pub(super) comment: String,
-    /// Whether the line is in a `#[cfg(test)]` module or in a test file.
+    /// Whether the line is in an item with `#[cfg(test)]` or in a test file.
     pub(super) test: bool,
 }
 
@@ -34,7 +34,8 @@ impl Line {
 pub(super) struct Source {
     pub(super) path: String,
     pub(super) lines: Vec<Line>,
-    /// The paths in the code that have at least two segments, with their line numbers. For an import in a group, this is the full path.
+    /// The paths of at least two segments, such as `std::fmt`, that occur in the code, with their line numbers. A path that is imported in a group,
+    /// as in `use std::{fmt, io}`, is listed in full.
     paths: Vec<(usize, String)>,
 }
 
@@ -50,7 +51,7 @@ impl Source {
         let mut paths = Vec::new();
         collect_paths(tokens.clone(), "", &mut paths);
         Tests(&mut lines).visit_file(&syn::parse2(tokens)?);
-        // A file with such a path is declared as `#[cfg(test)] mod tests;` in its parent module.
+        // A file with such a path is test code: its parent module declares it as `#[cfg(test)] mod tests;`.
         if path.ends_with("/tests.rs") || path.contains("/tests/") {
             lines.iter_mut().for_each(|line| line.test = true);
         }
@@ -148,7 +149,7 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
         match tree {
             TokenTree::Ident(name) if open => {
                 path.push_str(&name.to_string());
-                // The path continues, so its shorter form, which was recorded as a complete path, is removed.
+                // The path continues. If the part before this segment was recorded as a complete path, that record is removed.
                 paths.pop_if(|(_, begun)| {
                     path.strip_prefix(&**begun).is_some_and(|rest| rest == format!("::{name}"))
                 });
@@ -167,7 +168,7 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
                 path.clear();
             }
             TokenTree::Punct(punct) => match punct.as_char() {
-                // The type after a colon may itself start with `::`.
+                // This is the third colon in a row, as in `x: ::std::fmt`: the first colon precedes a type, and the type begins with `::`.
                 ':' if open => path = "::".to_owned(),
                 ':' => path.push(':'),
                 ',' => path = prefix.to_owned(),

@@ -3,7 +3,7 @@
 
 use super::Source;
 
-/// The only file that may use them.
+/// The shim, which is the only file that may name them.
 const SHIM: &str = "sync/src/locks.rs";
 
 /// A test tool for any project that uses kube. It is exempt, because no model uses it and it depends on no other flyball crate.
@@ -13,10 +13,10 @@ const TEST_TOOL: &str = "kube-testing/src/";
 const BANNED: [&str; 7] =
     ["parking_lot", "flyball_loom", "flyball_shuttle", "loom::", "shuttle::", "UnsafeCell", "crossbeam"];
 
-/// This type is allowed, because it only sets an alignment and has no state.
+/// This type is allowed although it is in a forbidden crate: it only sets an alignment, and has no state.
 const PADDING: &str = "crossbeam_utils::CachePadded";
 
-/// Items of `std::sync` that add no interleavings: types for shared ownership, and for statics that are set once.
+/// Items of `std::sync` that are allowed, because they add no interleavings: types for shared ownership, and types for statics that are set once.
 const HARMLESS: [&str; 4] = ["Arc", "Weak", "OnceLock", "LazyLock"];
 
 pub(super) fn check(source: &Source) -> Vec<String> {
