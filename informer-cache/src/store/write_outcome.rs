@@ -18,7 +18,7 @@ use crate::Version;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// The object was added; no object with this key was stored.
+    /// The object was added. The store had no object with this key before.
     Added,
     /// The stored object was updated to the written state.
     Updated,

@@ -10,7 +10,7 @@
 //!   tests about the type of tombstones: here, a deletion always has an object, which is the last known state.
 //! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, the second half of `TestAddWhileActive`: `caught_up.rs`.
 //! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): here, changes are not taken in
-//!   batches, and to apply a change cannot fail; a transaction is applied as one write. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: here, every reader
+//!   batches, and applying a change cannot fail; a transaction is applied as one write. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: here, every reader
 //!   sees a list as a single step.
 //! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the
 //!   end of a handler: `handler.rs`, `observer.rs`.

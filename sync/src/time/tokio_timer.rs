@@ -76,7 +76,7 @@ impl TokioTimer {
         Self::new(Handle::current())
     }
 
-    /// Creates a timer on the runtime of `runtime`.
+    /// Creates a timer on the runtime of this handle.
     ///
     /// # Examples
     /// A timer that is created outside its runtime:

@@ -402,7 +402,7 @@ fn a_full_queue_clones_nothing() {
     assert_eq!(queue.add_ref(&Unclonable(2)), Err(AddErrorKind::Full));
 }
 
-/// While a key is handed out, the waker of a different task panics: the key is requeued, and no failure is counted.
+/// `resume` wakes a task whose waker panics. The panic counts no failure: only the lease that the test drops afterwards counts as one.
 #[test]
 fn a_foreign_waker_costs_no_failure() {
     let clock = ManualClock::new();

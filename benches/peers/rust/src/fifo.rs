@@ -55,7 +55,7 @@ pub(crate) fn worker_cycle(options: &Options) -> Figures {
     })
 }
 
-/// Like `worker_cycle`, on a queue with the default limiter, tokio's timer, and metrics in Prometheus' library.
+/// Like `worker_cycle`, on a queue with the default limiter, tokio's timer, and metrics of `prometheus-client`.
 pub(crate) fn worker_cycle_full(options: &Options) -> Figures {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _inside = runtime.enter();
