@@ -123,7 +123,7 @@ enum Phase {
 }
 
 impl Phase {
-    /// Returns the time at or before which a deadline counts as passed.
+    /// Returns the latest deadline that counts as passed: a key whose deadline is at or before this time is due.
     #[inline]
     fn due_by(self, now: Nanos, horizon: Nanos) -> Nanos {
         match self {

@@ -1,8 +1,8 @@
 //! SHELL. The writes to the published state. Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner)
 //! lists.
 //!
-//! [`WriterCore`] is the store's only writer, so the table does not change between its lookups and its commit. The functions of the schema and of
-//! indexes, and the comparisons of keys and index values, use that table while no lock of the store is held.
+//! [`WriterCore`] is the store's only writer, so the table does not change between its lookups and its commit. So in step 1 it calls the functions of
+//! the schema and of indexes, and compares keys and index values with those of the table, while no lock of the store is held.
 
 use std::borrow::Borrow;
 use std::hash::Hash;

@@ -233,7 +233,7 @@ fn of_some_objects_only_those_count() {
     }
     assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if *change.key() == 1));
     assert!(matches!(changes.try_next(), Ok(None)));
-    // A filter is applied only when the subscriber takes a change. Until then, every change counts for the bound.
+    // A filter is applied only when the subscriber takes a change. Until then, every change counts towards the bound.
     let mut changes = store.subscription().filter(|pod| pod.0 == 1).bounded(most(1), OverflowPolicy::Restart);
     while let Ok(Some(_)) = changes.try_next() {}
     for key in 2..4 {

@@ -6,9 +6,9 @@
 //! cost or, if it is smaller, the least number of parts that the real bucket has lacked to be full at any change since the grant. A token that was
 //! reserved in advance counts as taken when it falls due, so the bucket changes at that time.
 //!
-//! All grants of a *round* share one `slack`: the least number of parts that the bucket has lacked to be full since the oldest of these grants. So
-//! `slack` never exceeds the correct value for any of them. When it reaches zero, the bucket was full at some time, and a new round begins: grants of
-//! earlier rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is full once.
+//! All grants of a *round* share one `slack`: the smallest number of parts by which the bucket was short of full at any change since the oldest of
+//! these grants. So `slack` never exceeds the correct value for any of them. When it reaches zero, the bucket was full at some time, and a new round
+//! begins: grants of earlier rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is full once.
 
 /// The grants whose waiter was not polled yet.
 #[derive(Debug)]

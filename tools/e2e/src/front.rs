@@ -1,4 +1,4 @@
-//! A second address of the API server. A test can cut the connections to this address; this does not affect the server.
+//! A second address for the API server. A test can cut the connections to this address; this does not affect the server.
 
 use std::fs;
 use std::io;

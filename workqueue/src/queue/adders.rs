@@ -115,7 +115,7 @@ impl Adders {
         let lines = &mut self.lines;
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
-            // The notified adders are subtracted, because adders of other lines cannot use the room that these were notified for.
+            // Room for which an adder was already notified is reserved for that adder, so it is subtracted from `left`.
             let notified = own.tasks.notified(room.min(room_of(*line))) + own.threads.signalled;
             left = left.saturating_sub(notified);
             own.is_active = own.waiting() + notified > 0;

@@ -1,4 +1,4 @@
-//! SHELL. The adds with a priority.
+//! SHELL. Adds with a priority.
 
 use std::fmt;
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub(crate) const LIMITER: usize = 4;
 pub(crate) const DEAD_LETTERS: usize = 5;
 pub(crate) const STRICT: usize = 6;
 
-/// A combination of options: the number of one value for each option.
+/// A combination of options: for each option, the position of the chosen value in the option's list of values.
 pub type Row = [usize; OPTIONS.len()];
 
 /// Pairs of values that exclude each other, each with the reason why such a queue cannot be built.
