@@ -3,7 +3,7 @@
 //! A waiter is granted its tokens when they are due, whether it is polled or not. If it is dropped before it is polled, the tokens go back. To
 //! compute how many, compare the bucket with a hypothetical bucket from which these tokens were never taken. The hypothetical bucket is full earlier,
 //! by the cost of the tokens, *unless* it has been full since the grant: then the overflow is lost. So the number of parts that are given back is the
-//! cost or, if it is smaller, the least number of parts that the real bucket has lacked to be full at any change since the grant. A token that was
+//! cost or, if it is smaller, the smallest number of parts by which the real bucket was short of full at any change since the grant. A token that was
 //! reserved in advance counts as taken when it falls due, so the bucket changes at that time.
 //!
 //! All grants of a *round* share one `slack`: the smallest number of parts by which the bucket was short of full at any change since the oldest of
@@ -16,7 +16,7 @@ pub(crate) struct UnclaimedGrants {
     round: u64,
     /// The number of open grants of this round.
     open: u64,
-    /// The least number of parts that the bucket has lacked to be full since the oldest grant of this round.
+    /// The smallest number of parts by which the bucket was short of full at any change since the oldest grant of this round.
     slack: u128,
 }
 
