@@ -138,7 +138,8 @@ where
     }
 
     /// Returns a [`Health`], which reports the readiness and the liveness of the controller. From now on the queue [tracks ages](Queue::track_ages),
-    /// which costs one clock read at each add and each get. If other code leases a key from the queue for too long, this also affects the liveness.
+    /// which costs one clock read at each add and each get. A key that other code has leased from the queue for too long also makes the controller
+    /// count as not alive.
     ///
     /// # Examples
     /// ```
@@ -230,7 +231,7 @@ where
     /// - [`RunError::Config`] if the configuration of the controller is invalid.
     /// - [`RunError::SyncFailed`] if an informer ended before it had synced, and [`RunError::SyncTimeout`] if an informer
     ///   took [too long](Self::cache_sync_timeout) to sync. No key was reconciled in either case.
-    /// - [`RunError::CacheEnded`] if an informer ended after it had synced, because its cache would never change again. The error is
+    /// - [`RunError::CacheEnded`] if an informer ended after it had synced, because the cache of that informer no longer changes. The error is
     ///   returned after the running reconciles have ended.
     ///
     /// After an error the queue is not shut down, and keeps its keys.

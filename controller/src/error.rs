@@ -129,9 +129,9 @@ pub enum RunError {
         missing: Vec<CacheStatus>,
     },
     /// The informer of a cache failed, or was shut down, while the controller ran, so the cache no longer changes. With
-    /// [`stop_when_idle`](crate::Controller::stop_when_idle), an informer that was shut down is not an error. Running reconciles have ended as at a
-    /// [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut down, and keeps the keys that were not reconciled, for a later
-    /// controller with new caches.
+    /// [`stop_when_idle`](crate::Controller::stop_when_idle), an informer that was shut down is not an error. Before the run returned this error, it
+    /// ended the running reconciles in the same way as at a [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut down, and
+    /// keeps the keys that were not reconciled, for a later controller with new caches.
     CacheEnded(CacheStatus),
 }
 

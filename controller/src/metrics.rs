@@ -203,7 +203,7 @@ pub(crate) struct WorkerMetricsGuard<'a>(pub(crate) Option<&'a dyn ControllerMet
 impl Drop for WorkerMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
-            // A panic is not counted, because the worker has ended.
+            // If `worker_stopped` panics, the panic is not counted, because the worker has already ended.
             panics::caught(|| sink.worker_stopped());
         }
     }
@@ -226,7 +226,7 @@ impl<'a> ReconcileMetricsGuard<'a> {
 impl Drop for ReconcileMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
-            // A panic is not counted, because the report of the run may be complete by now.
+            // If `reconcile_dropped` panics, the panic is not counted, because the report of the run may already be complete.
             panics::caught(|| sink.reconcile_dropped());
         }
     }

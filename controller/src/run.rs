@@ -98,7 +98,8 @@ where
     );
     let workers = Arc::new(workers);
 
-    // An unbounded maximum is not reported, because a sink may add up the maxima of several controllers.
+    // An unbounded maximum is not reported, because an implementation of `ControllerMetrics` may add up the maxima of several controllers, and the
+    // sum could overflow.
     if max_workers < usize::MAX {
         workers.report(|metrics| metrics.max_workers(max_workers));
     }
@@ -202,8 +203,8 @@ where
         runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, &worker)).await;
     }
     release(&workers);
-    // Shuts the queue down and collects the leftovers before the abort, because the leases of aborted workers count as
-    // failures. After an error the queue stays open for another controller.
+    // Shuts the queue down and collects the leftovers before the workers are aborted, because the abort ends their leases as failures, and the
+    // leftovers must still list those keys as leased. After an error the queue stays open for another controller.
     let ended = outcome.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
     tasks.abort_all();
     while tasks.join_next().await {}

@@ -1,5 +1,5 @@
-//! EDGE. Support for tests of reconcilers that need no cluster, no threads and no sleeping. A [`Simulation`] runs the same controller code as in
-//! production, one step after another. A seed determines the order of the steps, and only the test advances the clock.
+//! EDGE. Support for testing reconcilers without a cluster, without threads and without sleeping. A [`Simulation`] runs the same controller code as
+//! in production, one step after another. A seed determines the order of the steps, and only the test advances the clock.
 //!
 //! A [`TestServer`](flyball_informer_cache::testing::TestServer) replaces the cluster, and the test can inject faults into it.
 

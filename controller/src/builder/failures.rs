@@ -31,8 +31,8 @@ where
     /// Gives a key up after `n` consecutive failures, instead of retrying it: [`on_give_up`](Self::on_give_up) is called, and the failure count is
     /// reset. The next change adds the key again. By default keys are retried without limit. If `n` is 0, the run returns an error.
     ///
-    /// Only failures that the queue's limiter counts are considered. If a key is added and reconciled during its backoff, a failure of that reconcile
-    /// does not count, so a burst of changes does not make the controller give up a key.
+    /// A failure counts toward `n` only if the queue's limiter also counts it. If a key is added and reconciled during its backoff, a failure of that
+    /// reconcile does not count, so a burst of changes does not make the controller give up a key.
     pub fn max_attempts(mut self, n: u32) -> Self {
         self.setup.config.settings.max_attempts = Some(n);
         self
@@ -107,7 +107,8 @@ where
     /// has ended.
     ///
     /// A [batch](Self::run_batches) runs within a span `reconcile_batch`, with the number of its keys in the field `keys`; after the batch, each key
-    /// gets its own span `reconcile`. If the `tracing` subscriber or the `Debug` formatting of a key panics, at most that key fails.
+    /// gets its own span `reconcile`. If the `tracing` subscriber or the `Debug` formatting of a key panics, at most the reconcile or the batch of
+    /// that span fails.
     ///
     /// # Examples
     /// ```
@@ -174,8 +175,8 @@ where
     /// Sets a minimum wait after a [transient](FailureClass::Transient) failure. Use this, for example, if a server specifies the delay before a
     /// retry. The key waits for the longer of this minimum and the limiter's delay. If `of` returns `None` or panics, there is no minimum.
     ///
-    /// The worker that has leased the key calls `of` once for each transient failure. A change of the key still ends the
-    /// wait, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
+    /// The worker that has leased the key calls `of` once for each transient failure. If a change adds the key again, the wait still ends early,
+    /// unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
     ///
     /// # Examples
     /// ```

@@ -26,8 +26,9 @@ where
     /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | [`Context::cancelled`](crate::Context::cancelled) completes; a drain ends |
     /// | after [`abort_after`](Self::abort_after) more | 5 s | reconciles that still run are dropped at an await point |
     ///
-    /// The run ends early, as soon as no reconcile is running. [`RunReport::leftovers`](crate::RunReport::leftovers) holds the
-    /// keys that were left in the queue, and the keys of the reconciles that were dropped.
+    /// The run does not wait for these times to pass: it ends as soon as no reconcile is running and the drain, if there is one, is complete.
+    /// [`RunReport::leftovers`](crate::RunReport::leftovers) holds the keys that were left in the queue, and the keys of the reconciles that were
+    /// dropped.
     ///
     /// # Examples
     /// ```

@@ -27,9 +27,9 @@ where
     /// depend on that state. The informer calls the mapper right after it has published the change, and waits for the mapper, so the mapper must be
     /// quick.
     ///
-    /// If the mapper panics, the change is mapped again until the mapper returns: first after 100 ms, then each time after twice the previous wait,
-    /// up to a minute. Changes of other objects do not wait for these retries. At most the 16 newest changes of each object are kept for a retry.
-    /// [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
+    /// If the mapper panics, the change is mapped again until the mapper returns: the first wait is 100 ms, and each further wait is twice as long as
+    /// the previous one, up to a minute. Changes of other objects do not wait for these retries. At most the 16 newest changes of each object are
+    /// kept for a retry. [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
     /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the changes that are still not mapped when the run ends.
     ///
     /// # Examples
@@ -196,9 +196,9 @@ where
         self
     }
 
-    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas. Changes add only keys of this
-    /// controller. If other code adds a key of a different replica to the queue, a worker removes and [counts](crate::RunReport::filtered_keys) that
-    /// key.
+    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas. A change adds only those of
+    /// its keys that belong to this controller. If other code adds a key of a different replica to the queue, a worker removes and
+    /// [counts](crate::RunReport::filtered_keys) that key.
     ///
     /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is
     /// treated like a panic in the mapper.

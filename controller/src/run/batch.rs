@@ -33,12 +33,11 @@ use crate::{Action, Context, ReconcileError};
 use flyball_sync::panics;
 use tokio::sync::Mutex as AsyncMutex;
 
-/// The maximum number of keys in open batches, in units of full batches. The maximum is small, because the queue's order applies only to keys that
-/// are still in the queue.
+/// The maximum number of keys in open batches, in units of full batches. The maximum is small, because keys in open batches have left the queue, so
+/// the queue's order no longer applies to them.
 const MAX_OPEN_BATCHES: usize = 8;
 
-/// The maximum number of dequeued keys that join no batch, because they are filtered out or fail, before the deadlines of open batches are checked
-/// again.
+/// After this many dequeued keys that join no batch, because they are filtered out or fail, the deadlines of open batches are checked again.
 const MAX_DROPPED: usize = 64;
 
 /// The batch configuration, the reconcile function, and the keys that were collected so far.
@@ -97,9 +96,9 @@ where
     async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
         let mut collected = self.reconcile.collected.lock().await;
         loop {
-            // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. Only a full
-            // or an overdue batch is returned earlier, because more Ready keys may always arrive. A key that joins no batch may be added again
-            // immediately, so the number of such keys per pass is limited.
+            // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. A full or an
+            // overdue batch is returned earlier, so that it need not wait until no key is Ready, which may never happen. A key that joins no batch
+            // may be added again immediately, and could keep this loop running forever, so the number of such keys per pass is limited.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
                 if self.phase.has(RunPhase::Stopping) {

@@ -129,7 +129,7 @@ where
     /// Like [`add_watch`](Self::add_watch), with [options](WatchOptions).
     ///
     /// # Errors
-    /// Like `add_watch`, and [`AddWatchError::ZeroResyncPeriod`] if the resync period is 0.
+    /// Returns the errors of `add_watch`, and [`AddWatchError::ZeroResyncPeriod`] if the resync period is 0.
     pub fn add_watch_with<OK, V, R, M>(
         &self,
         informer: &Informer<OK, V>,

@@ -28,7 +28,7 @@ const WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60
 /// The maximum number of failed changes that are kept for an object.
 const MAX_KEPT_CHANGES: usize = 16;
 
-/// The mapper of one informer, and the failed changes, at which the mapper panicked.
+/// The mapper of one informer, and its failed changes: the changes at which it panicked.
 pub(crate) struct Mapper<OK, V, M> {
     /// `None` only while this `Mapper` is being dropped.
     map: Option<M>,
@@ -237,7 +237,7 @@ where
         let all = self
             .waiting(|waiting| (std::mem::take(&mut waiting.objects), std::mem::take(&mut waiting.order)));
         let (objects, all) = all.unwrap_or_default();
-        // If the drop of a key panicked here, the run would end.
+        // `discard` catches panics: a panic in the drop of a key would otherwise end the run.
         discard(objects);
         all.into_values().for_each(|failed| self.remap(failed, now));
     }
@@ -265,10 +265,10 @@ where
 
     fn resync(self: Arc<Self>) -> BoxFuture<()> {
         Box::pin(async move {
-            // The snapshot may hold the last reference to an object.
+            // The snapshot may hold the last reference to an object, and the drop of that object may panic.
             let objects = DiscardOnDrop(Some(self.informer.snapshot()));
             for change in objects.0.iter().flat_map(|objects| objects.initial_changes()) {
-                // If a stopped informer were resynced, the controller might never become idle.
+                // A stopped informer is not resynced, because the keys of each resync could keep the controller from ever becoming idle.
                 if self.informer.is_stopped() {
                     return;
                 }

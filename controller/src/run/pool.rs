@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `pool` | the lock of a `watch` channel, under which each decision is one call of the state machine |
+//! | `pool` | the lock of a `watch` channel; each decision is one call of the state machine under this lock |
 //!
 //! Only the run future starts workers. If a worker takes a key while no other worker is idle, it wakes the run future.
 //!

@@ -70,7 +70,8 @@ pub(crate) fn schedule<K: Key>(
     Box::new(Limiter::with_clock(OncePerBackoff::new(policy), clock))
 }
 
-/// The clock of the queue. If the conflict limiter had a different clock, a wait could be over by the queue's clock but not by the limiter's clock.
+/// The clock of the queue, for the conflict limiter. If that limiter had a different clock, a wait could be over by the queue's clock but not by the
+/// limiter's clock.
 pub(crate) struct QueueClock<K, O: Order<K>, L, T>(pub(crate) Queue<K, O, L, T>);
 
 impl<K, O, L, T> Clock for QueueClock<K, O, L, T>

@@ -297,7 +297,7 @@ pub(crate) fn has_ended(cache: &CacheStatus, stop_when_idle: bool) -> bool {
     cache.state.is_final() && !(stop_when_idle && cache.state == InformerState::Stopped)
 }
 
-/// Marks the controller as ended when it is dropped.
+/// A guard of the run: when the guard is dropped, the controller is marked as ended.
 pub(crate) struct RunGuard(pub(crate) WatchSet);
 
 impl Drop for RunGuard {

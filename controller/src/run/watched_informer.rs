@@ -164,7 +164,7 @@ where
                 };
                 match added {
                     Ok(_) => sink.counters.keys_added.count(),
-                    // The change was published during the shutdown.
+                    // The queue is shut down, so it would refuse the other keys of the change, too.
                     Err(refused) if refused.kind() == AddErrorKind::ShutDown => break,
                     // The loop continues, because a refusal concerns only this key: another key of the change may already be in the queue, where the
                     // add coalesces without using capacity.

@@ -27,7 +27,8 @@ use crate::run::span::ReconcileSpan;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
 
-/// Clones the key, so that it can be passed to user code. `Clone` is user code, too: if it panics, returns the panic message.
+/// Clones the key, so that it can be passed to user code. `Clone` is user code, too: if it panics, this function catches the panic and returns its
+/// message.
 pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
     panics::attempt(|| lease.key().clone())
 }

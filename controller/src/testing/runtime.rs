@@ -42,7 +42,7 @@ impl Runtime for Simulated {
     }
 
     async fn yield_now(&self) {
-        // Yields at random. On tokio, a task yields here only when its budget is used up.
+        // Yields at random. On tokio, a task yields here only when its cooperative budget is used up.
         if self.0.random() % 2 == 0 {
             SimulatedTime::new(self.0.clock.clone()).sleep(Duration::ZERO).await;
         }

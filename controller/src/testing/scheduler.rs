@@ -45,8 +45,8 @@ struct Slot {
     aborted: bool,
 }
 
-/// If spurious polls are enabled, one step in this many polls a random task, whether it was woken or not. Only odd seeds enable them, because
-/// spurious polls hide lost wake-ups.
+/// The average number of steps per spurious poll, if spurious polls are enabled. A spurious poll polls a random task, whether it was woken or not.
+/// Only odd seeds enable them, because spurious polls hide lost wake-ups.
 const SPURIOUS_POLLS: u64 = 16;
 
 impl Scheduler {

@@ -127,7 +127,7 @@ impl Simulation {
         self.scheduler.random()
     }
 
-    /// Returns the clock of the simulation. Call [`advance`](Self::advance) to move it, not the clock's own methods.
+    /// Returns the clock of the simulation. Only [`advance`](Self::advance) may move this clock; do not call the clock's own methods for that.
     #[must_use]
     pub fn clock(&self) -> &ManualClock {
         &self.scheduler.clock
@@ -145,8 +145,8 @@ impl Simulation {
         SimulatedTime::new(self.scheduler.clock.clone())
     }
 
-    /// Sets whether time passes while tasks are still ready, as on a machine under load. A task may then run only after several deadlines have
-    /// passed. By default all tasks run until they are stalled before the clock moves.
+    /// Sets whether time passes while tasks are still ready, as on a machine under load. If it does, several deadlines may pass before a ready task
+    /// runs. By default the clock moves only when all tasks are stalled.
     ///
     /// # Examples
     /// ```

@@ -121,7 +121,7 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
                 versions.insert(2, server.put(child(2)).get());
                 versions.insert(5, server.put(child(5)).get());
             });
-            // This object changes during the list, after its first page.
+            // Object 3 changes during the relist: after the cache has requested the second page or the stream.
             while !asked.take().iter().any(|asked| matches!(*asked, "another page" | "a stream")) {
                 sim.advance(Duration::from_millis(5));
             }
@@ -163,7 +163,7 @@ fn d3_a_missed_deletion_adds_the_owner() {
     }
 }
 
-/// D4: with kube-runtime, a subscriber hangs when it receives an object that was deleted in the meantime, even if more events follow.
+/// D4: with kube-runtime, a subscriber that receives an object hangs if the object has been deleted before the delivery, even if more events follow.
 #[test]
 fn d4_a_quick_deletion_blocks_no_subscriber() {
     Simulation::explore(SEEDS, |sim| {

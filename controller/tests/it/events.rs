@@ -234,7 +234,7 @@ async fn reconciles_again_after_a_deletion_that_follows_a_read() {
             let count = cache.snapshot().len();
             own_log.note((key, count));
             if count == 1 && key == 7 {
-                // No other task has run since the count.
+                // The object is deleted after the count, and no other task runs in between.
                 cache.writer().delete(&1, None);
             }
             async { Ok::<_, String>(Action::await_change()) }

@@ -125,7 +125,7 @@ async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
     static CLONES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     impl Clone for Fragile {
         fn clone(&self) -> Self {
-            // The queue makes the first clone, for the lease; the worker makes the second clone.
+            // The queue makes the first clone, for the lease; the worker makes the second clone, which panics.
             if self.0 == 1 && CLONES.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
                 panic_quietly("clone");
             }

@@ -44,8 +44,8 @@ async fn filtered_changes_become_no_key() {
     assert_eq!(running.await.unwrap().unwrap().keys_added, 4);
 }
 
-/// The filter receives each change separately. If the two changes were coalesced first, the state before them and the
-/// state after them would be equal.
+/// The filter receives each change separately. If the two changes were coalesced before the filter receives them, the
+/// state before the coalesced change and the state after it would be equal.
 #[tokio::test(start_paused = true)]
 async fn a_change_and_its_reversal_are_two_changes() {
     let things = HistorySource::new().informer();

@@ -87,7 +87,7 @@ enum Broken {
     Shards,
 }
 
-/// The version of an object in a change, and whether the object was deleted.
+/// What a change says about an object: its version, and whether it was deleted.
 #[derive(Clone, Copy, Debug)]
 struct Mapped {
     version: u64,
@@ -106,7 +106,7 @@ type Reached = BTreeMap<&'static str, u64>;
 /// The state that mappers and reconciles record, and the random numbers that determine what they do next.
 struct Record {
     random: Random,
-    /// Whether the faults have ended, so that nothing fails any more.
+    /// Whether the faults have ended; from then on nothing fails any more.
     faults_ended: bool,
     /// Whether the server was restored to an earlier version. If so, a higher version is not always newer.
     restored: bool,
@@ -448,7 +448,7 @@ impl<'a> Run<'a> {
             .classify(move |failure| class_of(&classifies, failure))
             .retry_after_at_least(move |_, _| least_wait(&waits))
             .initial_priority(-5)
-            // Faults may delay responses of the server for longer than the default timeout.
+            // No timeout, because faults may delay responses of the server for longer than the default timeout.
             .cache_sync_timeout(Duration::MAX)
             .graceful_shutdown_on(async { drop(receiver.await) })
             .max_attempts(2 + self.below(4) as u32)
@@ -540,8 +540,8 @@ impl<'a> Run<'a> {
         self.running.push(Running { task, stop: Some(sender), shard: of, alone, least, gauge });
     }
 
-    /// Returns whether a new controller of this replica may start. At most two controllers run at a time, and if the queue is shut down, all of them
-    /// must have ended.
+    /// Returns whether a new controller of this replica may start. A replica runs at most two controllers at a time. If its queue is shut down, a new
+    /// controller starts only after the others have ended.
     fn may_start(&self, of: usize) -> bool {
         let ending = self.queues[of].is_shutting_down() && self.world.broken != Broken::Queues;
         let running = self.running_of(of);

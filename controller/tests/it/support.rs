@@ -34,7 +34,7 @@ pub(crate) struct Thing {
 pub(crate) const THINGS: Schema<u32, Thing> =
     Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version));
 
-/// A source that keeps its whole history. Lists wait until the source is open.
+/// A source that keeps its whole history. It answers list requests only once it is open.
 #[derive(Clone)]
 pub(crate) struct HistorySource {
     history: Arc<watch::Sender<Vec<WatchEvent<Thing>>>>,

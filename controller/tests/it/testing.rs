@@ -222,7 +222,8 @@ fn a_task_that_panicked_is_over() {
     }
 }
 
-/// The simulation runs in a tokio task. Its polls are exempt from the cooperative budget of that task, and would otherwise use it up.
+/// The simulation runs in a tokio task. The polls of the simulation do not count against the cooperative budget of that task; if they did, they would
+/// use up the budget.
 #[tokio::test]
 async fn it_runs_within_a_task_of_a_real_runtime() {
     for seed in 0..300 {

@@ -553,7 +553,7 @@ fn watches_added_and_removed_at_random() {
             (0..3).filter(|kind| watches[*kind as usize].is_some()).map(|kind| 1_000 * kind + 999).collect();
         assert!(watched.is_subset(&seen), "{seen:?} without all of {watched:?}");
         assert_eq!(seen.iter().map(|key| key / 1_000 * 1_000 + 999).collect::<BTreeSet<_>>(), watched);
-        // An informer that is not watched may continue.
+        // Only the watched informers must stop before the run ends; the others continue.
         informers
             .iter()
             .zip(&watches)

@@ -18,7 +18,7 @@
 //! they need no lock: `selection`, which filters the changes, and `most`, the maximum number of pending keys.
 //!
 //! The store has one writer at a time, so no entry is added between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge). An
-//! entry may be removed between these calls, because the subscriber takes the change or restarts.
+//! entry may be removed between these calls, when the subscriber takes the entry's change or restarts.
 //!
 //! # Invariants
 //! 1. `until` is set as soon as the whole first list is merged; if the store already has its first list, `until` is set when the subscriber
@@ -207,8 +207,8 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Returns whether the subscriber has received every change up to `revision`; or `None` if the buffer is already at a later revision. If some
-    /// changes up to `revision` are not merged yet, the subscriber is woken when they are.
+    /// Returns, as a [`Settled`], whether the subscriber has received every change up to `revision`. Returns `None` if no change is pending and the
+    /// buffer is already at a later revision. If some changes up to `revision` are not merged yet, the subscriber is woken when they are.
     pub(crate) fn settled(&self, revision: u64) -> Option<Settled<()>> {
         let mut state = self.state.lock();
         match state.revision.cmp(&revision) {

@@ -84,7 +84,7 @@ impl Findings {
         self.0 = now.iter().map(of).collect();
     }
 
-    /// Returns the number of changes that the subscription at position `at` receives from a write that makes `changes` changes.
+    /// Returns the number of changes that the subscription at position `at` receives from a write with `changes` changes.
     pub(crate) fn count(&self, at: usize, changes: usize) -> usize {
         let crossings = self.0.get(at).and_then(|finding| finding.as_ref()?.crossings.as_ref());
         crossings.map_or(changes, Vec::len)

@@ -35,8 +35,8 @@
 //! 3. Let `t` be the value of [`next`](Pending::next) at some moment. As soon as [`oldest`](Pending::oldest) is at least `t`, every entry that was
 //!    pending at that moment has been taken, or a deletion has cancelled it. This follows from invariant 2, because no ticket is used twice.
 //!
-//! 4. An entry and the latest change of its key share one `Arc<Name>`. So a new change and the entry of its key have a different `Arc<Name>` only if
-//!    the new change is an addition and the change before it was a deletion.
+//! 4. An entry and the latest change of its key share one `Arc<Name>`. So the `Arc<Name>` of a new change differs from the `Arc<Name>` of its key's
+//!    entry only if the new change is an addition and the previous change was a deletion.
 //!
 //! Hence keys are delivered in FIFO order, even if one key changes continuously, and the memory is O(keys). As long as nothing is merged into an
 //! entry, the entry shares its change with the writer and all other subscribers.
@@ -52,7 +52,7 @@ use crate::{Change, ChangeKind, Schema};
 /// The pending changes of one subscription, ordered by the time at which each key became pending.
 pub(crate) struct Pending<K, V> {
     entries: HashTable<Entry<K, V>>,
-    /// Tickets and hashes. A ticket and its hash find an entry without comparing keys.
+    /// Tickets, each with the hash of its entry's key, so that the entry can be found without comparing keys.
     order: VecDeque<(Ticket, u64)>,
     next: Ticket,
 }
@@ -193,7 +193,7 @@ impl<K, V> Pending<K, V> {
         Some(entry.merged)
     }
 
-    /// Restores invariant 2 after the entry with this ticket was removed. O(1) amortised. Usually the ticket is the first one in `order`.
+    /// Restores invariant 2 after the entry with this ticket was removed. O(1) amortised. In most calls, the ticket is the first one in `order`.
     fn forget(&mut self, ticket: Ticket) {
         let Self { entries, order, .. } = self;
         if order.front().is_some_and(|(first, _)| *first == ticket) {
@@ -310,8 +310,8 @@ impl<K, V> Merged<K, V> {
         Dropped { change: None, state }
     }
 
-    /// Stores the first end of a replacement, so that the identities are compared again on delivery. The writer has already compared them, but the
-    /// object that the subscriber holds may be added again.
+    /// Stores the first end of a replacement, so that the identities are compared again on delivery. The writer has already compared them, but before
+    /// the delivery, the object that the subscriber holds may be added again.
     fn make_undecided(&mut self) {
         if let (None, Some(held)) = (&self.ends, self.change.held()) {
             let first = End { object: held.clone(), kind: ChangeKind::Missed };

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. A group has at most one open batch, which has at least one item and fewer than `size` items.
-//! 2. `open` is in the order in which the groups were opened, which is also the order of their deadlines.
+//! 2. `open` sorts the groups by the order in which they were opened, which is also the order of their deadlines.
 //! 3. `held` counts the items in open groups, and is below `max_held`.
 //!
 //! Times are durations since a fixed moment, and never decrease.
@@ -20,7 +20,7 @@ pub(crate) struct Accumulator<G, T> {
     held: usize,
     /// The number of items that were added so far.
     added: u64,
-    /// The open groups. The key of each is the number that it received when it was opened.
+    /// The open groups, each stored under the number that it received when it was opened.
     open: BTreeMap<u64, Open<G, T>>,
     numbers: HashMap<G, u64>,
     opened: u64,
@@ -85,8 +85,8 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         self.oldest()
     }
 
-    /// Returns the oldest batch if it must be closed before more Ready keys are added, because its deadline has passed. With a `window` of zero,
-    /// a batch stays open until more than `max_held` items were added since it was opened.
+    /// Returns the oldest batch if its deadline has passed, so that it must be closed even if more keys are Ready. With a `window` of zero the
+    /// deadline passes immediately, so the batch is returned only after more than `max_held` items were added since it was opened.
     pub(crate) fn overdue(&mut self, now: Duration) -> Option<Vec<T>> {
         let (_, Open { added_before, .. }) = self.open.first_key_value()?;
         let passed_over = self.added.saturating_sub(*added_before) > self.max_held as u64;

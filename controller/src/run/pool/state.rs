@@ -1,8 +1,8 @@
 //! PURE. The number of workers, between a minimum and a maximum.
 //!
 //! When all workers are busy, another worker is started. A worker that has been idle for a while stops, unless it is the only idle worker. So at any
-//! time a worker is idle and can take the next key, or the pool is at its maximum. These decisions depend on neither a clock nor the number of queued
-//! keys.
+//! time a worker is idle and can take the next key, or the pool is at its maximum. This state machine reads no clock, because its caller measures how
+//! long a worker is idle, and it does not use the number of queued keys.
 //!
 //! # Invariants
 //! 1. `min <= workers <= max`, once the pool has [begun](PoolState::begin).
@@ -10,7 +10,8 @@
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
 //! Hence the pool shrinks to `min` once all workers are idle. A worker stays after its idle timeout in only two cases. Either it was the only idle
-//! worker, which is true of at most one worker; or there were at most `min` workers, and no worker has been requested since.
+//! worker when its timeout ended (there is at most one such worker), or the pool had at most `min` workers when it became idle or when its timeout
+//! ended, and has requested no worker since.
 
 /// How many workers a controller has, and how many of them are idle.
 #[derive(Debug)]
