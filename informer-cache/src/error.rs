@@ -187,7 +187,7 @@ impl fmt::Display for DuplicateIndex {
 
 impl Error for DuplicateIndex {}
 
-/// The error returned by a wait for a version that ends before the store reaches the version.
+/// The error returned when a wait for a version ends and the store has not reached that version.
 ///
 /// # Examples
 /// ```
@@ -230,8 +230,8 @@ impl fmt::Display for WaitForError {
 
 impl Error for WaitForError {}
 
-/// The error returned when a call with a time limit waits for a change, and the subscription delivers none within the limit. No change is lost: later
-/// calls deliver it.
+/// The error returned when a call with a time limit waits for a change, and the subscription delivers none within the limit. A change that arrives
+/// later is not lost: a later call delivers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 

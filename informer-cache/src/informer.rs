@@ -3,9 +3,9 @@
 //! Cancel safety: the run future may be dropped at any point. In that case the store keeps its last published state, a partial list is dropped, the
 //! status becomes [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After [`shut_down`](Informer::shut_down) the run future
 //! completes, with the same effects. A panic of the source or the timer propagates through the run future and ends the informer in the same way, with
-//! the status [`Failed`](crate::InformerState::Failed). If a user's function panics on an object, the panic is caught. The stored object stays
-//! unchanged, unless the event is a deletion, which is applied all the same. The futures of [`synced`](Informer::synced) and
-//! [`stopped`](Informer::stopped) may be dropped and created again at any time.
+//! the status [`Failed`](crate::InformerState::Failed). If a user's function panics on an object, the panic is caught, and the stored object stays
+//! unchanged; but a deletion is applied nevertheless. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped) may be dropped
+//! and created again at any time.
 
 mod builder;
 mod failure;
@@ -283,7 +283,7 @@ where
     /// # Cancel safety
     /// Dropping the future only stops waiting.
     pub async fn stopped(&self) {
-        // `wait` returns no error here, because this signal is always set when the informer ends.
+        // `wait` returns an error only for a signal that will never be set, but this signal is always set when the informer ends.
         let _ = self.shared.stopped.wait().await;
     }
 

@@ -24,7 +24,7 @@
 //! # Invariants
 //! 1. A response to a request that is not pending changes nothing. A call of `deadline_reached` before the deadline changes nothing, either. Every
 //!    state has a deadline.
-//! 2. The version decreases only when a list is published, so `listed ≤ version`.
+//! 2. The version decreases only when a list is published, which sets `listed` to the same version. So `listed ≤ version`.
 //! 3. A partial list exists only in the state Listing, after the first page, and in the state Streaming. It is published or discarded as a whole.
 //! 4. A plain watch starts only after a list has been published. It starts from the newest known version.
 //! 5. At most four requests fail in a row without a wait or a published list in between: the requests for a page, the full list, a streaming list and
@@ -61,9 +61,9 @@ use crate::Version;
 
 /// A state machine that decides which request to a source comes next, and how each response changes the store.
 ///
-/// The caller repeats two steps: it performs the request that [`step`](Self::step) returns, until the [`deadline`](Self::deadline) at the latest, and
-/// calls the method for the result. The caller also owns the partial list: it adds items on [`EventVerdict::Stage`] and [`EventVerdict::Publish`],
-/// and drops the list as soon as [`has_partial_list`](Self::has_partial_list) returns `false`.
+/// The caller repeats two steps. First it performs the request that [`step`](Self::step) returns, but for no longer than until the
+/// [`deadline`](Self::deadline). Then it calls the method that reports the result. The caller also owns the partial list: it adds items on
+/// [`EventVerdict::Stage`] and [`EventVerdict::Publish`], and drops the list as soon as [`has_partial_list`](Self::has_partial_list) returns `false`.
 ///
 /// # Examples
 /// ```
@@ -185,7 +185,7 @@ impl Reflector {
         Ok(reflector)
     }
 
-    /// Restarts the deadline of the current request, which is sent now, however long ago the reflector decided on it.
+    /// Reports that the current request is sent now. Its time limit starts now, however long ago the reflector decided on the request.
     pub(crate) fn sent(&mut self, now: Nanos) {
         if let State::Listing(_) | State::Opening(_) = self.state {
             self.deadline = now + self.config.request_timeout;
@@ -259,7 +259,7 @@ impl Reflector {
     /// Reports that the time is `now`. Does nothing before the [deadline](Self::deadline).
     ///
     /// If the source did not respond in time, returns [`BackoffCause::TimedOut`], the cause of the failure. Returns `None` if a watch has reached its
-    /// maximum age or a wait has ended, because the source has then not failed to respond.
+    /// maximum age or a wait has ended, because neither is a failure of the source to respond.
     pub fn deadline_reached(&mut self, now: Nanos, random: u64) -> Option<BackoffCause> {
         if now < self.deadline {
             return None;
@@ -307,7 +307,7 @@ impl Reflector {
         self.state = State::Waiting { cause, then };
     }
 
-    /// Sets the length of the current wait to `wait` or, if it is longer, to the time that the source has requested.
+    /// Sets the length of the current wait to `wait`, or to the minimum wait that the source has requested if that is longer.
     pub(crate) fn wait_for(&mut self, wait: Duration, now: Nanos) {
         if let State::Waiting { cause, .. } = &self.state {
             self.deadline = now + wait.max(requested_wait(*cause));

@@ -23,7 +23,7 @@ use crate::{Change, ChangeKind};
 pub(crate) enum Selection<K, V> {
     /// One key.
     Key { hash: u64, key: K },
-    /// The objects that have a value in an index. After the index is removed, no object is selected.
+    /// The objects that have `value` in `index`. Once the index is removed, no object is selected.
     Value { index: Arc<Definition<V>>, value: Arc<AnyValue> },
 }
 
@@ -95,11 +95,12 @@ impl<K, V> Selection<K, V> {
 /// The relation of a change to the selection of a subscriber: whether the object enters the selection, leaves it or stays within it.
 #[derive(Clone, Copy)]
 pub(crate) enum Crossing {
-    /// The object is selected in every state of the change (before, after, or both), so the change is delivered unchanged.
+    /// The object is selected both before and after the change (an added object: after it; a deleted object: before it), so the change is delivered
+    /// unchanged.
     Within,
     /// The object becomes selected.
     Enters,
-    /// The old object is selected, and the new state is not: the object changed, or a different object replaced it.
+    /// An object is selected before the change and not after it, because the object changed or a different object replaced it.
     Leaves,
 }
 

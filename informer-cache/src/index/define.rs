@@ -76,7 +76,7 @@ fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed:
     let group = column.find(hash, |known| *typed::<IK>(known) == key);
     match group.and_then(|number| column.group(number)).map(|group| group.value.clone()) {
         Some(value) => {
-            // `key` is dropped here: if its drop panicked while the function returns, the return value would be leaked.
+            // `key` is dropped explicitly, because a panic in its destructor while the function returns would leak the return value.
             drop(key);
             IndexValue { value, group }
         }
@@ -97,8 +97,8 @@ fn many<IK: Eq + Hash + Send + Sync + 'static>(
     }
 }
 
-/// Returns whether both lists contain the same distinct values, in any order. Returns `false` if both lists are empty: a row without values may have
-/// an index error, which the write must clear.
+/// Returns whether `values` contains exactly the old values, each of them once, in any order. Returns `false` if both lists are empty: a row without
+/// values may have an index error, which the write must clear.
 fn is_same<'a, IK: Eq + 'static>(mut old: impl Iterator<Item = &'a Arc<AnyValue>>, values: &[IK]) -> bool {
     let mut left = [None; FEW];
     let mut count = 0;
@@ -106,7 +106,7 @@ fn is_same<'a, IK: Eq + 'static>(mut old: impl Iterator<Item = &'a Arc<AnyValue>
         *place = Some(typed::<IK>(old));
         count += 1;
     }
-    // Each old value is taken at most once, and the old values are distinct, so a new value that is repeated finds no second match.
+    // The old values are distinct, and each matches only one new value. So if a new value is repeated, its second occurrence finds no match.
     let take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
     let is_complete = old.next().is_none();
     is_complete && count > 0 && count == values.len() && values.iter().all(take)

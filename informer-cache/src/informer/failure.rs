@@ -51,7 +51,7 @@ impl fmt::Display for SourceFailure<'_> {
 /// The function that is called with each failure.
 pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
 
-/// The details of a failure, in addition to its cause.
+/// What is known about a failure besides its [`BackoffCause`]: an error of the source, the message of a panic, or nothing.
 pub(super) enum Failed<'a> {
     Answer(&'a SourceError),
     Panic(&'a str),

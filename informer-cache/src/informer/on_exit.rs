@@ -52,8 +52,8 @@ where
     fn drop(&mut self) {
         let shared = &self.shared;
         shared.status.ended(if self.polling { InformerState::Failed } else { InformerState::Stopped });
-        // Each of these calls runs wakers. If a waker panics, the next call must still run, and the process must not abort, which it would if the
-        // thread is already unwinding and this panic were not caught.
+        // Each of these calls runs wakers, and a waker may panic. The panic is caught for two reasons: the next call must still run, and if the
+        // thread is already unwinding, a second panic that is not caught would abort the process.
         let run_caught = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
         run_caught(&|| shared.stop.exited());
         run_caught(&|| shared.writer.close());

@@ -97,7 +97,8 @@ where
     }
 
     async fn perform(&mut self) -> Result<(), Stop> {
-        // The time until now, for example to stage or publish a list, does not count: the source has not received the request yet.
+        // The time limit of the request starts now: the source has not received the request yet, so the time that was spent before, for example to
+        // stage or publish a list, does not count.
         self.reflector.sent(self.timer.now());
         match self.reflector.step() {
             ReflectorRequest::List(request) => {
@@ -275,7 +276,8 @@ where
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.now_and_random();
         let is_open = matches!(self.reflector.step(), ReflectorRequest::Read);
-        // If a watch that has reached its maximum age was short and had no events, this counts as a failure, and the reflector waits.
+        // A watch that has reached its maximum age counts as a failure if the reflector now waits: because the watch was short and had no new event,
+        // or because no version is known from which the next watch could start.
         let cause = self.reflector.deadline_reached(now, random);
         match cause.or_else(|| if is_open { self.waits_after() } else { None }) {
             Some(cause) => self.handle_failure(now, cause, Failed::Silent),
@@ -306,7 +308,7 @@ where
         let phase = self.reflector.phase();
         let until = if let ReflectorPhase::Waiting { until, .. } = phase { Some(until) } else { None };
         let failure = how.to_failure(at, cause, until);
-        // The status is updated before the call, so that `on_error` can read a status that includes this failure.
+        // The status is updated before `on_error` is called, so that the status which `on_error` reads includes this failure.
         self.report();
         if let Some(observer_fn) = &mut self.on_error {
             caught(|| observer_fn(&failure));
@@ -374,7 +376,7 @@ fn poll_interrupts<U>(
     if timer.now() >= deadline {
         return Poll::Ready(PollOutcome::Late);
     }
-    // The timer is set again each time the poll is pending, because the timer itself may have caused this poll by firing too early.
+    // Each pending poll sets the timer again: this poll may be the result of a timer that fired too early, and is no longer set.
     timer.wake_at(deadline, cx.waker());
     Poll::Pending
 }

@@ -217,8 +217,8 @@ impl InformerSet {
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        // Both variables are declared before the lock guard, so that they are dropped after it, because dropping an informer may drop the user's
-        // objects.
+        // Dropping an informer may drop the user's objects, which must not happen under the lock. So both variables are declared before the lock
+        // guard, and are dropped after it.
         let (member, previous): (Arc<dyn Member>, _);
         member = Arc::new(informer.clone());
         let mut state = self.inner.state.lock();
@@ -349,7 +349,7 @@ impl InformerSet {
             running.chain(state.stopping.iter().cloned()).collect()
         };
         for end in ends {
-            // `wait` returns no error here, because this signal is always set when the informer ends.
+            // `wait` returns an error only for a signal that will never be set, but this signal is always set when the informer ends.
             let _ = end.wait().await;
         }
     }

@@ -12,11 +12,12 @@
 //!
 //! The floor is the version up to which the source has delivered every change: the version of the last list or of a newer bookmark. A deletion is
 //! remembered until the floor reaches its version. If the number of remembered deletions exceeds the maximum, the older half is forgotten, and the
-//! floor rises to the versions of that half. So an addition may also be stale because many newer deletions (at least half the maximum) arrived before
-//! it. But a late event never adds a deleted object again.
+//! floor rises far enough that every event which these deletions made stale is still stale. So a late event never adds a deleted object again. But an
+//! addition may count as stale only because many newer deletions (at least half the maximum) arrived before it.
 //!
-//! While a streaming list arrives, its deletions do not raise the floor, however many they are: the list may still deliver old objects as additions, and
-//! a stale one would be missing in the store. When the list is complete, the surplus is forgotten as described above.
+//! While a streaming list arrives, its deletions do not raise the floor, however many they are. Otherwise, an old object that the list delivers as an
+//! addition could count as stale, and would be missing in the store. When the list is complete, and there are more deletions than the maximum, the
+//! older ones are forgotten as described above.
 //!
 //! After the deletion at version *d* of an object stored at version *s*, an event at *d* is applied if *d* is above *s*, because one write of the
 //! source may delete one object and create another under its key. An event at *s* is stale even if *d* equals *s*, because some sources give a
@@ -34,7 +35,7 @@ use hashbrown::HashMap;
 
 use crate::Version;
 
-/// The versions below which an event is stale if no object is stored under its key.
+/// The floor and the remembered deletions, which decide whether an event is stale if no object is stored under its key.
 pub(super) struct Tombstones<K> {
     floor: Version,
     /// For each key that was deleted at a version above the floor, the lowest version at which an event is applied.

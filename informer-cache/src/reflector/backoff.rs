@@ -13,8 +13,8 @@ use crate::ReflectorBackoff;
 pub(crate) struct Backoff {
     config: ReflectorBackoff,
     failures: u32,
-    /// The time at which the last wait ended. (client-go stores the start of the wait instead. If a wait there is longer than `reset_after`, the
-    /// backoff resets after every such wait.)
+    /// The time at which the last wait ended. (client-go stores the start of the wait instead. As a result, client-go resets the backoff after every
+    /// wait that is longer than `reset_after`.)
     rested: Nanos,
 }
 
@@ -44,7 +44,7 @@ impl Backoff {
 
 /// Returns a random duration, uniformly distributed between 0 and `percent` percent of `base`.
 fn jitter(base: Duration, percent: u32, random: u64) -> Duration {
-    // The result is a multiple of 2⁻³² of the range, so that the product fits in 128 bits for any duration.
+    // Uses only 32 random bits, so that the products below fit in 128 bits for any duration.
     let share = u128::from(random >> 32);
     let range = base.as_nanos().saturating_mul(u128::from(percent)) / 100;
     let nanos = (range >> 32) * share + (((range & 0xFFFF_FFFF) * share) >> 32);

@@ -142,7 +142,7 @@ impl ReflectorConfig {
 
     /// Returns the name of the first setting that differs from `other`, or `None` if all are equal.
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
-        // All fields are listed here, so that a new setting cannot be forgotten.
+        // The pattern has all fields, so that the code does not compile if a new setting is forgotten here.
         let Self {
             page_size,
             unpaged,

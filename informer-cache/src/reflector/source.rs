@@ -18,9 +18,9 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// Changes should be delivered in the order of their versions, but the stored objects do not depend on this order, because an event is compared with
 /// the stored object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, if it
 /// is older than the stored object, or if the object was deleted and the event is older than the deletion. Every other event is applied. There are
-/// two limits. If an object is not stored, an addition of it at or below the version of the last list or bookmark is stale. And the informer
-/// remembers at most 1024 deletions since that list or bookmark; if there are more, an addition that is older than 512 of them is also stale.
-/// (While a streaming list arrives, all of its deletions are remembered.)
+/// two limits. If an object is not stored, an addition of it at or below the version of the last list or bookmark is stale. Besides, the informer
+/// remembers at most 1024 deletions since that list or bookmark; if there were more, an addition is also stale if it is older than 512 of these
+/// deletions. (While a streaming list arrives, all of its deletions are remembered.)
 ///
 /// Two things do depend on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams must itself keep the position of each stream.
@@ -243,6 +243,6 @@ pub trait WatchStream: Send + 'static {
     /// batch.
     ///
     /// # Cancel safety
-    /// None is needed: the informer polls the future until it completes, or drops it together with the stream.
+    /// An implementation need not be cancel safe: the informer polls the future until it completes, or drops it together with the stream.
     fn next(&mut self) -> impl Future<Output = Option<Result<WatchEvent<Self::Object>, SourceError>>> + Send;
 }

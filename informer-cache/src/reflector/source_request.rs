@@ -81,8 +81,8 @@ pub struct WatchRequest {
     /// Whether a streaming list is requested: the watch first delivers all existing objects as `Added`, then
     /// [`InitialListEnd`](crate::WatchEvent::InitialListEnd), and then continues as a plain watch.
     pub streaming_list: bool,
-    /// How long the watch should stay open. After this time, the source should end the watch normally. A source may ignore it: the informer itself
-    /// ends a watch that is open for longer than this and [`watch_timeout_grace`](crate::ReflectorConfig::watch_timeout_grace), and opens the next
-    /// one at the same version.
+    /// How long the watch should stay open. After this time, the source should end the watch normally. A source may ignore this timeout: the informer
+    /// itself ends a watch that is open for longer than this timeout plus the [`watch_timeout_grace`](crate::ReflectorConfig::watch_timeout_grace),
+    /// and opens the next one at the newest delivered version.
     pub timeout: Duration,
 }

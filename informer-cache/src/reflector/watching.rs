@@ -38,7 +38,7 @@ impl Reflector {
         self.watch_lost(kind, then, now, random);
     }
 
-    /// Handles an event of the open watch. The event contains only the version of its object.
+    /// Handles an event of the open watch. `event` contains the version of the object instead of the object itself.
     ///
     /// This takes O(1) time, and needs neither the current time nor a random number, because it is called for every event.
     pub fn event(&mut self, event: WatchEvent<Version>) -> EventVerdict {
@@ -88,7 +88,7 @@ impl Reflector {
             State::Streaming { .. } => self.stream_failed(BackoffCause::Failed(kind), now, random),
             State::Watching(_) => {
                 let then = match kind {
-                    // Without a version, the next watch would start at any state, and would not deliver the deletions in between.
+                    // Without a version, the next watch would start at any state, and would not deliver the deletions between the two watches.
                     _ if self.version == Version::ZERO => Then::List,
                     SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
                         Then::Watch
@@ -160,7 +160,7 @@ impl Reflector {
         }
     }
 
-    /// Handles an error that has ended a plain watch, or with which the watch could not be opened.
+    /// Handles an error that has ended a plain watch, or that has prevented it from being opened.
     fn watch_lost(&mut self, kind: SourceErrorKind, then: Then, now: Nanos, random: u64) {
         if kind == SourceErrorKind::Expired && self.version == self.listed {
             // The source returned this version with a list, and then rejected it for the watch. A further list "not older than" this version might

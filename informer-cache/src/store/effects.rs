@@ -54,7 +54,8 @@ impl<K, V> Default for Effects<K, V> {
 }
 
 impl<K, V> Effects<K, V> {
-    /// Performs step 5 except for the drops: they may panic, and happen when the owner drops this struct. Never panics.
+    /// Performs step 5, except that it does not drop the user's values: their destructors may panic, so these values are dropped only with this
+    /// struct. Never panics.
     pub(crate) fn finish(&mut self, inner: &StoreInner<K, V>) {
         if let Some(observer_fns) = self.observer_fns.take() {
             observer_fn::report(&observer_fns, self.change.as_slice());

@@ -1,7 +1,7 @@
 //! SHELL. Indexes that are added and removed while the store runs.
 //!
 //! [`IndexBuild`] builds a new index outside the store, from the objects of one table, and then updates the index to later tables. An update compares
-//! the two tables, and skips the nodes that they share. The last update runs under the lock `turn` of the writer (see
+//! the later table with the one before, and skips the nodes that both tables share. The last update runs under the lock `turn` of the writer (see
 //! [`SharedWriter`](crate::SharedWriter)). Then the index is installed in the published table. Before that, readers cannot use the index.
 
 use std::hash::Hash;
@@ -69,8 +69,9 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
     /// Installs the column in the store. The column must contain the objects of the published table.
     pub(super) fn install(&mut self, core: &mut WriterCore<K, V>) -> Result<(), DuplicateIndex> {
         is_new(&core.table(), &self.index)?;
-        // Releases the reference to the published table, so that this table is not registered as if a snapshot held it. `held` is `Some` if the
-        // reference is to an older table: the version of the store, or its other indexes, may have changed since the last update.
+        // If `self.table` is the published table, this reference is released: otherwise `note_superseded` would register the table as if a snapshot
+        // held it. If it is an older table, because the version of the store or its other indexes have changed since the last update, it is kept in
+        // `held`.
         let held = self.table.take().filter(|held| !Arc::ptr_eq(held, &core.table()));
         self.passed.extend(held);
         let inner = core.inner();

@@ -76,7 +76,8 @@ impl<K, V> StoreInner<K, V> {
 
     /// Called before the table is changed. If a snapshot holds the table, the writer changes a copy, and the old table is registered as retained.
     pub(crate) fn note_superseded(&self, published: &mut Published<K, V>) {
-        // No snapshot can be taken while the write lock is held. A snapshot can be dropped, and then the table is registered needlessly.
+        // The write lock excludes new snapshots, so the reference count does not rise. It may fall, because snapshots can be dropped; then the table
+        // is registered needlessly.
         if Arc::strong_count(&published.table) > 1 {
             self.held.superseded(&published.table);
         }
@@ -91,8 +92,8 @@ impl<K, V> StoreInner<K, V> {
     ) -> (Snapshot<K, V>, Arc<SubscriptionBuffer<K, V>>) {
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
-        // Both are read in the same critical section as the table, so that the first list is either in the snapshot, or is delivered to the buffer
-        // later.
+        // `listed` and `closed` are read in the same critical section as the table. So the first list is either in the snapshot, or is delivered to
+        // the buffer later.
         let (listed, closed) = (published.listed, published.closed);
         let ended = closed || selection.as_ref().is_some_and(|of| !of.is_valid(&snapshot.table.index_set));
         let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));

@@ -9,7 +9,7 @@
 //! | `Building` | some keys, into a separate table | the user's code | none |
 //! | `Finding` | some keys for one subscription | the user's code | that subscription's |
 //! | `Committing` | one piece: a swap | none | `published` |
-//! | `Merging` | some writes to drop; then some changes for one subscription | drops, whose panics are caught | that subscription's |
+//! | `Merging` | first, dropping some writes; then, some changes for one subscription | drops, whose panics are caught | that subscription's |
 //! | `Reporting` | some changes | observers | none |
 //!
 //! A panic before the commit leaves the store unchanged. After the commit, no stage panics. If the [`Publication`] is dropped before it is complete,
@@ -34,7 +34,7 @@ use crate::table::index_set::IndexSet;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
-/// How many writes, compared with the selection of a subscription, cost as much as one lookup of a pending entry in a subscription to all objects.
+/// To compare this many writes with the selection of a subscription costs as much as to look up one pending entry in a subscription to all objects.
 const SELECTED: usize = 16;
 
 /// The stage of a publication.
@@ -240,7 +240,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                     self.enter(Stage::Committing);
                     return 0;
                 };
-                // Checking a write that is not selected is cheap.
+                // To compare a write with a selection is cheap, so a piece for a subscription with a selection contains more writes.
                 let weight = if buffer.selection().is_some() { SELECTED } else { 1 };
                 let part = self.part(self.writes.len(), most.saturating_mul(weight));
                 let (done, is_last) = (part.len() / weight, part.end == self.writes.len());

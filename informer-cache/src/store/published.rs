@@ -83,8 +83,8 @@ impl<K, V> PublishedState<K, V> {
     /// Takes the write lock and clears the reader slots. No other thread can read the state until the guard is dropped.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // Invariant 1 of `ReaderSlots`: otherwise, lookups through a slot could read an old table. The slots are also cleared for a caller that
-        // changes only the buffers.
+        // Invariant 1 of `ReaderSlots` requires this: otherwise, lookups through a slot could read an old table. A caller that changes only the
+        // buffers does not need it, but the slots are cleared for that caller, too.
         self.slots.clear();
         published
     }

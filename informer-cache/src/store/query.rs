@@ -304,7 +304,7 @@ impl<K, V> Lead<'_, K, V> {
             Self::Groups { condition, next, rows } => loop {
                 if let Some(row) = rows.next() {
                     let group = condition.groups[*next - 1];
-                    // A row that is in several of the groups is yielded only once, with the first of them.
+                    // A row that is in several groups of the condition is yielded only once, as a row of the first of these groups.
                     if condition.groups.len() == 1 || condition.first(row) == Some(group) {
                         return Some(row);
                     }

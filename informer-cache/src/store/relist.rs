@@ -19,9 +19,9 @@ use crate::{Change, Store, Version, Writer};
 /// Readers see none of the listed objects before [`publish`](Self::publish). Dropping the `Relist` discards the list. If several objects with the
 /// same key are listed, the last one counts.
 ///
-/// A listed object that is unchanged is dropped immediately; it takes 4 bytes and 1 bit until the relist ends. So the list takes little more memory
-/// than the changed objects and one page. Like a [snapshot](crate::Snapshot), a relist also keeps the state in memory that the store had when the
-/// relist began.
+/// A listed object that is unchanged is dropped immediately; only its entry in the list, of 4 bytes and 1 bit, stays until the relist ends. So the
+/// list takes little more memory than the changed objects and one page. But like a [snapshot](crate::Snapshot), a relist keeps in memory the state
+/// that the store had when the relist began.
 ///
 /// # Examples
 /// ```

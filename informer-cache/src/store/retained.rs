@@ -14,8 +14,8 @@ use crate::table::Table;
 /// How many earlier states of a store are still held, and how old the oldest of them is; returned by
 /// [`Store::retained_snapshots`](crate::Store::retained_snapshots).
 ///
-/// An earlier state keeps the objects and the index data in memory that later writes have replaced. A snapshot of the current state needs no extra
-/// memory, and is not counted.
+/// Objects and index data that later writes have replaced stay in memory as long as an earlier state that contains them is held. A snapshot of the
+/// current state needs no extra memory, and is not counted.
 ///
 /// # Examples
 /// ```

@@ -3,12 +3,13 @@
 //! | | guarded by |
 //! |---|---|
 //! | the writer | `turn`, held during a write, but not during its effects |
-//! | `holder` | no lock: an atomic with the number of the thread that holds `turn`; a thread only looks for its own number in it |
+//! | `holder` | no lock: an atomic with the number of the thread that holds `turn`; a thread only checks whether it is the thread's own number |
 //!
 //! Lock order: `turn` before every lock of the store. Observers are called, tasks are woken, and replaced objects are dropped after `turn` is
 //! released, so all of this user code may write. User code that runs under `turn` must not write: identity and index functions, and `Hash`, `Eq`,
-//! `Ord` and `Clone` of keys and index values. While a list is replaced, this also holds for all other functions, and for the destructors of listed
-//! objects that the store does not keep. A write from such code panics, because it would deadlock otherwise.
+//! `Ord` and `Clone` of keys and index values. In `SharedWriter::replace`, all other functions of the user also run under `turn`, as do the
+//! destructors of listed objects that the store does not keep; they must not write either. A write from such code panics, because it would deadlock
+//! otherwise.
 
 use std::borrow::Borrow;
 use std::fmt;

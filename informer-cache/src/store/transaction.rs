@@ -75,7 +75,7 @@ where
         Self { writer, writes: Vec::new(), places: HashTable::new(), version: Version::ZERO }
     }
 
-    /// Adds a write to the transaction that stores this object.
+    /// Adds to the transaction a write that stores this object.
     pub fn upsert(&mut self, object: V) {
         let (new, _) = self.writer.inner.read(object).after(None);
         let version = new.version;
@@ -83,7 +83,7 @@ where
         self.version = self.version.max(version);
     }
 
-    /// Adds a write to the transaction that deletes the object with this key. `last` is the last state of the object, if known.
+    /// Adds to the transaction a write that deletes the object with this key. `last` is the last state of the object, if known.
     ///
     /// # Examples
     /// ```
@@ -124,8 +124,8 @@ where
     /// Publishes all writes together, and returns the changes. Deletions come first, and then the other changes, in the order in which their keys
     /// were first written.
     ///
-    /// The store's version rises to the newest version of the written objects, even if that object is stale. Readers see all writes or none, and wait
-    /// only for a pointer swap. O(writes).
+    /// The store's version rises to the newest version among the written objects, even if the write with that version is stale. Readers see all
+    /// writes or none, and wait only for a pointer swap. O(writes).
     ///
     /// # Panics
     /// Panics like [`Relist::publish`](crate::Relist::publish).

@@ -86,7 +86,7 @@ mod tests {
     #[derive(Clone, Eq)]
     struct Key(u8);
 
-    /// Drops the last handle of the store during a comparison of keys, because another thread may drop it at that time.
+    /// Drops the last handle of the store during a comparison of keys, to simulate another thread that drops it at that time.
     impl PartialEq for Key {
         fn eq(&self, other: &Self) -> bool {
             drop(LAST.take());

@@ -28,8 +28,8 @@ pub(crate) struct Ticket {
     ended: Ended,
 }
 
-/// The outcome of a wait. The future shares it, so that it outlives the store. It is set once, under the store's `published`. This lock is the last
-/// in the lock order.
+/// The outcome of a wait. The waiting future shares it, so the outcome outlives the store. It is set once, under the store's lock `published`. The
+/// mutex of an outcome is the last lock in the lock order.
 type Ended = Arc<Mutex<Option<Result<Version, WaitForError>>>>;
 
 impl Ticket {
@@ -40,7 +40,8 @@ impl Ticket {
 }
 
 impl Waiters {
-    /// Registers a wait for a version. If `ticket` is set, the wait is registered already; then replaces its waker, and returns the replaced waker.
+    /// Registers a wait for a version. If `ticket` is set, the wait is registered already: the call then replaces the waker of the wait, and returns
+    /// the old one.
     pub(crate) fn wait(
         &mut self,
         ticket: &mut Option<Ticket>,

@@ -35,9 +35,9 @@ pub(crate) struct WriterCore<K, V> {
 /// How a write of many keys changes the version of the store.
 #[derive(Clone, Copy)]
 pub(crate) enum VersionAdvance {
-    /// A list: sets the store's version to this version, even if it is older.
+    /// A list: sets the store's version to this version, even if that lowers it.
     List(Version),
-    /// Single changes: raises the store's version to this version, unless it is newer already.
+    /// Single changes: raises the store's version to this version, unless the store's version is newer already.
     Changes(Version),
 }
 
@@ -64,11 +64,11 @@ impl<K, V> WriterCore<K, V> {
         self.table = None;
     }
 
-    /// Raises the store's version to `version`, unless it is newer already. Changes no object.
+    /// Raises the store's version to `version`, unless the store has this version or a newer one. Changes no object.
     pub(crate) fn bookmark(&mut self, version: Version, effects: &mut Effects<K, V>) {
         let Self { store, table, .. } = self;
         let inner = &*store.inner;
-        // Return early, because most stale events do not raise the version.
+        // This check avoids the write lock for most stale events, because they do not raise the version.
         if version <= inner.published.with_table(|table| table.version) {
             return;
         }

@@ -29,7 +29,7 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_PREFIX && text.split('.').all(part)
 }
 
-/// Returns whether the text is not empty, and `kind` returns `true` for its first and for its last byte.
+/// Returns whether `kind` accepts both the first and the last byte of the text; `false` for an empty text.
 fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
     let ends = text.bytes().next().zip(text.bytes().next_back());
     ends.is_some_and(|(first, last)| kind(first) && kind(last))

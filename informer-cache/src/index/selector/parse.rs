@@ -57,7 +57,7 @@ impl Token<'_> {
 }
 
 impl<'a> Parser<'a> {
-    /// Returns the next token without consuming it. To consume it, the caller sets `at` to its end.
+    /// Returns the next token without consuming it. To consume the token, the caller sets `at` to the end of the token.
     fn next(&self) -> Token<'a> {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
         let len = match rest.as_bytes() {

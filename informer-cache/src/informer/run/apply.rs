@@ -75,7 +75,8 @@ where
         None
     }
 
-    /// Stages an event of a streaming list. Like an event of a watch, it is compared with the object that is listed under its key.
+    /// Stages an event of a streaming list. It is compared with the object that is listed under its key, just as an event of a plain watch is
+    /// compared with the stored object.
     fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
         let mut list = self.partial_list.take().unwrap_or_else(|| {
             self.tombstones.stream_begun();
@@ -153,7 +154,8 @@ where
                 self.backoff.succeeded();
             }
             Err(panic) => {
-                // An object may be missing from the store, so the informer lists again, as if the watch after this list had failed.
+                // Because of the panic, an object may be missing from the store, so the informer must list again. To cause this, it reports to the
+                // reflector that the watch after this list has failed.
                 self.failed_lists += 1;
                 let (now, random) = self.now_and_random();
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
@@ -191,7 +193,7 @@ where
         loop {
             match attempt(|| list.release(BATCH)) {
                 Ok(true) => {
-                    // For example, the last references to index values.
+                    // `list` may still hold, for example, the last references to index values.
                     self.discard(list);
                     return Ok(Ok(()));
                 }

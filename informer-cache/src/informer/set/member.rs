@@ -1,6 +1,6 @@
 //! EDGE. An informer of a set, without its type parameters.
 //!
-//! Cancel safety: dropping a wait only stops waiting, as for the waits of an informer.
+//! Cancel safety: dropping a future of this module only stops waiting.
 
 use std::any::Any;
 use std::hash::Hash;
