@@ -11,7 +11,8 @@
 //!
 //! # Invariants
 //! 1. Keys are distinct, and a lookup of the hash and the key of a record finds its row.
-//! 2. There is one column for each index of the index set. Each column obeys its own invariants, for exactly the existing rows.
+//! 2. There is one column for each index of the index set. Each column obeys its own invariants, and contains exactly the rows that exist in the
+//!    table.
 //! 3. All persistent structures obey their own invariants.
 //!
 //! So the content of every index depends only on the stored objects, not on earlier writes.
@@ -97,7 +98,7 @@ impl<K, V> Table<K, V> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Loads memory that a write to this row reads next into the CPU cache: the object and, in each index, the first group of the row.
+    /// Prefetches into the CPU cache what a write to this row is about to read: the object and, in each index, the first group of the row.
     ///
     /// These loads do not depend on each other, so their cache misses overlap. Without this function, the misses would not overlap: the index
     /// functions run one after the other, most of them clone an `Arc`, and the atomic increment of a clone makes the CPU wait for all earlier loads.
@@ -108,7 +109,8 @@ impl<K, V> Table<K, V> {
         self.columns.iter().for_each(|column| column.prefetch(row));
     }
 
-    /// Plans the changes of a write to exactly this table. Compares index values, and does not change the table.
+    /// Plans the changes that a write makes to the columns. The plan is valid only for this state of the table. Planning compares index values, and
+    /// does not change the table.
     pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan)
     where
         V: 'static,
@@ -124,7 +126,7 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Commits a plan that was made for exactly this table. Returns the object that was stored under the key before.
+    /// Commits a plan, which must have been made for this table in its present state. Returns the object that was stored under the key before.
     pub(crate) fn commit(
         &mut self,
         write: &KeyWrite<K, V>,

@@ -10,8 +10,8 @@
 //! 2. Each write takes a ticket that is greater than all earlier ones, and the ticket is the version of the object. So of two writes of a key, the
 //!    later one wins. A sweep deletes only the expired object that it has found, and not an object that was written under the same key since then,
 //!    because the store ignores the deletion of a newer object as stale.
-//! 3. Every stored object with a deadline is in the expiry queue. It is added to the queue before it is published, and removed when it is dropped or
-//!    when a sweep has handled it. A sweep skips objects whose write is not complete.
+//! 3. The deadline of every stored object is in the expiry queue, if the object has one. The deadline is added before the object is published, and
+//!    removed when the object is dropped or when a sweep has handled it. A sweep skips objects whose write is not complete.
 //!
 //! The functions of the policy, the clock, the schema and the indexes run before a write changes anything, and while no lock is held.
 
@@ -162,10 +162,12 @@ where
         self.store.len()
     }
 
-    /// Takes a consistent snapshot in O(1) time. The objects that are visible when it is taken do not expire in it.
+    /// Takes a consistent snapshot in O(1) time. Objects that are visible when the snapshot is taken stay visible in the snapshot, even if they
+    /// expire later.
     #[must_use]
     pub fn snapshot(&self) -> TtlSnapshot<K, V> {
-        // The clock is read after the snapshot is taken, so the snapshot contains no object that was written after the time that it reports.
+        // The clock is read after the snapshot of the store is taken. So the instant that a `TtlSnapshot` reports is never before the write of one of
+        // its objects.
         let view = self.store.snapshot();
         TtlSnapshot::new(view, self.shared.clock.now())
     }
@@ -186,7 +188,7 @@ where
     {
         let snapshot = self.snapshot();
         let objects = cloned(snapshot.by_index(index, value)?);
-        // The snapshot is dropped here, and not while the function returns, for the same reason as in `get`.
+        // The snapshot is dropped here, because its drop may panic. If it were dropped during the return, the result would leak.
         drop(snapshot);
         Ok(objects)
     }
@@ -293,8 +295,8 @@ where
     /// Atomically replaces the content of the store by a complete list, and returns the changes. All objects are written at the same instant, each
     /// with the time to live that the policy returns for it. If a key is listed several times, its last object is stored.
     ///
-    /// Expired objects are evicted before that. So observers and subscribers receive their deletions, even if the list contains their keys, and these
-    /// deletions are not among the returned changes.
+    /// Before the list is stored, expired objects are evicted. So observers and subscribers receive the deletions of the expired objects, even if the
+    /// list contains their keys, and these deletions are not among the returned changes.
     ///
     /// # Panics
     /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics. In that case, no object of the

@@ -169,8 +169,8 @@ where
         self.write(|core, _| build.install(core))
     }
 
-    /// Removes an index from the running store. Readers wait only O(1). The memory of the index is freed by this call or, if snapshots have the
-    /// index, with the last of them. Subscriptions that select a value of the index end.
+    /// Removes an index from the running store. Readers wait only O(1). This call frees the memory of the index, unless snapshots contain the index:
+    /// then its memory is freed when the last of them is dropped. Subscriptions that select a value of the index end.
     ///
     /// # Errors
     /// Returns an error if the store has no index with this name and this type of values.

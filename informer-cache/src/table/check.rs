@@ -84,7 +84,8 @@ fn check_column<V: 'static>(
         }
     };
     vector?;
-    // The check of the groups above showed that every row in a group names this group. So if both counts are equal, no row names any other group.
+    // The check of the groups above showed that every row in a group names this group. So if the rows name as many groups in total as the groups have
+    // rows in total, then no row names a group that does not contain it.
     if named != members {
         return Err(format!("column invariant 2: {named} names, {members} members"));
     }

@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! 1. The values of the groups are distinct, and a lookup of the hash and the value finds the group.
-//! 2. A row is in exactly the groups that it names. It names each group once, in ascending order. No group is empty.
+//! 2. A row is in exactly the groups that it names. A row names no group twice, and its groups are in ascending order
+//!    of their numbers. No group is empty.
 //! 3. An ordered index has a list of its groups in the order of their values.
 //! 4. A unique index has a list of its groups with more than one row.
 //! 5. A row names no group if the index function failed on its object.
@@ -46,7 +47,7 @@ pub(crate) enum Rows {
     Many(Sorted),
 }
 
-/// The number of a group plus one. It is never zero, so that an `Option<Name>` takes no extra memory.
+/// The number of a group plus one, which is never zero. So an `Option<Name>` needs no more memory than a `Name`.
 pub(super) type Name = NonZeroU32;
 
 /// The groups that each row names.

@@ -40,8 +40,9 @@ impl<V: 'static> Definition<V> {
     }
 
     /// Runs the user's function for an object that will be stored in `row` (`None` for a new row). Returns [`Values::Kept`] if the row already has
-    /// the same values. Shares a value that a row of the column already has. So most writes do not allocate memory for an index, and most updates do
-    /// not hash index values either. A panic of the function, or of `Hash` or `Eq` of its values, becomes an index error of this object.
+    /// the same values. If a row of the column already has an equal value, the new row shares that value. So most writes do not allocate memory for
+    /// an index, and most updates do not hash index values either. A panic of the function, or of `Hash` or `Eq` of its values, becomes an index
+    /// error of this object.
     pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
         attempt(|| (self.values)(column, row, object, seed)).unwrap_or_else(|message| {
             let error = IndexError::new(format!("the index function panicked: {message}"));

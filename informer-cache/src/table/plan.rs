@@ -32,7 +32,7 @@ enum Edit {
     Stay(u32),
     /// The row is added to a group.
     Join(u32),
-    /// The row is the first of a new group.
+    /// A new group is created for this value, with the row as its only row.
     Create(Arc<AnyValue>),
     /// The row is removed from a group.
     Leave(u32),
@@ -50,7 +50,7 @@ struct OrderEdit {
 enum OrderEditKind {
     /// Removes a group that loses its last row.
     Remove,
-    /// Inserts a new group, at the position of its value.
+    /// Inserts a new group at the position that its value has in the order.
     Insert(Arc<AnyValue>),
 }
 
@@ -211,7 +211,7 @@ impl Plan {
 }
 
 impl Column {
-    /// Carries out an edit. Returns the group of the edit if the row is in this group afterwards.
+    /// Carries out an edit. Returns the group that the edit concerns if it contains the row after the edit.
     fn carry_out(&mut self, edit: Edit, row: u32, garbage: &mut Garbage) -> Option<Name> {
         match edit {
             Edit::Stay(group) => Some(name(group)),

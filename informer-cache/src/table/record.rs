@@ -13,8 +13,8 @@ use crate::{IndexError, Version};
 /// So a record may hold the key that was read from an earlier version of its object. If this key shares a string with the earlier version, the record
 /// keeps that string alive.
 pub(crate) struct Record<K, V> {
-    /// This field is the first one, because an `Option<Record>` uses its word to encode `None`. So an iteration over the objects reads only one word
-    /// for each row.
+    /// An `Option<Record>` encodes `None` in the word of its first pointer, so `object` is the first field: an iteration over the objects then reads
+    /// only this word of each row.
     pub(crate) object: Arc<V>,
     pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,
@@ -102,8 +102,8 @@ pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 /// A value that an index function returned.
 pub(crate) struct IndexValue {
     pub(crate) value: Arc<AnyValue>,
-    /// The group that already had this value, if any. In a write of many keys, the write of an earlier key may remove this group before the write of
-    /// this key is planned.
+    /// The group that already had this value, if any. If one write changes many keys, the group may be removed for an earlier key before the change
+    /// of this key is planned.
     pub(crate) group: Option<u32>,
 }
 

@@ -10,7 +10,7 @@
 //! restored from a backup.
 //!
 //! A list is compared page by page with its **base**: the table that was published when the relist began. For an unchanged object, the list stores
-//! one bit and the list position, and drops the listed object immediately. No object is written by anything else during a relist, so the objects of
+//! one bit and the list position, and drops the listed object immediately. Nothing else writes objects during a relist, so the objects of
 //! the base are still the stored objects when the list is complete. Indexes may be added and removed meanwhile.
 //!
 //! # Invariants
@@ -64,8 +64,8 @@ pub(crate) struct RelistDiff<K, V> {
     pub(crate) base: Arc<Table<K, V>>,
     /// The rows of the base that are listed unchanged.
     pub(crate) unchanged: Bits,
-    /// One number for each row of the base. If the row is listed unchanged, this is the position of its key in the list. If it is listed with a
-    /// change, this is its position in `listed` plus one. If it is not listed, this is zero.
+    /// One number for each row of the base: if the list contains the object of the row unchanged, the position of its key in the list; if the list
+    /// contains it with a change, its position in `listed` plus one; if the list does not contain it, zero.
     pub(crate) slots: Vec<u32>,
     /// All other listed objects. Their keys are distinct, and none of them is the key of a row in `unchanged`.
     pub(crate) listed: Vec<Listed<K, V>>,

@@ -61,8 +61,8 @@ pub enum SourceRule {
     List,
     /// All pages of a list show the state at the same version, even if objects change meanwhile. Instead, a later page may fail as expired.
     Pages,
-    /// A list of the most recent version contains every change that was made before the request. A list that is requested to be not older than a
-    /// version is not older than this version.
+    /// If a request asks for the most recent version, the list contains every change that was made before the request. If a request asks for a list
+    /// that is not older than a given version, the list is not older than that version.
     Freshness,
     /// A watch from a version delivers every change after that version. One event may combine consecutive changes of one object.
     EveryChange,
@@ -74,8 +74,8 @@ pub enum SourceRule {
     Resume,
     /// A bookmark is delivered after every change up to its version.
     Bookmarks,
-    /// If the history after a version was dropped, a watch from this version fails as expired, when it is opened or later, or it still delivers every
-    /// change.
+    /// If the history after a version was dropped, a watch from this version either fails as expired (when it is opened or later), or still delivers
+    /// every change.
     Expiry,
     /// A watch stays open while there are no changes, unless [`Source::is_polling`] returns true.
     EndOfWatch,

@@ -89,12 +89,12 @@ impl<V> ScriptedSource<V> {
         Self { script: Arc::new(Mutex::new(script)) }
     }
 
-    /// Adds the answer to a list request. The first list request that has no answer yet receives it.
+    /// Adds the answer to a list request. The answer is for the first list request that has no answer yet.
     pub fn answer_list(&self, answer: Result<Page<V>, SourceError>) {
         self.change(|script| script.lists.push_back(answer));
     }
 
-    /// Adds the answer to a watch request. The first watch request that has no answer yet receives it.
+    /// Adds the answer to a watch request. The answer is for the first watch request that has no answer yet.
     pub fn answer_watch(&self, answer: Result<(), SourceError>) {
         self.change(|script| {
             let answer = answer.map(|()| {

@@ -180,8 +180,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::compact);
     }
 
-    /// Caches the current state, like the watch cache of a real API server. Until the next call of this method, list requests that accept a state of
-    /// this age receive the cached state.
+    /// Caches the current state, like the watch cache of a real API server. Until the next call of this method, list requests receive the cached
+    /// state if they accept a state that is as old as this one.
     pub fn cache_state(&self) {
         self.change(|state| state.cached = Some((state.version, state.objects.clone())));
     }
@@ -206,7 +206,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(State::restore);
     }
 
-    /// Makes the next list request fail, which may request a further page. If this method is called several times, that many requests fail.
+    /// Makes the next list request fail, even if it requests a further page of a list. If this method is called several times, that many requests
+    /// fail.
     pub fn fail_list(&self, kind: SourceErrorKind) {
         self.change(|state| state.failing_lists.push_back(kind));
     }
@@ -284,7 +285,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         result
     }
 
-    /// Waits for the latency, and then until the server is responsive, and answers a request.
+    /// Waits for the latency, and then until the server is responsive. Then answers the request.
     async fn answer<R>(
         &self,
         mut ask: impl FnMut(&mut State<K, V>) -> Result<R, SourceErrorKind>,

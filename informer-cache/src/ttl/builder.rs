@@ -69,7 +69,7 @@ where
         self
     }
 
-    /// Sets the clock, which is by default that of the machine. The store never reads the clock while it holds a lock.
+    /// Sets the clock. The default is the clock of the machine. The store never reads the clock while it holds a lock.
     pub fn clock<D: Clock>(self, clock: D) -> TtlStoreBuilder<K, V, D> {
         TtlStoreBuilder { store: self.store, key: self.key, policy: self.policy, clock }
     }

@@ -9,8 +9,8 @@ use flyball_sync::Nanos;
 
 use super::deadlines::{ExpiryQueue, Leave, Position};
 
-/// An object in a [`TtlStore`](crate::TtlStore), with the times at which it was written and expires. The entry derefs to the object, so key functions
-/// and index functions can use it like the object itself.
+/// An object in a [`TtlStore`](crate::TtlStore), with the instant at which it was written and the instant at which it expires. The entry derefs to
+/// the object, so key functions and index functions can use it like the object itself.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,8 @@ impl<V> TtlEntry<V> {
         self.expiry = Some(expiry.clone());
     }
 
-    /// Returns a copy of the entry, which is used to delete exactly this object. When the copy is dropped, the deadline stays in the expiry queue.
+    /// Returns a copy of the entry for use as the last state in a deletion, so that the deletion does not affect a later object under the same key.
+    /// When the copy is dropped, the deadline stays in the expiry queue.
     pub(super) fn tombstone(&self) -> Self {
         Self { object: self.object.clone(), written: self.written, place: self.place, expiry: None }
     }

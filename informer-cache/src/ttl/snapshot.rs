@@ -99,7 +99,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         self.entry(key).map(TtlEntry::object)
     }
 
-    /// Returns the object under a key, with the times at which it was written and expires.
+    /// Returns the object under a key, with the instant at which it was written and the instant at which it expires.
     pub fn entry<Q>(&self, key: &Q) -> Option<&TtlEntry<V>>
     where
         K: Borrow<Q>,

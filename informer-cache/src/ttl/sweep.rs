@@ -29,8 +29,8 @@ where
         self.sweep_at(self.shared.clock.now())
     }
 
-    /// Returns the earliest instant at which a stored object may have expired, which is when to call [`evict_expired`](Self::evict_expired). Returns
-    /// `None` if no stored object expires.
+    /// Returns the earliest instant at which a stored object may have expired. This is the instant at which to call
+    /// [`evict_expired`](Self::evict_expired). Returns `None` if no stored object expires.
     ///
     /// The instant may be too early: it may be the expiry of an object that has been replaced by a later write and that only a snapshot still holds.
     ///
@@ -68,7 +68,7 @@ where
         match self.store.get(key) {
             Some(found) if !found.is_alive_at(now) => {
                 self.store.delete(key, Some(found.tombstone()));
-                // This call has not written the object, so a panic of the object's drop is not propagated to the caller.
+                // The expired object comes from an earlier write, so the caller must not receive a panic of the object's drop.
                 caught(|| drop(found));
                 true
             }
@@ -81,7 +81,8 @@ where
         caught(|| drop(self.sweep_some(now, SWEPT_BY_WRITE)));
     }
 
-    /// Evicts all expired objects before a different operation. If the drop of an object panics, the panic is ignored and the operation continues.
+    /// Evicts all expired objects, as the first step of another operation. If the drop of an object panics, the panic is ignored and the operation
+    /// continues.
     pub(super) fn sweep_first(&self, now: Nanos) {
         let swept = self.sweep_at(now);
         caught(|| drop(swept));

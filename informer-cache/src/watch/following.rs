@@ -24,8 +24,8 @@ where
         Subscription::new(buffer, Arc::downgrade(&self.inner), &snapshot)
     }
 
-    /// Returns a builder for a [subscription](Self::subscribe) with options: to some of the objects only, with a periodic resync, or with a bound on
-    /// the number of pending keys.
+    /// Returns a builder for a [subscription](Self::subscribe) with options. For example, the subscription may select only some of the objects, have
+    /// a periodic resync, or limit the number of pending keys.
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         SubscriptionBuilder::new(self.inner.clone())
     }
@@ -39,11 +39,11 @@ where
     /// the writer waits for it.
     ///
     /// The changes that one thread writes are reported in the order of its writes. If several threads write, their calls of `f` may overlap each
-    /// other and the calls for the initial objects. So use an observer if the receiver accepts changes in any order and more than once, has bounded
-    /// memory, and needs every state, like a queue of keys. If `f` itself writes to the store, through a [`SharedWriter`](crate::SharedWriter), this
-    /// inner write is reported to every observer before `f` returns. So observers that were registered after `f` receive the inner write before the
-    /// outer one. To register takes O(n) time for n observers, in addition to the calls for the initial objects. To receive changes at your own pace,
-    /// use [`subscribe`](Self::subscribe).
+    /// other and the calls for the initial objects. So use an observer if the receiver (for example, a queue of keys) accepts changes in any order
+    /// and more than once, has bounded memory, and needs every state. If `f` itself writes to the store, through a
+    /// [`SharedWriter`](crate::SharedWriter), this inner write is reported to every observer before `f` returns. So observers that were registered
+    /// after `f` receive the inner write before the outer one. Registering an observer takes O(n) time for n observers, in addition to the calls for
+    /// the initial objects. To receive changes at your own pace, use [`subscribe`](Self::subscribe).
     ///
     /// The run future of an informer reports a long list in several pieces, on the thread that polls it. If the future is dropped before it has
     /// reported all pieces, its destructor reports the rest.

@@ -39,7 +39,8 @@ struct Shared {
 /// The reason why a [`HandlerFuture`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerExit {
-    /// The store was closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription was removed, and every change was delivered.
+    /// The store was closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription was removed. In both cases, every change was
+    /// delivered.
     Closed,
     /// [`HandlerRegistration::unsubscribe`] was called.
     Unsubscribed,
@@ -67,8 +68,8 @@ where
     /// The future calls `f` on the thread that polls it, and completes when the store is closed or the handler is
     /// [unsubscribed](HandlerRegistration::unsubscribe). If `f` panics, the panic is [counted](HandlerRegistration::panic_count), and the change
     /// counts as processed: `f` is then called with the next change, and the wait for [`initial_processed`](HandlerRegistration::initial_processed)
-    /// can still complete. If a filter or the function of [`with_identity`](crate::Schema::with_identity) panics, which are called before `f`, the
-    /// panic propagates to the caller of `poll`, as with [`next`](Self::next). If the future is polled again, it continues with the same change.
+    /// can still complete. A filter and the function of [`with_identity`](crate::Schema::with_identity) are called before `f`. If one of them panics,
+    /// the panic propagates to the caller of `poll`, as with [`next`](Self::next). If the future is polled again, it continues with the same change.
     ///
     /// # Examples
     /// ```
@@ -166,7 +167,7 @@ impl<K, V, F> HandlerFuture<K, V, F> {
     fn finish(&mut self, end: HandlerExit) -> HandlerExit {
         if let Some((changes, function)) = self.work.take() {
             self.end = end;
-            // This calls user code: the drops of objects, and wakers. Panics of these are ignored.
+            // The following lines call user code: destructors of objects, and wakers. Panics of these are ignored.
             let _ = caught(|| drop(changes));
             self.shared.isolate(|| drop(function));
             let _ = caught(|| self.shared.stop.exited());

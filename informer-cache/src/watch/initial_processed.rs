@@ -1,4 +1,5 @@
-//! SHELL. A signal, for which tasks can wait, that a subscriber has processed the initial state. The only lock of this module is in [`Synced`].
+//! SHELL. A signal that a subscriber gives when it has processed the initial state. Tasks can wait for this signal. The only lock of this module is
+//! in [`Synced`].
 
 use std::fmt;
 use std::future::Future;

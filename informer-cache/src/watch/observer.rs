@@ -2,8 +2,8 @@
 //! [`changes::observer_fn`](crate::changes::observer_fn).
 //!
 //! An observer is registered, and the snapshot of the initial objects is taken, in one critical section of the lock `published`. So a change that was
-//! published before is in the snapshot, and a writer that publishes a change later finds the observer in the list. Each change is therefore reported
-//! exactly once.
+//! published before this section is in the snapshot, and a writer that publishes a change after it finds the observer in the list of observers. Each
+//! change is therefore reported exactly once.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -17,8 +17,8 @@ use crate::{Change, ChangeKind};
 
 /// A handle to an observer function, which is called with every change. [`Store::observe`](crate::Store::observe) creates it.
 ///
-/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped when it is unsubscribed or the store is closed or, if calls are in progress
-/// then, after the last of them; [`unsubscribed`](Self::unsubscribed) waits until it is dropped.
+/// Dropping it [unsubscribes](Self::unsubscribe). The function is dropped when it is unsubscribed or the store is closed. If calls are in progress at
+/// that time, it is dropped after the last of these calls. [`unsubscribed`](Self::unsubscribed) waits until the function is dropped.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
     /// The reference is weak, so that an observer does not keep the objects of a store alive.
@@ -66,7 +66,7 @@ impl<K, V> Observer<K, V> {
     /// Waits until the observer has ended, because of [`unsubscribe`](Self::unsubscribe) or because the store was closed. At that time, no call is in
     /// progress, no call will begin any more, and the function has been dropped. Any number of tasks may wait, and all of them are woken.
     ///
-    /// If an observer function calls this method, it returns immediately, because otherwise it might wait for the end of the same call. While an
+    /// Within a call of an observer function, this method returns immediately, because otherwise it might wait for the end of that call. While an
     /// informer reports a long list in several pieces, it keeps a reference to the function, even between two pieces. So the task that polls the run
     /// future of the informer must not wait for `unsubscribed` at the same time.
     ///

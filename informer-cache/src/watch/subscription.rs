@@ -42,12 +42,12 @@ use self::resync::ResyncTimer;
 /// The objects of a store, then every later change, coalesced per key.
 ///
 /// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the first list of the store is published
-/// later, its objects are initial, too. After that, the subscription delivers changes, in the order in which their keys became pending. So changes of
-/// different objects may be delivered in a different order than they were written. Changes of one key that were not delivered yet are merged. So the
-/// memory that a slow subscriber needs is bounded by the number of keys, not of events. A slow subscriber does not delay the writer or other
-/// subscribers. If a subscriber applies the changes in order to a map that is empty at first, the map finally has the same content as the store. The
-/// key of an addition is never in the map, and the key of an update or a deletion always is. When a change is received, the store already contains
-/// the new state, or a newer one.
+/// later, its objects are initial, too. After the objects of the snapshot, the subscription delivers changes, in the order in which their keys became
+/// pending. So changes of different objects may be delivered in a different order than they were written. Changes of one key that were not delivered
+/// yet are merged. So the memory that a slow subscriber needs is bounded by the number of keys, not of events. A slow subscriber does not delay the
+/// writer or other subscribers. If a subscriber applies the changes in order to a map that is empty at first, the map has the same content as the
+/// store once every change has been applied. The key of an addition is never in the map, and the key of an update or a deletion always is. When a
+/// change is received, the store already contains the new state, or a newer one.
 ///
 /// Subscriptions are independent of each other. Dropping a subscription ends it. [`Store::subscription`](crate::Store::subscription) builds a
 /// subscription with options, for example to some of the objects only, or with a periodic resync.
@@ -275,7 +275,7 @@ where
     }
 
     /// Begins a resync, if every published change has been delivered. In that case, the subscriber has the same state as the store. So when the walk
-    /// reaches a key, the pending entry of the key contains every change since then.
+    /// reaches a key, the pending entry of the key contains every change since the resync began.
     fn begin_resync(&mut self) -> Poll<()> {
         let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
         // `resync` stays true until the walk was created. So if its creation panics, the resync is tried again.
@@ -338,7 +338,8 @@ where
 }
 
 impl<K, V> Taken<K, V> {
-    /// Returns the change, or `None` at the end, for an unbounded subscription, whose buffer never overflows.
+    /// Returns the change, or `None` at the end of the subscription. Call this method only for an unbounded subscription, whose buffer never
+    /// overflows.
     fn change(self) -> Option<Change<K, V>> {
         match self {
             Self::Change(change) => Some(change),

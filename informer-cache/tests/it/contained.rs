@@ -136,8 +136,8 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
     }
 }
 
-/// If the key function panics on a listed object, this may be any of the stored objects that seem to be missing in the list. So none of these is
-/// deleted.
+/// If the key function panics on a listed object, the key of this object is unknown: it may be the key of any stored object that seems to be missing
+/// in the list. So none of the missing objects is deleted.
 #[test]
 fn a_list_with_an_object_without_a_key_deletes_nothing() {
     let source = Source::new();
@@ -317,7 +317,7 @@ fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
         WatchEvent::Added(object(2, BAD)),
         WatchEvent::Added(object(3, 3)),
         WatchEvent::Deleted(object(3, 14)),
-        // This object is stored, but the new list has not contained it yet.
+        // This object is stored, but it has not arrived in the new list yet.
         WatchEvent::Deleted(object(4, 14)),
         WatchEvent::InitialListEnd(Version::new(15)),
     ] {

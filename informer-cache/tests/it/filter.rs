@@ -2,8 +2,8 @@
 //!
 //! The counterpart of client-go's `TestTypedFilteringResourceEventHandler` is `the_four_transitions`: additions and deletions that pass the filter or
 //! do not, and the four kinds of updates. client-go applies the filter to the last state of a deleted object. So if this state does not pass, a
-//! handler does not receive the deletion and keeps the object forever. Here, the state that was delivered last decides:
-//! `a_deletion_is_delivered_if_the_object_was`.
+//! handler does not receive the deletion and keeps the object forever. Here, a deletion is delivered if the subscriber has the object, whatever its
+//! last state is: `a_deletion_is_delivered_if_the_object_was`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Tests of event handlers, whose functions a future calls with coalesced changes: slow handlers, the end of a handler, and panics.
+//! Tests of event handlers. The function of a handler is called by a future, with coalesced changes. The tests cover slow handlers, the end of a
+//! handler, and panics.
 //!
 //! These tests correspond to tests of client-go, whose names are given at each case: `TestEventPanics` (2) and kubernetes#129024,
 //! `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` (client-go#1167, kubernetes#111122, #139755),
@@ -453,7 +454,7 @@ fn a_hundred_handlers_come_and_go() {
                             ending.unsubscribe();
                             block_on(ending.unsubscribed());
                             assert_eq!(Arc::strong_count(&known), 1, "the function was not dropped");
-                            // The store may have been closed first.
+                            // The exit reason is not checked, because the store may have been closed before `unsubscribe` was called.
                             running.join().unwrap();
                         }
                         _ => staying.push((thread::spawn(move || block_on(run)), known)),

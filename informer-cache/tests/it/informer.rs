@@ -55,8 +55,8 @@ fn the_corpus_of_the_fuzz_target_converges() {
     drivers::corpus::replay("relist", |bytes| relist::run(bytes, &mut relist::tally()));
 }
 
-/// Decision 0037: indexes may be added and removed while a list is being received. The list is compared with the stored objects under the indexes
-/// that exist when it begins, and published with those that exist when it ends.
+/// Decision 0037: indexes may be added and removed while a list is being received. To compare a list with the stored objects, the store uses the
+/// indexes that exist when the list begins; to publish the list, it uses those that exist when the list ends.
 #[test]
 fn indexes_come_and_go_under_a_half_list() {
     thread_local! { static ASKED: RefCell<Vec<(u8, u64)>> = const { RefCell::new(Vec::new()) }; }
@@ -466,7 +466,7 @@ fn a_flood_of_events_leaves_turns_to_others_and_can_be_ended() {
         last = version;
     }
     assert!(last.get() > 5_000);
-    // The watch has reached its maximum age, although it has always had events ready.
+    // Now the watch reaches its maximum age. The informer must end it, although the watch always has an event ready.
     world.clock.advance(Duration::from_secs(3600));
     let restarts = world.informer.status().watch_restarts;
     world.poll();

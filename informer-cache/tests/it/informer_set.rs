@@ -228,7 +228,7 @@ fn the_end_of_one_that_was_replaced_is_awaited() {
 
 #[test]
 fn one_that_failed_is_replaced() {
-    /// A source that panics instead of returning a list that contains 13.
+    /// A source that returns lists, but panics if a list contains the object 13.
     struct PanickingSource(ScriptedSource<u64>);
     impl Source for PanickingSource {
         type Object = u64;

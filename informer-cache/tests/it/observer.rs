@@ -98,8 +98,8 @@ fn changes(steps: impl IntoIterator<Item = OracleStep<u8, TestObject>>) -> Vec<D
     deleted
 }
 
-/// Runs a random sequence of operations on a store with one writer. After each write, checks that the observers have received the same steps as the
-/// reference store makes, once and in the same order.
+/// Runs a random sequence of operations on a store with one writer. After each write, checks that the observers have received every step of the
+/// reference store exactly once, and in the same order.
 fn run_sequence(bytes: &[u8], received: &AtomicU64) {
     let mut bytes = Unstructured::new(bytes);
     let (store, mut naive) = (store(), OracleStore::new(RULES));

@@ -42,7 +42,7 @@ const POINTS: [Point; 10] = [
 ];
 
 thread_local! {
-    /// The place of the call that panics, and how many calls at this place are left until then.
+    /// The place at which a call will panic, and which call at this place will do so, counted from now (1 is the next call).
     static FUSE: Cell<Option<(Point, u32)>> = const { Cell::new(None) };
     static LIVE: Cell<i64> = const { Cell::new(0) };
     /// The store that callbacks call (`BACK`), and how many callbacks may still call it (`BUDGET`).

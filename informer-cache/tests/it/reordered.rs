@@ -144,7 +144,7 @@ fn a_streaming_list_is_judged_by_key_too() {
     assert_eq!(world.stored(), [object(1, 5), object(2, 3)]);
 }
 
-/// A source that merges several streams may deliver changes of one before the old objects of another.
+/// A source that merges several streams may deliver changes of one stream before the existing objects of another stream.
 #[test]
 fn a_streaming_list_is_complete_after_any_number_of_deletions() {
     type Pod = (u32, u64);

@@ -62,7 +62,8 @@ impl World {
         }
     }
 
-    /// Advances the clock to the time of the retry that was reported with the failure. Returns how long the wait was, and the request of the retry.
+    /// A failure is reported together with the instant of its retry. Advances the clock to this instant, and returns how long the wait was and which
+    /// request the retry sent.
     fn retry(&mut self) -> (Duration, SourceRequest) {
         self.settle();
         let failed_at = self.clock.now();

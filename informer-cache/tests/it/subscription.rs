@@ -79,7 +79,8 @@ fn a_deletion_of_an_undelivered_object_is_not_that_of_the_delivered_one() {
     store.upsert(pod(1, 2, 3));
     store.delete(&1, Some(pod(1, 2, 4)));
     assert_eq!(received(&mut changes), ["-1@2"]);
-    // If the same object was added again and deleted again, the deletion that is delivered has its newest last state.
+    // If the same object was deleted, added again and deleted again, a single deletion is delivered, with the last state that the second deletion
+    // reports.
     store.upsert(pod(1, 5, 5));
     received(&mut changes);
     store.replace([], Version::new(6));

@@ -4,7 +4,7 @@
 //! number of entries, and a change splits one page, joins two pages, or does neither. So a change rewrites at most two pages, and the index is never
 //! rehashed as a whole. A page is a sorted list of entries. The upper half of an entry is 32 bits of the hash, and the lower half is the number. The
 //! low bits of these 32 bits choose the page, and the high bits order the entries in the page. Entries are plain numbers, so copying a shared page
-//! only copies memory. A page is one allocation, because with a second one, each lookup would have one more cache miss. A page has vacant entries at
+//! only copies memory. Each page is a single allocation; with two, each lookup would have one more cache miss. A page has vacant entries at
 //! its end, and its length includes them.
 //!
 //! Several numbers may have the same hash; the caller's `eq` distinguishes them. Only [`find`](Hashes::find) calls `eq`.
@@ -38,7 +38,7 @@ pub(crate) struct Hashes {
 /// 32 bits of the hash in the upper half, and the number in the lower half.
 type Entry = u64;
 
-/// A vacant entry: greater than any other, because no slab assigns this number.
+/// A vacant entry. It is greater than every other entry, because no slab assigns the number in its lower half.
 const VACANT: Entry = Entry::MAX;
 
 fn entry(hash: u64, number: u32) -> Entry {

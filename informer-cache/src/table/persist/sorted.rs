@@ -1,9 +1,9 @@
 //! PURE. A persistent list of numbers in an order that the caller defines. It is a B⁺-tree that is indexed by position.
 //!
 //! Each branch stores how many numbers are below each of its nodes, so a lookup can find a number by its position. A search uses a comparison that
-//! the caller provides. This type holds the rows that have an index value, in ascending order. It also holds the groups of an ordered index, in the
-//! order of their values. An insertion or a removal takes a position and compares nothing, so a comparison that panics or is inconsistent cannot
-//! leave a half-changed tree.
+//! the caller provides. The store uses this type for the rows that have an index value, in ascending order, and for the groups of an ordered index,
+//! in the order of their values. An insertion or a removal takes a position and compares nothing, so a comparison that panics or is inconsistent
+//! cannot leave a half-changed tree.
 //!
 //! Leaves hold plain numbers, so copying a shared leaf only copies memory. Every lookup, search and change is O(log n).
 //!
@@ -77,7 +77,7 @@ impl Sorted {
         }
     }
 
-    /// Returns how many numbers satisfy `before`. The numbers that satisfy it must come before all others in the list.
+    /// Returns how many numbers satisfy `before`. All numbers that satisfy `before` must precede, in the list, those that do not.
     pub(crate) fn partition_point(&self, mut before: impl FnMut(u32) -> bool) -> usize {
         let (mut node, mut passed) = (&*self.root, 0);
         loop {

@@ -1,5 +1,5 @@
-//! Compares each structure with a simple reference implementation, by random operations. Each test holds clones of both from several points in time,
-//! and compares the clones at the end.
+//! Compares each structure with a simple reference implementation, by random operations. Now and then, each test clones the structure and the
+//! reference, and it compares each pair of clones at the end.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const SEEDS: std::ops::Range<u64> = 1..40;
 fn vector_matches_btree_map() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        // With few numbers, most of them have an item; with many numbers, few have one.
+        // If the range of numbers is small, most of them have an item; if it is large, few of them do.
         let numbers = [40, 1_500, 20_000][seed as usize % 3];
         let (mut ours, mut naive) = (Vector::new(), BTreeMap::new());
         let mut held = Vec::new();

@@ -18,7 +18,7 @@ use crate::{ListRequest, ListVersion, Page, SourceErrorKind, Version, WatchEvent
 pub(super) struct State<K, V> {
     pub(super) objects: Objects<K, V>,
     pub(super) version: u64,
-    /// The highest version that was ever assigned. After a restore, the next version is above it.
+    /// The highest version that was ever assigned. After a restore, the next version that is assigned is above it.
     highest: u64,
     ids: u64,
     /// The changes after the version `compacted`, oldest first.
@@ -183,7 +183,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let Some((version, objects)) = self.cached.clone() else { return };
         (self.version, self.objects) = (version, objects);
         self.history.clear();
-        // No watch may resume from a version of the lost history, not even from the last one.
+        // No watch may resume from a version of the lost history, not even from the highest of these versions.
         self.compacted = self.highest + 1;
         self.restored = Some(self.version);
         self.pages.clear();
@@ -277,7 +277,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         Ok(Place { number: self.opened, from, first })
     }
 
-    /// Returns the part of the history up to the version `from`, which a watch at this position has delivered.
+    /// Returns the part of the history up to and including the version `from`: a watch whose position is `from` has delivered it.
     fn delivered(&self, from: u64) -> &[HistoryEntry<V>] {
         let delivered = self.history.partition_point(|entry| entry.version <= from);
         &self.history[..delivered]

@@ -24,7 +24,7 @@ use crate::{Change, Version};
 ///
 /// Every subscription merges the pending changes of each key. So the pending keys are at most those of the stored objects, and of deleted objects
 /// that the subscriber has received before. Use a `BoundedSubscription` if this is too many: when its bound is exceeded, it does not deliver every
-/// change, but restarts or ends with an error. Neither of these blocks the writer or makes its work slower.
+/// change, but restarts or ends with an error. Neither a restart nor an end blocks the writer or makes its work slower.
 ///
 /// # Examples
 /// ```
@@ -91,8 +91,8 @@ where
     ///
     /// # Errors
     /// Returns an error if the subscriber has fallen too far behind and the policy is [`OverflowPolicy::Disconnect`]. With
-    /// [`OverflowPolicy::Restart`], this is an error only if the store was dropped, because then there is no state from which to restart. Every later
-    /// call returns the same error.
+    /// [`OverflowPolicy::Restart`], a subscriber that falls too far behind gets an error only if the store was dropped, because then there is no
+    /// state from which to restart. Every later call returns the same error.
     ///
     /// # Cancel safety
     /// If the future is dropped, no event is lost.

@@ -60,8 +60,8 @@ where
     /// this is delivered as a deletion, with the state in which it had the value. When an object is deleted, the deletion contains its last state,
     /// whatever value that state has in the index.
     ///
-    /// The writer compares the values of an object in the index to decide whether a change is delivered. So it takes O(n) time to start the
-    /// subscription, for n objects with the value. Other objects are not pending and not kept alive, and their changes do not wake the subscriber. If
+    /// The writer compares the values of an object in the index to decide whether a change is delivered. Starting the subscription takes O(n) time,
+    /// for n objects with the value. Objects without the value are not pending and not kept alive, and their changes do not wake the subscriber. If
     /// you can select the objects either with an index or with a [`filter`](Self::filter), the index costs less.
     ///
     /// The subscription ends when the index is removed from the store.

@@ -1,6 +1,6 @@
 //! EDGE. Resyncs of a subscription, which are requested or periodic.
 //!
-//! Cancel safety: the timer does not take changes. It wakes the task that polled last, and does not wake a task after it was dropped.
+//! Cancel safety: the timer does not take changes. The timer wakes the task that polled last; once the timer is dropped, it wakes no task.
 
 use std::hash::Hash;
 use std::task::Waker;
