@@ -17,15 +17,16 @@ use flyball_informer_cache::ReflectorConfig;
 use self::boxed_policy::BoxedPolicy;
 use self::classify::Classifier;
 
-/// The initial and the maximum wait, 5 ms and 5 minutes, of the recommended backoff for each object and of the backoff after panics and timeouts.
+/// The initial and the maximum wait (5 ms and 5 minutes) of two backoffs: the recommended backoff for each object, and the backoff after panics and
+/// timeouts.
 pub(crate) const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];
-/// The initial and the maximum wait after conflicts, unless [`Config::conflict_backoff`] sets other values.
+/// The initial and the maximum wait of the backoff after conflicts, unless [`Config::conflict_backoff`] sets other values.
 const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), BACKOFF[1]];
 /// The recommended number of concurrent reconciles.
 const CONCURRENCY: u16 = 64;
-/// The recommended grace for reconciles in flight at a shutdown.
+/// The recommended time for which reconciles in flight may continue after a shutdown begins.
 const GRACE: Duration = Duration::from_secs(20);
-/// The default time after the end of the grace at which reconciles that still run are dropped.
+/// How long after the end of the grace reconciles that still run are dropped, by default.
 const ABORT_AFTER: Duration = Duration::from_secs(5);
 /// The default maximum wait of a debounce, as a multiple of its quiet period.
 const DEBOUNCES: u32 = 10;
@@ -153,7 +154,7 @@ impl Config {
     }
 
     /// Delays the reconcile after a change until the object has not changed for `quiet`, so that several changes cause
-    /// one reconcile. There is no delay by default, and none if `quiet` is zero.
+    /// one reconcile. By default, or if `quiet` is zero, there is no delay.
     ///
     /// A change waits for at most ten times `quiet`, however often the object changes; see [`debounce_with_max_wait`](Self::debounce_with_max_wait).
     /// Reconcile requests from other sources, such as [`reconcile_on`](crate::Controller::reconcile_on), are delayed like changes. Neither retries
@@ -172,8 +173,8 @@ impl Config {
     ///
     /// Without a limit the first list of ten thousand objects starts ten thousand reconciles, which share the client's connections and the memory
     /// limit of the pod; [`recommended`](Self::recommended) sets 64. With a limit, an object may have to wait while slow reconciles of other objects
-    /// run. [`Monitor::stats`](crate::Monitor::stats) reports the number of reconciles in flight. If there are 256 or more, a warning is logged, at
-    /// most once a minute.
+    /// run. [`Monitor::stats`](crate::Monitor::stats) reports the number of reconciles in flight. If 256 or more reconciles are in flight, a warning
+    /// is logged, at most once a minute.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
         self
@@ -187,7 +188,8 @@ impl Config {
 
     /// Drops a reconcile at an await point if it has not completed within this time, and counts it as failed. No limit by default.
     ///
-    /// The time for which a result waits until the consumer of the stream reads it does not count.
+    /// The limit applies to the reconcile alone: if its result has to wait until the consumer of the stream reads earlier results, this wait does not
+    /// count.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.timeout = (!limit.is_zero()).then_some(limit);
         self

@@ -56,7 +56,7 @@ use self::trigger_backoff::TriggerBackoff;
 use crate::{ApiSource, Config};
 use flyball_kube_lease::Leadership;
 
-/// Calls a function for an object of a kind when the object, or a related object, changes. It replaces kube-runtime's `Controller`: the user
+/// Calls a function for each object of a kind whenever the object, or a related object, changes. It replaces kube-runtime's `Controller`: the user
 /// functions and the results are the same, but the caches lose no change and the queue starves no object.
 ///
 /// To migrate from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are. The delay of the error policy, the
@@ -117,7 +117,7 @@ where
     own: Option<Box<dyn Trigger>>,
     /// The triggers of related objects.
     triggers: Vec<Box<dyn Trigger>>,
-    /// Futures that wait until the shared caches that reconciles read have synced; the controller's own cache is not among them.
+    /// For each shared cache that reconciles read, a future that completes when the cache has synced. The controller's own cache has no future here.
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     /// The triggers that are streams of objects or of reconcile requests.
     streams: Vec<StreamTrigger>,

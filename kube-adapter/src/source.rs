@@ -1,7 +1,7 @@
 //! EDGE. The objects of an `Api` as the source of an informer: paged lists, watches, streaming lists.
 //!
-//! Cancel safety: dropping a request cancels it. If a page is being decoded on a blocking thread, that thread still decodes it completely, and then
-//! drops it. Dropping a watch closes its connection; a watch holds no other resource.
+//! Cancel safety: dropping the future of a request cancels the request. If a blocking thread is already decoding a page of its response, this thread
+//! decodes the page to the end, and then drops it. Dropping a watch closes its connection; a watch holds no other resource.
 
 pub(crate) mod api_error;
 mod decode;

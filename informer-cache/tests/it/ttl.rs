@@ -1,5 +1,5 @@
-//! Tests of the TTL store: one test for each guarantee, and a comparison with a reference implementation, which is a list, on random operation
-//! sequences and on the corpus of the fuzz target.
+//! Tests of the TTL store: one test for each guarantee, and tests that compare the store with a reference implementation (a list), on random
+//! operation sequences and on the corpus of the fuzz target.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -135,7 +135,8 @@ fn a_list_is_written_at_one_instant() {
     let mut changes = store.subscribe();
     while changes.try_next().is_some() {}
     let received = store.replace([object(1, 1), object(2, 1), object(2, 2), object(4, 0)]);
-    // Object 1 has expired. When it is listed again, this is an addition: the expired object was evicted before, and its deletion was reported.
+    // Object 1 has expired. The list adds it again, which is reported as an addition: the expired object was evicted before, and its deletion was
+    // reported.
     let kinds: Vec<_> = received.iter().map(|change| (*change.key(), change.old().is_some())).collect();
     assert_eq!(kinds, [(3, true), (1, false), (2, true), (4, false)]);
     let view = store.snapshot();

@@ -7,9 +7,10 @@
 //! - `TestReflectorWatchHandler`'s wrong types, `TestIsUnsupportedTableObject`, `TestGetTypeDescription…`, `TestGetExpectedGVK…`,
 //!   `TestReflectorListExtract`: not necessary, because objects have static types, and a page is a `Vec` that is moved.
 //! - `TestReflectorResyncChan`, `TestReflectorResync`: the reflector has no resync.
-//! - `TestNewReflectorWithDisablementWatchList`, `TestToListWatcherWithWatchListSemantics`, `util/watchlist`: streaming lists are a
-//!   setting.
-//! - `TestInitialEventsEndBookmarkTicker`: here, there is a deadline instead of a warning; it is tested below.
+//! - `TestNewReflectorWithDisablementWatchList`, `TestToListWatcherWithWatchListSemantics`, `util/watchlist`: here, a setting decides whether lists
+//!   are streamed.
+//! - `TestInitialEventsEndBookmarkTicker`: client-go logs a warning while the bookmark is late; here, there is a deadline instead, which is tested
+//!   below.
 //! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: they test a debugging aid that panics.
 //! - `TestNewInformerName`, `TestWithResource`, `TestRelease`: they test names for metrics.
 //! - `TestWaitFor` (8), `TestSyncResult` (3): see `informer_set.rs`; a set waits for all of its informers, and returns the names of those that did
@@ -368,7 +369,8 @@ fn internal_errors_watch_again_only_within_their_time() {
         let retries = asked(&source).iter().filter(|words| *words == "watch 10").count() - 1;
         assert_eq!(retries, expected);
     }
-    // A minute without errors resets the time for which internal errors are retried. Errors of other kinds are not retried in this way.
+    // Internal errors are retried for a limited time, which begins anew after a minute without errors. Errors of other kinds are not retried in this
+    // way.
     let source = Source::new();
     lists(&source, vec![], 10);
     source.answer_watch(Ok(()));
@@ -643,7 +645,7 @@ fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
     source.close_watch();
     world.advance_to_alarm();
     assert_eq!(asked(&source), ["stream 0", "watch 7"]);
-    // "expired at re-watch": a streaming list follows, which must not be older than the known version.
+    // "expired at re-watch": a streaming list follows, which requests a state at least as new as the last version.
     source.answer_watch(Err(error(EXPIRED)));
     world.settle();
     world.advance_to_alarm();
@@ -698,8 +700,8 @@ fn objects_are_transformed_once_whatever_brings_them() {
         changes.resync();
         assert_eq!(received(&mut changes).len(), 2);
         assert_eq!(world.stored(), [one, four]);
-        // TestStoreResourceVersionWithNonMetaTransform: in client-go, the version does not advance until the next list. Here, it does, because the
-        // version is read before the transformation.
+        // TestStoreResourceVersionWithNonMetaTransform: in client-go, the version does not advance until the next list. Here, the version advances
+        // with each event, because it is read before the transformation.
         assert_eq!(world.informer.status().version, Version::new(7));
         source.fail_watch(error(EXPIRED));
         source.answer_watch(Err(error(OTHER)));
@@ -867,7 +869,8 @@ fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_w
     let requests = asked(&source);
     assert_eq!(requests[..4], ["list any", "watch 10", "list newest", "watch 10"]);
     assert!(!requests.contains(&"list 10".to_owned()));
-    // After newer events, the informer can again request a list that is not older than its version, which may come from a cache.
+    // Once newer events have arrived, the informer again requests a list that is not older than its own version; the server may answer such a request
+    // from its cache.
     lists(&source, vec![], 10);
     source.answer_watch(Ok(()));
     source.send(bookmark(11));

@@ -244,8 +244,8 @@ fn objects_are_transformed_before_they_are_stored() {
     assert_eq!(users_of(&store, "everybody"), ["a", "b"]);
 }
 
-/// TestCacheTransactionShouldIndexErrors: an index function fails for none, all or some of the objects of a transaction. Here the objects are stored
-/// nevertheless, and `index_errors` lists the keys of those that failed.
+/// TestCacheTransactionShouldIndexErrors: an index function fails for none, all or some of the objects of a transaction. Here all of the objects are
+/// stored nevertheless, and `index_errors` lists the keys of those for which the function failed.
 #[test]
 fn a_transaction_stores_what_an_index_fails_on() {
     static MOODY: Index<Object, &'static str> =
@@ -315,7 +315,7 @@ fn results_have_their_types() {
     assert!(snapshot.index_values(&BY_NOTHING).is_err());
 }
 
-/// TestListAll: lists by label selectors that match some objects, all, or none.
+/// TestListAll: lists objects by label selectors; the selectors match some objects, all objects, or no object.
 #[test]
 fn everything_is_listed_by_labels() {
     static ALL: Index<u32, ()> = Index::new("all", |_| ());

@@ -39,7 +39,7 @@ impl Classifier {
             return class;
         }
         let Some(status) = status_of(error) else { return FailureClass::Transient };
-        // If a status was set more than once, the last setting applies.
+        // If the program has set the class of a status more than once, the last setting applies.
         match self.statuses.iter().rev().find(|(code, _)| *code == status.code) {
             Some((_, class)) => *class,
             None if self.conflicts && status.code == 409 => FailureClass::Conflict,

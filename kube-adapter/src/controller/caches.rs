@@ -105,7 +105,7 @@ struct Current {
     request: &'static str,
     message: String,
     at: Nanos,
-    /// The earliest time of a check for a recovery, which is after the retry of the failed request.
+    /// The earliest time at which the loop checks whether the cache has recovered. This time is later than the retry of the failed request.
     next: Instant,
     warned: bool,
 }

@@ -110,8 +110,8 @@ impl Engine {
         let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
             shutdown.graceful.push(leadership.lost().boxed());
-            // The filter is checked when a key is dequeued. The signal of `lost` alone is not enough: it may arrive slightly late, and queued keys
-            // may be drained after it.
+            // The filter checks the leadership whenever a key is dequeued. A shutdown on the signal of `lost` is not enough: the signal may arrive
+            // slightly late, and a drain dequeues keys even after the signal.
             controller =
                 controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
         }

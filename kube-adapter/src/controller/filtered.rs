@@ -25,8 +25,8 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Like [`owns`](Self::owns), but a change causes a reconcile only if it changes the result of `predicate`, a kube-runtime predicate as for
-    /// `predicate_filter`.
+    /// Like [`owns`](Self::owns), but a change causes a reconcile only if it changes the result of `predicate`. This is a kube-runtime predicate, as
+    /// in `predicate_filter`.
     ///
     /// A change is accepted if the object is new, was deleted, or was replaced by a different object with the same name. It is also accepted if the
     /// hash that the predicate returns differs from the hash of the previous state, or if the predicate returns `None` for the new state. Unlike

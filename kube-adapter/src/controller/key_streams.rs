@@ -31,7 +31,7 @@ pub(crate) type KeyStream = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 /// Creates a stream of keys when the controller starts, because the controller's backoff is known only then.
 pub(crate) type StreamTrigger = Box<dyn FnOnce(Option<&TriggerBackoff>) -> KeyStream + Send>;
 
-/// Maps the items of a stream to keys. As in kube-runtime, the stream is polled again only after a backoff wait if it returned an error.
+/// Maps the items of a stream to keys. As in kube-runtime, a stream that has returned an error is polled again only after the wait of the backoff.
 pub(crate) fn fallible<T, E>(
     stream: impl Stream<Item = Result<T, E>> + Send + 'static,
     errors: mpsc::Sender<E>,

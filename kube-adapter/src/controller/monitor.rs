@@ -93,7 +93,7 @@ impl Monitor {
 
     /// Returns `Ok` if the caches that the controller [waits for](crate::Config::wait_for_all_caches) have synced and the controller is not shutting
     /// down: it reconciles, or waits to become the [leader](crate::Controller::with_leadership). [`caches`](Self::caches) also reports the caches
-    /// that it does not wait for.
+    /// that the controller does not wait for.
     ///
     /// # Errors
     /// Returns the reason why the controller is not ready.
@@ -119,8 +119,9 @@ impl Monitor {
 
     /// Returns the running reconciles with their reasons, the longest-running first. For debug views.
     ///
-    /// Reasons are recorded from the first call of this method on, and while a `tracing` subscriber enables the span of reconciles. A reconcile has
-    /// the reason "unknown" if its key was queued before the recording began; it is not listed if it started before the recording began.
+    /// The first call of this method turns on the recording of reasons. Before that, reasons are recorded only while a `tracing` subscriber enables
+    /// the span of reconciles. A reconcile has the reason "unknown" if its key was queued before the recording began; it is not listed if it started
+    /// before the recording began.
     ///
     /// # Examples
     /// ```

@@ -23,8 +23,8 @@ pub(super) const MAX_BUFFERED_ERRORS: usize = 64;
 pub(super) type OwnInformer =
     Box<dyn FnOnce(&Config, Option<&TriggerBackoff>) -> BoxFuture<'static, ()> + Send>;
 
-/// The channel of watch errors for the stream of results. The channel is bounded: if it is full, a new error of an informer is dropped, whereas a
-/// stream of objects is not polled until the channel has capacity.
+/// The channel of watch errors for the stream of results. The channel is bounded. While it is full, new errors of informers are dropped, but errors
+/// of streams are not: a stream that has returned an error is not polled until the channel has capacity for this error.
 pub(super) struct WatchErrors {
     pub(super) sender: mpsc::Sender<watcher::Error>,
     pub(super) receiver: mpsc::Receiver<watcher::Error>,

@@ -80,7 +80,8 @@ pub(crate) struct Reasons {
 struct PendingReason {
     reason: Reason,
     count: u32,
-    /// Whether the reason is a retry, so that the key waits for a delay. The reason of a change replaces that of a retry.
+    /// Whether the reason is a retry, so that the key waits for a delay. If the object changes during this delay, the reason of the change replaces
+    /// this one.
     later: bool,
 }
 

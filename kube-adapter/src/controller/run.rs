@@ -80,8 +80,8 @@ where
     /// # Panics
     /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
     /// [`reconcile_all_on`](Self::reconcile_all_on) or of [objects](Self::for_stream) panics. The stream also panics if one of the controller's own
-    /// informers panics, for example when it decodes an object. If it did not panic, the changes of this informer's objects would silently add no
-    /// keys.
+    /// informers panics, for example when it decodes an object. If the stream continued instead, later changes of this informer's objects would
+    /// silently cause no reconciles.
     ///
     /// # Cancel safety
     /// Dropping the stream stops the controller immediately.
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// All parts of a controller that runs, except the user's functions. `Q` is the error type of the triggers.
+/// All parts of a running controller, except the user's functions. `Q` is the error type of the triggers.
 pub(super) struct RunSetup<K, Q>
 where
     K: Resource + 'static,
@@ -228,7 +228,7 @@ where
     context: Arc<C>,
     main: Objects<K>,
     classifier: Classifier,
-    /// The timeout of the user's reconcile. The time for which its result waits for the consumer does not count.
+    /// The timeout of the user's reconcile. After the reconcile, its result may have to wait for the consumer; this wait does not count.
     limit: Option<Duration>,
     reasons: Arc<Reasons>,
     unreadable: fn(watcher::Error) -> Option<Q>,

@@ -127,8 +127,8 @@ where
     /// [Shuts down gracefully](Self::graceful_shutdown_on) on the first Ctrl+C or SIGTERM, and stops immediately on the
     /// second.
     ///
-    /// From the start of the controller until the process exits, these signals no longer end the process. Its other parts must handle the end
-    /// themselves.
+    /// From the start of the controller until the process exits, these signals no longer end the process. The other parts of the program must handle
+    /// the signals themselves.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, graceful) = tokio::sync::oneshot::channel();
         self.shutdown.graceful.push(graceful.map(|_| ()).boxed());

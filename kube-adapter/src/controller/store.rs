@@ -119,13 +119,13 @@ where
 
     /// Returns a kube-runtime store with the same objects: the store from which this handle was created, or a mirror of the informer.
     ///
-    /// The first call creates the mirror, once for all clones of this handle. The mirror lives as long as the informer's store, not as long as the
-    /// handle: keep one handle, and do not create one by `ControllerStore::from(informer)` for each call. If the informer has not synced yet, a task
-    /// of the current runtime marks the mirror as ready later. Each change is written to the mirror when the informer publishes it. A controller that
-    /// was started after the creation of the mirror is notified after this write. Each write clones the object twice and allocates an entry with its
-    /// name, namespace, `uid` and version (D14 and D16 of the [crate's documentation](crate#coming-from-kube-runtime)). The mirror has the limits of
-    /// kube's store: `wait_until_ready` wakes one of several waiters (D6), a `find` or `state_filter` of a reader blocks the informer (D13), and
-    /// there is no index (D15).
+    /// The first call creates the mirror, which all clones of this handle share. The mirror lives as long as the informer's store, not as long as the
+    /// handle. So keep one handle: each new handle from `ControllerStore::from(informer)` would create one more mirror. If the informer has not
+    /// synced yet, a task of the current runtime marks the mirror as ready later. Each change is written to the mirror when the informer publishes
+    /// it. A controller that starts after the creation of the mirror is notified of a change after the write of this change. Each write clones the
+    /// object twice and allocates an entry with its name, namespace, `uid` and version (D14 and D16 of the [crate's
+    /// documentation](crate#coming-from-kube-runtime)). The mirror has the limits of kube's store: `wait_until_ready` wakes only one of several
+    /// waiters (D6), a `find` or `state_filter` of a reader blocks the informer (D13), and there is no index (D15).
     ///
     /// The store is ready when the first list is complete. A controller starts to reconcile only after the store of its own objects is ready. Before
     /// you read the mirror of a shared informer, await the mirror's `wait_until_ready`.

@@ -20,7 +20,7 @@ use crate::config::boxed_policy::BoxedPolicy;
 use crate::keys::reference_key;
 use crate::unreadable_reason;
 
-/// An informer and its mapper, with their types erased. The controller calls the method for the order of its queue.
+/// An informer and its mapper, with their types erased. The controller calls the method that is named after the order of its queue.
 pub(crate) trait Trigger: Send {
     fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo>;
     fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority>;

@@ -25,9 +25,9 @@ where
     /// ms to 30 s with jitter. If the server requests a longer wait than the backoff, the longer wait applies. A shared informer keeps its own
     /// backoff.
     ///
-    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: each failure waits for the next duration of `backoff`,
-    /// and any list, event or item that arrives [resets](Backoff::reset) `backoff`. Only the list, watch or stream that failed waits. When `backoff`
-    /// returns `None`, the controller [shuts down](Self::graceful_shutdown_on). `backoff` is called under a lock.
+    /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: after each failure, the retry waits for the next
+    /// duration of `backoff`, and any list, event or item that arrives [resets](Backoff::reset) `backoff`. Only the list, watch or stream that failed
+    /// waits. When `backoff` returns `None`, the controller [shuts down](Self::graceful_shutdown_on). `backoff` is called under a lock.
     ///
     /// # Examples
     /// A controller that ends after three consecutive failures of its lists and watches:

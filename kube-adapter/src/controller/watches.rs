@@ -25,9 +25,9 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
-    /// Limits the changes of the controller's own objects that cause a reconcile to those for which `filter` returns `true`, as kube-runtime's
-    /// `predicate_filter` does. By default every change of the controller's own objects causes a reconcile, including a status write of the reconcile
-    /// itself. A deletion never causes a reconcile.
+    /// A change of one of the controller's own objects causes a reconcile only if `filter` returns `true` for the change, as with kube-runtime's
+    /// `predicate_filter`. By default every such change causes a reconcile, even a change of the status that the reconcile itself has written. A
+    /// deletion never causes a reconcile.
     ///
     /// The module [`predicate`](crate::predicate) has the usual predicates, and a conversion for those of kube-runtime. The informer calls the
     /// filter; if the filter panics for a change, the change is lost. A later call replaces the filter. The filter has no effect on a controller
@@ -114,9 +114,9 @@ where
     ///
     /// The mapper is called for each decoded state of an object, including the last state in a deletion event, and for each object of a relist. The
     /// first list is decoded only after the [store](Self::store) of this controller has synced, so a mapper may read the store. For each object, only
-    /// its name, its version and its last keys are kept. If a deletion was missed while the watch was down, the objects with these keys are
-    /// reconciled. With [`watches_shared`](Self::watches_shared), the informer keeps the objects, and the mapper is called for both states of a
-    /// change.
+    /// its name, its version and the keys to which it mapped last are kept. If a deletion was missed while the watch was down, the objects with these
+    /// keys are reconciled. With [`watches_shared`](Self::watches_shared), the informer keeps the objects, and the mapper is called for both states
+    /// of a change.
     ///
     /// The mapper runs in the task of the informer, or on a blocking thread. If the mapper panics, the panic is logged with the name of the
     /// object. The objects to which the previous state maps are then reconciled, and the mapper is called again when the object changes.

@@ -35,7 +35,8 @@ use crate::config::classify::DEEPEST_CAUSE;
 #[derive(Clone, Debug)]
 pub struct ApiError {
     error: Arc<watcher::Error>,
-    /// Whether this error is wrapped by a different error that names the failed request. If so, it displays only the client's error.
+    /// Whether this error is wrapped by a different error that names the failed request. If so, the `Display` of this error shows only the client's
+    /// error.
     within: bool,
 }
 
@@ -81,8 +82,8 @@ impl ApiError {
         }
     }
 
-    /// Returns the client's error if this error is wrapped, because then only the client's error is displayed. For a service error it returns the
-    /// inner error, because the wrapping error already displays the prefix.
+    /// Returns the client's error if this error is wrapped, because then only the client's error is displayed. If the client's error is a service
+    /// error, returns the error inside it, because the wrapping error already displays the prefix of service errors.
     fn within(&self) -> Option<&(dyn StdError + 'static)> {
         match self.kube_error().filter(|_| self.within)? {
             kube::Error::Service(error) => Some(&**error),

@@ -182,8 +182,8 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     let at = unread.version;
     let fallback = match object.and_then(bare::<K>) {
         _ if unread.name.is_none() && at == Version::ZERO => Fallback::Nothing,
-        // This deletion event has only metadata. Its `uid` is cleared, so that the cache reports the stored object as the last state, and not this
-        // object: filters and mappers need the fields that are missing here.
+        // This deletion event has only metadata. Its `uid` is cleared, so that the cache reports the stored object as the last state instead of this
+        // object: filters and mappers need the fields that this object lacks.
         Some(mut object) if event == "DELETED" => {
             object.meta_mut().uid = None;
             Fallback::Deliver(WatchEvent::Deleted(object))

@@ -17,7 +17,7 @@ pub(super) struct Listing(Arc<Mutex<HashMap<NamespacedName, Listed>>>);
 
 struct Listed {
     uid: Option<String>,
-    /// The details of the object. When the list is stored, `Listing::take` removes them.
+    /// The details of the object; `None` if they are not needed, or once `Listing::take` has moved them out, which it does when the list is stored.
     unread: Option<Unreadable>,
 }
 
@@ -34,7 +34,8 @@ impl Listing {
         }
     }
 
-    /// Removes the record of an object: a later event of the same streaming list could be decoded, or deleted the object.
+    /// Removes the record of an object, because a later event of the same streaming list has a state of the object that could be decoded, or reports
+    /// its deletion.
     pub(super) fn remove(&self, key: &NamespacedName) {
         self.0.lock().remove(key);
     }

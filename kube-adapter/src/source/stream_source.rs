@@ -1,7 +1,7 @@
 //! EDGE. The [`Source`] of an informer over a stream of kube's `watcher()`.
 //!
 //! Cancel safety: the stream and the incomplete list are stored in the source. Each item that the stream yields is stored there or returned, without
-//! an await point in between. So if a future or a watch is dropped, no item is lost; the next one continues after the last item.
+//! an await point in between. So if a future or a watch is dropped, no item is lost: the next future or watch continues after the last item.
 
 use std::fmt;
 use std::pin::Pin;

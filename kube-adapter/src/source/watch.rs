@@ -57,8 +57,8 @@ type Lines = IntoAsyncRead<MapErr<BodyDataStream<Body>, fn(kube::Error) -> io::E
 pub struct ApiWatch<K> {
     lines: Lines,
     line: Vec<u8>,
-    /// Whether the watch starts with all existing objects in unspecified order. If so, objects with lower versions may still follow an object, so its
-    /// version is no valid bookmark.
+    /// Whether the watch starts with all existing objects in unspecified order. If so, an object may be followed by objects with lower versions, so
+    /// the version of an object is not a valid bookmark.
     unordered: bool,
     counter: UnreadableCounter,
     /// The undecoded objects of the list before this watch, or of the streaming list at its start.
@@ -128,7 +128,8 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
                     drop(object_key(object).map(|key| self.listing.remove(&key)));
                 }
-                // The undecoded objects can be taken here, because the informer stores the list before it polls for the next event.
+                // The undecoded objects can already be taken here, because the watch handles them at the next poll, and the informer stores the list
+                // before that poll.
                 WatchEvent::InitialListEnd(_) => (self.lists, self.unreadable) = (false, self.listing.take()),
                 WatchEvent::Bookmark(_) => {}
             }
@@ -146,7 +147,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 }
 
-/// Yields once. The informer stores all events that it has received when its watch is pending, so all of them are stored at the next poll.
+/// Yields once, so that the watch is pending. The informer then stores all events that it has received, so they are in the store at the next poll.
 async fn all_is_stored() {
     yield_now().await;
 }

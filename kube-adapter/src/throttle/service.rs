@@ -9,9 +9,9 @@
 //! |---|---|
 //! | the wakers of requests that wait for readiness | when the service may be ready, all wakers are removed, and woken after unlocking |
 //!
-//! A waiting request is only a waker in a list, so a request that is kept but never polled again blocks no other request. An async mutex was
-//! rejected, because it passes the lock to the first waiter even if that waiter is never polled again. The cost of the list: when the inner service
-//! becomes ready, all requests that wait for it are polled.
+//! A waiting request only has a waker in a list, and owns nothing that other requests need. So a request that is kept but never polled again blocks
+//! no other request. An async mutex was rejected, because it passes the lock to the first waiter even if that waiter is never polled again. The cost
+//! of the list: when the inner service becomes ready, all requests that wait for it are polled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl<S> SharedService<S> {
 struct Taken<'a, S> {
     shared: &'a SharedService<S>,
     service: Option<S>,
-    /// Whether `poll_ready` returned `Ready`. If so, the service may also be ready for the next request.
+    /// Whether `poll_ready` returned `Ready`. If so, the service may also be ready for the next request, so the waiters must be woken.
     called: bool,
 }
 

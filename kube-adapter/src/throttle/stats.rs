@@ -1,4 +1,4 @@
-//! SHELL. Statistics of the waits for tokens. Each number is a separate atomic, and a snapshot reads one after another, so the numbers may be from
+//! SHELL. Statistics of the waits for tokens. Each number is a separate atomic. A snapshot reads the numbers one after another, so they may be from
 //! slightly different times.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use flyball_sync::locks::{AtomicU64, Ordering};
 
 use crate::ThrottleLayer;
 
-/// Statistics of the waits of requests for a [`ThrottleLayer`](crate::ThrottleLayer) since its creation.
+/// Statistics of a [`ThrottleLayer`](crate::ThrottleLayer) since its creation: the number of its requests, and how long they waited for their tokens.
 ///
 /// # Examples
 /// ```

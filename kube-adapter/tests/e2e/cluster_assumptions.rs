@@ -16,7 +16,7 @@ async fn create(api: &Api<ConfigMap>, name: &str) {
     api.create(&PostParams::default(), &map).await.unwrap();
 }
 
-/// Returns whether this config map exists. The list may contain others, because a cluster creates config maps in every namespace.
+/// Returns whether this config map exists. The namespace may also have config maps that the cluster itself created.
 async fn is_there(api: &Api<ConfigMap>, name: &str) -> bool {
     let list = api.list(&ListParams::default()).await.unwrap();
     list.items.iter().any(|map| map.metadata.name.as_deref() == Some(name))

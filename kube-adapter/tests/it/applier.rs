@@ -116,7 +116,7 @@ async fn missing_objects_and_dropped_writers_have_the_same_results() {
     }
 }
 
-/// flyball only: when its queue ends, kube-runtime drops the objects that are still to be reconciled.
+/// This test runs only with flyball, because kube-runtime drops the objects that are not reconciled yet when the queue of requests ends.
 #[tokio::test(start_paused = true)]
 async fn requested_objects_are_reconciled_after_the_queue_has_ended() {
     let (store, _writer) = stored(&["good", "bad", "often"]);

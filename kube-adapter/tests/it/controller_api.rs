@@ -219,8 +219,8 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
     for n in 0..10 {
         server.put(&map(&format!("default/{n}")));
     }
-    // The reconciles of an object count to three in its data, and each write requires the version that was read. Before the first write, the label is
-    // changed as if by a different writer, so this write conflicts.
+    // The reconciles of an object increment a counter in its data up to three, and each write requires the version that was read. Before the first
+    // write, the label is changed as if by a different writer, so this write conflicts.
     async fn count(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
         let api = maps(&client);
         let read = map.data.as_ref().and_then(|data| data.get("n")).map_or(0, |n| n.parse().unwrap());

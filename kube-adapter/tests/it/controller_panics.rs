@@ -74,8 +74,8 @@ fn bomb() -> ConfigMap {
 /// As in kube-runtime, a panic of the informer is propagated to the stream: a controller must not continue with a cache that is no longer updated.
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_the_panic_of_its_informer() {
-    // The case of a panic at the start runs 20 times, because it is random whether the controller first detects the panic or that the cache never
-    // syncs.
+    // The case of a panic at the start runs 20 times, because it is random which of two things the controller detects first: the panic, or that the
+    // cache will never sync.
     for at_the_start in [[true; 20].as_slice(), &[false]].concat() {
         let server = ApiServer::new();
         server.register::<ConfigMap>();

@@ -1,4 +1,4 @@
-//! Watched objects: which objects are reconciled when they change, and which of their data the cache keeps.
+//! Watched objects: which objects are reconciled when a watched object changes, and which data of the watched objects the cache keeps.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Runs the same program with kube-runtime's and with flyball's `Controller`, in memory and on virtual time: every setting that the program makes has
-//! exactly its documented effect.
+//! Runs the same program with kube-runtime's and with flyball's `Controller`, in memory and on virtual time. The tests check that every setting that
+//! the program makes has exactly its documented effect.
 //!
 //! kube-runtime rounds each delay up to the next millisecond, and then waits for a timer that has a resolution of one millisecond (D9). So each of
 //! its delays is one or two milliseconds longer than flyball's.

@@ -37,7 +37,7 @@ fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused>
 
 async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
     let mut names = outcomes(&during(reconciles, SECOND * 600).await);
-    // In tests that let versions expire, the stream also yields errors for them.
+    // In tests that let versions expire, the stream also yields errors, which are removed here.
     names.retain(|name| name != "!!");
     names.sort();
     names.dedup();

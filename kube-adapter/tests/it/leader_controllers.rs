@@ -49,9 +49,9 @@ struct Begun {
     replica: String,
     object: String,
     at: Instant,
-    /// The time since the last successful renewal was sent.
+    /// The time from the sending of the last successful renewal to the start of this reconcile.
     renewed: Duration,
-    /// The number of reconciles that were already running.
+    /// The number of reconciles that were running when this reconcile started.
     others: usize,
 }
 

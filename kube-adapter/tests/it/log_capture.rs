@@ -42,11 +42,11 @@ impl Lines {
     }
 }
 
-/// The default subscriber of all threads. It records nothing. With this subscriber, `tracing` does not cache that a call site is disabled for all
+/// The default subscriber of all threads. It records nothing. Because it exists, `tracing` never caches that a call site is disabled for all
 /// subscribers.
 ///
-/// Tests run concurrently. A thread without a subscriber may reach a call site first, while another thread sets its subscriber. Without this default
-/// subscriber, the call site would then remain disabled for both threads.
+/// Tests run concurrently. A call site may be reached first by a thread without a subscriber, while a different thread is setting its own subscriber.
+/// Without this default subscriber, `tracing` would then cache the call site as disabled, for both threads.
 struct UninterestedSubscriber;
 
 impl Subscriber for UninterestedSubscriber {

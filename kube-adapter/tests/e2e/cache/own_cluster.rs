@@ -16,7 +16,7 @@ use super::proxy::Proxy;
 use super::{Cache, agreed, create, informer, map, test_config, write};
 use crate::cluster::{Cluster, client_of, within_limit};
 
-/// The failures that the informers report. Each has a flag whether the server answered, and the cause.
+/// The failures that the informers report. Each item has a flag, which is set if the server answered, and the cause of the backoff.
 type Failures = UnboundedReceiver<(bool, BackoffCause)>;
 
 /// Returns one cache for each way to list (default, small pages, streaming), and the failures that the caches report.
@@ -28,8 +28,8 @@ fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, Failures) {
         let failed = move |failure: &SourceFailure<'_>| {
             let cause = failure.error.and_then(SourceError::cause);
             let error = cause.and_then(|cause| cause.downcast_ref::<ApiError>());
-            // A failure without an error, such as a watch that ended too early, counts as answered. `send` fails only after the test has dropped the
-            // receiver.
+            // A failure without an error, such as a watch that ended too early, counts as an answer of the server. `send` fails only after the test
+            // has dropped the receiver.
             _ = sender.send((error.is_none_or(|error| error.status().is_some()), failure.cause));
         };
         informer(api, config).on_error(failed).start().unwrap()

@@ -125,7 +125,7 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     pass(300 * SECOND).await;
     assert_eq!(cache.status().relists, 1);
     assert_eq!(answer.try_recv().expect("an old object was dropped"), Ok(true));
-    // The limit is the sum of the stored objects, one page that is compared with them, the changed objects, and a margin.
+    // The limit is the number of stored objects, plus one page that is compared with them, plus the changed objects and a margin.
     assert!(leak_counter::most() <= OBJECTS + 150, "{} at one time", leak_counter::most());
 }
 

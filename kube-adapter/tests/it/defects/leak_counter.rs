@@ -1,5 +1,5 @@
-//! A config map type whose clones and live instances are counted, and that can run a function when an instance is dropped. Each thread has its own
-//! counts, and so has each test.
+//! A config map type whose clones and live instances are counted, and that can run a function when an instance is dropped. The counts are
+//! thread-local, so each test has its own.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
