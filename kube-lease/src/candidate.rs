@@ -14,10 +14,10 @@
 //!
 //! # Never two leaders at once
 //! Suppose that candidate A leads because it wrote the record R: A sent the write at time s, and the server executed it at time w ≥ s. Another
-//! candidate B first reads R at a time o ≥ w, and overwrites R only if R has then stayed unchanged for the lease duration (invariants 2, 5). So B
-//! leads no earlier than o + lease duration. That is later than s + renew deadline + stop grace, and by that time A's work has ended (invariant 1).
-//! The proof uses only durations: the clocks of A and B must run at the same rate, but need not show the same time. client-go measures the deadline
-//! from the response, so two candidates can lead after a slow response.
+//! candidate B first reads R at a time o ≥ w, and overwrites R only if R stays unchanged for the lease duration after o (invariants 2, 5). So B leads
+//! no earlier than o + lease duration. That is later than s + renew deadline + stop grace, and by that time A's work has ended (invariant 1). The
+//! proof uses only durations: the clocks of A and B must run at the same rate, but need not show the same time. client-go measures the deadline from
+//! the response, so two candidates can lead after a slow response.
 //!
 //! The proof makes the assumptions that every lease needs: the lease is not deleted or overwritten by hand, the server does not return to
 //! an old state, identities are unique, and dropped work has no further effect.
@@ -328,7 +328,7 @@ impl Candidate {
     }
 
     fn on_read(&mut self, record: LeaderElectionRecord, version: String, now: Nanos) {
-        // A write that changes only a label does not renew a lease.
+        // The records are compared, not the versions, because a write that changes only a label does not renew the lease.
         let unchanged = self.seen.as_ref().filter(|seen| seen.record == record);
         let since = unchanged.map_or(now, |seen| seen.since);
         let own = record.holder_identity == self.identity;

@@ -5,7 +5,7 @@
 //! | start, end and loss of the term | a `watch` channel: written by the election, and by `is_leader` when the deadline has passed |
 //!
 //! Two decisions are made under the lock of the channel: whether the deadline has passed, and whether a renewal is in time. So a term that was
-//! reported as over is never extended, and no part of the work continues when another part has seen the end of the term.
+//! reported as over is never extended, and once one handle has reported the end of the term, all handles report it.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -139,7 +139,7 @@ impl Leadership {
         self.term.borrow().until.is_some()
     }
 
-    /// Starts the term, or extends it to `until`. Returns `false` if the term or `until` has already passed.
+    /// Starts the term, or extends it to `until`. Returns `false` if the term is already over, or if the time `until` has already passed.
     pub(crate) fn prolong(&self, until: Instant) -> bool {
         let in_time = self.is_leader() || !self.has_begun();
         self.term.send_if_modified(|term| {

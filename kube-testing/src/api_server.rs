@@ -46,9 +46,9 @@ use crate::state::watches::Next;
 /// The server is deterministic. Versions count from 1, and uids and the suffixes of generated names come from counters. The clock of the server
 /// starts at 2026-01-01 and follows tokio's clock, even if tokio's time is paused.
 ///
-/// The crate's documentation has a table of the behaviour that matches a real server, and of requests that are refused as not implemented. Scripts of
-/// requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same responses. The server
-/// also has these properties, which are not in the tables:
+/// The crate's documentation has one table of the behaviour that matches a real server, and one of the requests that are refused as not implemented.
+/// Scripts of requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same responses.
+/// The server also has these properties, which neither table contains:
 ///
 /// - A read always returns the newest state: there are no stale caches.
 /// - At the end of each write, before the next request, the server collects garbage and starts to serve the kinds of new custom resource definitions.
@@ -112,8 +112,8 @@ impl ApiServer {
 
     /// Registers a kind. Requests for a kind that is not registered are answered with 404.
     ///
-    /// A built-in kind of Kubernetes has the `status` subresource, the generation and the selectable fields that Kubernetes
-    /// gives it; a custom kind has those that [`Registration::of`] describes, among them always a `status` subresource. A type with
+    /// A built-in kind of Kubernetes has the `status` subresource, the generation and the selectable fields that Kubernetes gives it; a custom kind
+    /// always has a `status` subresource and a generation, and has the selectable fields that [`Registration::of`] describes. A type with
     /// `#[derive(CustomResource)]` is registered like any other: `server.register::<Note>()`.
     ///
     /// # Panics

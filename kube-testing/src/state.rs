@@ -190,7 +190,7 @@ impl State {
         self.uids += 1;
         let kind = &self.kinds[kind_id].kind;
         kind.store_types(object);
-        // A `uid` in a client's request was removed earlier, so this `uid` comes from `ApiServer::put`.
+        // The `uid` in a client's request was removed earlier, so an object that has a `uid` here was written with `ApiServer::put`.
         if metadata::text(object, "uid").is_none() {
             metadata::set(object, "uid", format!("00000000-0000-4000-8000-{:012x}", self.uids));
         }

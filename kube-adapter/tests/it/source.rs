@@ -48,7 +48,7 @@ fn api_error(error: &SourceError) -> &ApiError {
     error.cause().and_then(|cause| cause.downcast_ref()).unwrap()
 }
 
-/// Returns the queries that these list requests send.
+/// Sends these list requests, and returns the query of each HTTP request.
 async fn list_requests(config: Config, requests: Vec<ListRequest>) -> Vec<String> {
     let script = Script::of(requests.iter().map(|_| Answer::json(&list(&[], 7))));
     let source = source(&script, config);

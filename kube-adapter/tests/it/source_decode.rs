@@ -68,7 +68,7 @@ async fn objects_of_a_list_that_cannot_be_read_are_left_out_and_counted() {
     assert_eq!((names, page.version), (vec!["a".to_owned(), "c".to_owned()], Version::new(7)));
     assert_eq!(page.continuation.as_deref(), Some("more"));
     assert_eq!(skipped.get(), 5);
-    // If all objects can be decoded, an object without a name is still skipped.
+    // An object without a name is skipped even if all objects of the page can be decoded.
     assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
     assert_eq!(skipped.get(), 6);
 }
@@ -93,7 +93,7 @@ async fn an_object_keeps_no_room_in_its_metadata() {
     }
 }
 
-/// Returns the events that a watch from this version returns for these lines, and the number of unreadable objects.
+/// Returns the events that a watch from this version yields for these lines, and how many objects could not be read.
 async fn received<K>(from: u64, lines: &[Value]) -> (Vec<Result<WatchEvent<String>, SourceErrorKind>>, u64)
 where
     K: Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,
@@ -262,7 +262,7 @@ async fn a_large_page_is_decoded_on_a_blocking_thread() {
     assert_eq!(THREADS.lock().drain(..).collect::<Vec<_>>(), [thread::current().id()]);
 }
 
-/// Returns how many times another task of the thread runs during the read of a watch that always has more data.
+/// Returns how many times a second task on the same thread runs while the first task reads a watch that always has more data.
 async fn turns(events: usize, size: usize) -> usize {
     let (answer, lines) = Answer::watch();
     let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
@@ -281,7 +281,7 @@ async fn turns(events: usize, size: usize) -> usize {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_watch_that_always_has_more_gives_way_the_sooner_the_larger_its_events() {
-    // Two of the runs are outside the read: one before its start, one after its end.
+    // Two of the runs do not count: one is before the first task starts to read, the other after it has finished.
     assert!((8..20).contains(&(turns(1000, 10).await - 2)));
     assert!((36..60).contains(&(turns(200, 100_000).await - 2)));
 }
@@ -341,7 +341,7 @@ async fn unreadable_objects_of_a_streaming_list_stay_unless_they_are_deleted() {
         assert_eq!(matches!(event, WatchEvent::InitialListEnd(_)), at == 5, "{at}");
     }
     assert_eq!(unread(&source), ["b u"]);
-    // After the list is complete, only events change the state.
+    // After the list is complete, `is_unreadable` still reports only objects of the list, not an unreadable object in a later event.
     lines.send("MODIFIED", &with_uid(bad("a", 6), "u"));
     assert!(watch.next().await.unwrap().is_ok());
     assert_eq!(unread(&source), ["b u"]);

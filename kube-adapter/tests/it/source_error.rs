@@ -51,7 +51,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
         (failure(410, "Gone", "gone", &none), Expired),
         (failure(410, "", "gone", &none), Expired),
         (failure(400, "Expired", "an odd code", &none), Expired),
-        // The forms that servers send from 1.19 on, from 1.17 on, and before 1.17.
+        // The next three statuses are this error as Kubernetes servers send it: from version 1.19 on, in 1.17 and 1.18, and before 1.17.
         (failure(504, "Timeout", large, &causes("ResourceVersionTooLarge", large)), VersionTooLarge),
         (failure(504, "Timeout", "timed out", &causes("", large)), VersionTooLarge),
         (failure(504, "Timeout", "Too large resource version: 9, current: 8", &none), VersionTooLarge),
@@ -104,7 +104,7 @@ async fn respects_the_retry_after_header_of_flow_control() {
     assert_eq!(retry(error), Some(Duration::from_secs(17)));
     let error = source(busy(plain(), "17")).watch(WATCH).await.err().unwrap();
     assert_eq!(retry(error), Some(Duration::from_secs(17)));
-    // The delay in the body takes precedence.
+    // The delay in the body takes precedence over the delay in the `Retry-After` header.
     assert_eq!(
         retry(source(busy(refusal, "17")).list(LIST).await.unwrap_err()),
         Some(Duration::from_secs(3))
@@ -123,7 +123,7 @@ async fn no_answer_is_refused_however_deep_it_is_wrapped() {
         let error = source(wrapped(kind)).watch(WATCH).await.err().unwrap();
         assert_eq!(error.kind(), SourceErrorKind::ConnectionRefused, "{kind}");
     }
-    // For example, a certificate that is not trusted.
+    // An error of this kind occurs, for example, if the server's certificate is not trusted.
     let error = source(wrapped(InvalidData)).list(LIST).await.unwrap_err();
     assert_eq!(error.kind(), SourceErrorKind::Other);
 }

@@ -96,7 +96,7 @@ async fn there_and_back_is_the_same_store() {
     let back = ControllerStore::from(store).to_kube();
     writer.apply_watcher_event(&Event::Apply(map("default/a")));
     assert_eq!(names(&back), ["a"]);
-    // The store of a controller over a stream returns the same kube-runtime store.
+    // If a controller was created over a stream and a kube-runtime store, `to_kube` of its store returns that kube-runtime store.
     let (store, mut writer) = reflector::store();
     let controller = Controller::for_stream(futures_util::stream::pending(), store);
     writer.apply_watcher_event(&Event::Apply(map("default/a")));
@@ -200,7 +200,7 @@ async fn a_store_that_is_ready_has_a_complete_mirror() {
     assert_eq!(names(&kube), ["a"]);
 }
 
-/// The observer that fills the mirror holds objects. It is dropped with the informer's store.
+/// The observer that fills the mirror holds objects. The observer is dropped when the informer's store is dropped.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_outlives_its_handles_and_leaks_nothing() {
     let world = World::of([map("default/a")]);

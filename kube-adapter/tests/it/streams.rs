@@ -51,7 +51,7 @@ fn fed<T: Send + 'static>() -> (UnboundedSender<T>, BoxStream<'static, T>) {
     (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed())
 }
 
-/// Returns a ready store of kube with these maps.
+/// Returns a kube-runtime store that is ready and contains ConfigMaps with these names, and the writer of the store.
 fn stored(names: &[&str]) -> (reflector::Store<ConfigMap>, Writer<ConfigMap>) {
     let (store, mut writer) = reflector::store();
     let maps = names.iter().map(|name| Event::InitApply(map(name)));
@@ -525,7 +525,7 @@ async fn bulk_and_named_requests_work_over_a_store() {
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
 }
 
-/// The reasons of reconciles, in the span and in `Monitor::in_flight`.
+/// Each reconcile has a reason, which is recorded in the span of the reconcile and shown by `Monitor::in_flight`.
 #[tokio::test(start_paused = true)]
 async fn each_stream_is_the_reason() {
     let lines = Lines::of(|metadata| {
@@ -581,7 +581,7 @@ async fn reasons_are_noted_from_the_first_question_on() {
         assert_eq!(monitor.in_flight().len(), shown);
         during(&mut reconciles, SECOND).await;
     }
-    // A reconcile that is dropped is also removed from the list.
+    // A reconcile that is dropped before it completes is removed from `Monitor::in_flight`, too.
     own.send(Ok(map("default/a"))).unwrap();
     during(&mut reconciles, SECOND / 4).await;
     drop(reconciles);

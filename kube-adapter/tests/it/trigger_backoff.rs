@@ -82,7 +82,7 @@ async fn failed_lists_and_watches_wait_as_it_says() {
     server.fail_next(RequestMatcher::verb(Verb::Watch), 2, forbidden());
     let (backoff, calls) = Waits::of(&[3, 200, 5, 7, 11]);
     let mut reconciles = logging(controller(&server).trigger_backoff(backoff), &Runs::new());
-    // Each list succeeds, and so resets the backoff.
+    // A successful list resets the backoff, so the wait after the first failed watch is 3 s again.
     let times = errors(&mut reconciles, 1_000 * SECOND).await;
     assert_eq!(times, [0, 3, 203, 208, 211]);
     let calls = calls.lock().clone();

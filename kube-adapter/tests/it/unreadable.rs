@@ -142,7 +142,8 @@ async fn a_list_does_and_so_does_a_streaming_one() {
     assert_eq!(state(&maps), Some((6, 6, false)));
 }
 
-/// For example, a new default of a custom resource changes an object without a write.
+/// This happens, for example, if the definition of a custom resource gets a new default: the server then returns a different object at the same
+/// version.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_becomes_readable_at_the_same_version_is_stored() {
     let [(first, one), (second, two)] = [(); 2].map(|()| Answer::watch());

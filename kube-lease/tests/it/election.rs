@@ -437,7 +437,7 @@ fn a_failed_release_ends_and_is_no_overrun() {
             server.connection(Connection::RequestsLost);
         });
         assert_eq!(ended.await, ElectionOutcome::Done(()));
-        // There is one write, followed by three reads. Each of these requests hangs for half of the renew deadline.
+        // To release the lease, the candidate sends one write and then three reads, each of which hangs for half of the renew deadline (5 s).
         assert_eq!(start.elapsed(), (9 + 20) * SECOND);
         probe.await.unwrap();
         assert_eq!(server.holder(), "a");
@@ -527,7 +527,7 @@ fn a_candidate_that_is_stopped_while_it_acquires_releases_the_lease() {
                     let place = format!(
                         "{connection:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
                     );
-                    // The time covers the open write, a write that releases the lease, and a read that checks the release.
+                    // The bound of 10 s includes the open write, the write that releases the lease, and the read that checks the release.
                     assert!(took <= 10 * SECOND, "{place}");
                     for _ in 0..10 {
                         assert_ne!(server.holder_if_any().as_deref(), Some("a"), "{place}");

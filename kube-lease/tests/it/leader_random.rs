@@ -361,7 +361,8 @@ impl World {
                 self.now / MS
             );
             if leads {
-                // Work may start while the candidate leads, so its renew deadline must not have passed.
+                // The work of a candidate may start as long as the candidate reports that it leads, so the candidate's renew deadline must not have
+                // passed.
                 let deadline =
                     simulated.renewed.map(|sent| sent + self.timing.renew_deadline.as_nanos() as Time);
                 assert!(
@@ -443,7 +444,7 @@ fn leaders_never_overlap_and_one_leads_after_the_faults() {
             continue;
         }
         // The bound on the time until a candidate leads is the sum of the timeout of an open request, a candidate's wait, the lease duration of the
-        // last record, the stop grace, and the latency of eight messages: a read and a write, twice.
+        // last record, the stop grace, and the latency of eight messages: two reads and two writes, each with a request and a response.
         let rest = world.timing.retry_period.mul_f64(2.2);
         let request_deadline = world.timing.renew_deadline / 2;
         let lease = Duration::from_secs(world.timing.lease_duration.as_secs_f64().ceil() as u64);

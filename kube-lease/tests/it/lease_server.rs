@@ -28,7 +28,7 @@ pub(crate) enum Connection {
     Slow(Duration),
     /// Requests are not executed, and are answered with this status.
     Refuses(u16),
-    /// Requests are executed, and this time passes while the client handles the response.
+    /// Requests are executed, and then this time passes before the client receives the response, as if the client's thread were blocked.
     BlocksClient(Duration),
 }
 

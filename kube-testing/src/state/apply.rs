@@ -69,7 +69,7 @@ impl State {
             let (kind, name) = (self.kind(kind_id), metadata::name(&object));
             return Err(status_error::conflict(&kind.title(), kind, name, &why));
         }
-        // A real server ignores the version in a configuration if the object does not exist.
+        // If the object does not exist, the `resourceVersion` in the configuration is ignored, as on a real server.
         metadata::of(&mut object).remove("resourceVersion");
         self.create(kind_id, request, object, Some(managers), now).map(Updated::Created)
     }

@@ -133,7 +133,7 @@ impl State {
     }
 }
 
-/// Returns the kind that a definition describes; `None` if a field is missing, or if no version is stored.
+/// Returns the kind that a definition describes; `None` if a field is missing, or if no version is marked as the storage version.
 fn read(definition: &Value) -> Option<Kind> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().map(str::to_owned);

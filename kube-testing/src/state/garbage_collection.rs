@@ -191,8 +191,8 @@ impl State {
             () => Dependents::Background,
         };
         if waits && own.iter().any(|(kind_id, key)| self.owners.waiting.contains(&(*kind_id, key.clone()))) {
-            // The owner references may form a cycle, because a dependent of the object waits for its own dependents. So the object must no longer
-            // block its owners.
+            // A dependent of the object also waits for its own dependents, so the owner references may form a cycle in which each object waits for
+            // the next one. The object therefore stops blocking the deletion of its owners.
             let mut unblocked = Value::clone(object);
             let references = unblocked["metadata"]["ownerReferences"].as_array_mut();
             references.into_iter().flatten().for_each(|owner| owner["blockOwnerDeletion"] = false.into());

@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Versions of changes increase.
 //!
-//! A change is kept as long as a watch can request or send it: this includes all changes after `floor`, and those that an open watch has not sent.
+//! The history keeps all changes after `floor`, because a new watch can request them, and all changes that an open watch has not sent yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -68,8 +68,8 @@ impl Kind {
         if self.is_built_in() { self.is(BuiltIn::Status) } else { self.custom_status }
     }
 
-    /// Returns the metadata fields that a write to `status` does not change; `None` if it changes no metadata, as for
-    /// custom resources and newer built-in kinds.
+    /// Returns the metadata fields that a write to `status` does not change; `None` if such a write changes no metadata at all, as for custom
+    /// resources and newer built-in kinds.
     pub(crate) fn metadata_kept_by_status(&self) -> Option<&'static [&'static str]> {
         if !self.is_built_in() || self.is(BuiltIn::StatusAlone) {
             return None;
@@ -81,7 +81,8 @@ impl Kind {
         })
     }
 
-    /// Returns the fields that a write does not change, and of which its writer does not become the manager.
+    /// Returns the fields that are not changed by a write to the object or, if `to_status` is set, by a write to its `status`. The writer does not
+    /// become the manager of these fields.
     pub(crate) fn reset_fields(&self, to_status: bool) -> FieldSet {
         if !to_status {
             return if self.has_status() { FieldSet::of_fields(&[&["status"]]) } else { FieldSet::default() };
@@ -158,7 +159,7 @@ impl Kind {
         NameRule::of(&self.resource.group, &self.resource.plural)
     }
 
-    /// Returns the path, within an object, that belongs to this field name of a field selector.
+    /// Returns the path, within an object, of the field that a field selector names `field`; returns an error if the field cannot be selected.
     pub(crate) fn selectable(&self, field: &str) -> Result<String, Box<Status>> {
         let found = match field {
             "metadata.name" => Some(field),

@@ -86,7 +86,7 @@ impl State {
                 return Err(status_error::too_large(asked, self.version));
             }
             (Some(exact), Some("Exact")) => exact,
-            // For compatibility: if the request has a limit and no match rule, the version must match exactly.
+            // For compatibility, a request with a limit and without `resourceVersionMatch` gets the list at exactly the requested version.
             (Some(exact), None) if exact > 0 && request.query_param("limit").is_some() => exact,
             _ => self.version,
         };

@@ -112,7 +112,7 @@ pub(crate) fn with_version(object: &Value, version: u64) -> Value {
     object
 }
 
-/// Returns the object in another version of its kind. Objects have the same fields in all versions of a kind.
+/// Returns the object with this `apiVersion`, which is one of the versions of its kind. Objects have the same fields in all versions of a kind.
 pub(crate) fn in_version(object: &Arc<Value>, api_version: &str) -> Arc<Value> {
     if object["apiVersion"] == *api_version {
         return object.clone();

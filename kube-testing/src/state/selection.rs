@@ -65,7 +65,7 @@ impl FieldTest {
         Ok(Self { path: kind.selectable(path)?, value: value.to_owned(), equal })
     }
 
-    /// Numbers and booleans are compared as text. If a field is missing, the default value that its type has on a real server is compared.
+    /// Numbers and booleans are compared as text. For a missing field, the comparison uses the default value that the field has on a real server.
     fn matches(&self, object: &Value) -> bool {
         let field = self.path.split('.').try_fold(object, |value, part| value.get(part));
         let text = match field {

@@ -169,12 +169,12 @@ pub(crate) fn patch_failed() -> Box<Status> {
     failure(422, reason::INVALID, "the server rejected our request due to an error in our request").boxed()
 }
 
-/// The error for a list at a version before the history that the server has kept.
+/// The error for a list at a version that the server's history no longer contains.
 pub(crate) fn expired(message: &str) -> Box<Status> {
     failure(410, reason::EXPIRED, message).boxed()
 }
 
-/// The error for the next page of a list at a version before the history that the server has kept. With `token`, the client can continue the list at
+/// The error for the next page of a list whose version the server's history no longer contains. With `token`, the client can continue the list at
 /// the current version.
 pub(crate) fn continue_expired(token: String) -> Box<Status> {
     let mut status = expired(
@@ -188,7 +188,7 @@ pub(crate) fn continue_expired(token: String) -> Box<Status> {
     status
 }
 
-/// The error for a watch from a version before the history that the server has kept.
+/// The error for a watch from a version that the server's history no longer contains.
 pub(crate) fn too_old(asked: u64, oldest: u64) -> Box<Status> {
     expired(&format!("too old resource version: {asked} ({oldest})"))
 }

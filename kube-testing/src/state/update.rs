@@ -107,7 +107,7 @@ impl State {
             && !metadata::has_finalizers(&after)
             && !metadata::has_grace(&after)
         {
-            // The deletion event has the previous state; the response has the state that was written.
+            // The deletion event contains the state of the object before this update; the response contains the state after it.
             self.commit(kind_id, key, None);
             return Ok(Arc::new(after));
         }

@@ -41,8 +41,8 @@ impl Watches {
         self.open.values().filter(counted).count()
     }
 
-    /// Returns the version up to which every open watch has sent its events, so the watches need only later changes;
-    /// `None` if no watch is open. Stalled watches do not count.
+    /// Returns the highest version up to which every open watch has sent its events: the open watches need only the
+    /// changes after this version. Returns `None` if no watch is open. Stalled watches do not count.
     pub(crate) fn slowest(&self) -> Option<u64> {
         let living = self.open.values().filter(|watch| watch.ended.is_none() && !watch.stalled);
         living.map(|watch| watch.sent).min()
@@ -71,7 +71,7 @@ impl State {
         let mut first = VecDeque::new();
         let mut sent = from;
         if all_first && from > self.version {
-            // The error is sent as the first event, as in the last branch.
+            // The error is sent as the first event, like the error for a version that is too old in the last branch below.
             first.push_back(Event::Error(status_error::too_large(from, self.version)));
         } else if all_first || from == 0 {
             let objects = self.objects(kind_id).values().filter(|object| selection.matches(object));

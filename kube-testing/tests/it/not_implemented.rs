@@ -126,7 +126,7 @@ async fn what_is_not_done_is_answered_with_an_error_that_says_so() {
         let answer = answer.unwrap_or_else(|| panic!("the README has no row {start}"));
         let (code, message) = answer.split_once(" `").expect("a code and a message");
         let (message, _) = message.split_once('`').expect("the end of a message");
-        // The row has the message of one response; the other responses differ only in the name of the feature.
+        // The row quotes the message of only one of the responses. The messages of the others differ only in the name of the feature.
         assert!(answers.iter().any(|answer| answer.message.starts_with(message)), "{row}: {answers:?}");
         let common = message.split(' ').take(4).collect::<Vec<_>>().join(" ");
         for answer in answers {

@@ -97,7 +97,7 @@ async fn lists_of_a_version_are_exact_or_not_older_or_too_large() {
     assert_eq!(value(api.list(&at(&old, VersionMatch::NotOlderThan)).await.unwrap()), "new");
     assert_eq!(value(api.list(&ListParams::default().at(&old)).await.unwrap()), "new");
     assert_eq!(value(api.list(&ListParams::default().match_any()).await.unwrap()), "new");
-    // For compatibility: if the request has a limit and no match rule, the version must match exactly.
+    // For compatibility, a request with a limit and without `resourceVersionMatch` gets the list at exactly the requested version.
     assert_eq!(value(api.list(&ListParams::default().at(&old).limit(5)).await.unwrap()), "old");
 
     let large = refused(api.list(&at("1000", VersionMatch::NotOlderThan)).await);
@@ -135,7 +135,7 @@ async fn lists_select_by_labels_and_fields() {
     }
     assert_eq!(refused(api.list(&ListParams::default().labels("a b")).await).code, 400);
     assert_eq!(refused(api.list(&ListParams::default().fields("name")).await).code, 400);
-    // A list with a selector has no remaining count.
+    // The response to a list with a selector has no `remainingItemCount`.
     let list = api.list(&ListParams::default().labels("app").limit(1)).await.unwrap();
     assert_eq!(list.metadata.remaining_item_count, None);
     assert!(list.metadata.continue_.is_some());

@@ -256,7 +256,7 @@ async fn leases_and_custom_resources_are_not_replaced_without_a_version() {
     assert_eq!(refused(sites.replace("s", &PostParams::default(), &site).await).code, 422);
     assert_eq!(refused(sites.replace_status("s", &PostParams::default(), &site).await).code, 422);
     sites.replace("s", &PostParams::default(), &made).await.unwrap();
-    // The name in the body is required.
+    // An update whose body contains no name is refused.
     let maps = config_maps(&server);
     server.put(&config_map("a", "1"));
     assert_eq!(refused(maps.replace("a", &PostParams::default(), &ConfigMap::default()).await).code, 400);

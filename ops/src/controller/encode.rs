@@ -109,7 +109,7 @@ impl<'s> Page<'_, 's> {
         self.by(name, help, |own| vec![(None, value(own))])
     }
 
-    /// Encodes several values for each controller, one for each value of a second label.
+    /// Encodes a metric with a second label: for each controller, one sample for each value of that label.
     fn by<M>(
         &mut self,
         name: &str,

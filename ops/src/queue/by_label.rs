@@ -5,7 +5,7 @@
 pub(crate) struct ByLabel<W, C, const N: usize>([(W, &'static str, C); N]);
 
 impl<W: Copy + PartialEq, C, const N: usize> ByLabel<W, C, N> {
-    /// Creates the series. `values` contains each case together with its value of the label.
+    /// Creates the series. `values` lists all cases, each with the label value that stands for it.
     pub(crate) fn new(values: [(W, &'static str); N], mut make: impl FnMut(&'static str) -> C) -> Self {
         Self(values.map(|(case, value)| (case, value, make(value))))
     }

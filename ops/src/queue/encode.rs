@@ -59,13 +59,13 @@ impl<'s> Page<'_, 's> {
         self.some(metric, |read| Some(value(read)))
     }
 
-    /// Encodes one value for each queue that has one.
+    /// Encodes a metric that some queues do not have: one sample for each queue for which `value` returns `Some`.
     fn some<M: EncodeMetric>(&mut self, metric: &Metric, value: impl Fn(&Read) -> Option<M>) -> fmt::Result {
         let values = self.series.iter().filter_map(|read| Some((&read.0.labels, value(read)?)));
         encode_family(&mut self.encoder, metric, values)
     }
 
-    /// Encodes one value for each queue and each value of a label.
+    /// Encodes a metric with a further label: for each queue, one sample for each value of that label.
     fn by<W, M, const N: usize>(
         &mut self,
         metric: &Metric,

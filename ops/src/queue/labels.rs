@@ -35,7 +35,8 @@ pub(crate) fn named(name: impl Into<String>) -> Labels {
     vec![("name".to_owned(), name.into())]
 }
 
-/// Returns the label `name`, followed by the labels `more`, sorted by their names, so that the same labels in a different order are the same series.
+/// Returns the label `name`, followed by the labels `more`. The labels `more` are sorted by their names, so that their order does not matter: the
+/// same labels always identify the same series.
 pub(crate) fn labels<N, V>(
     name: impl Into<String>,
     more: impl IntoIterator<Item = (N, V)>,

@@ -21,9 +21,9 @@ use super::totals::Totals;
 /// All names have the prefix `workqueue_`. Seven metrics have the names and meanings of client-go; the book (docs/book)
 /// documents every name.
 ///
-/// Histograms, and counters of rare events, are recorded as the events happen. Gauges, adds and retries are recorded by
-/// [`record`](Self::record): call it before each scrape, because there is no background task. Clones are handles to the same metrics: pass
-/// one clone to the queue, and keep one.
+/// Histograms, and counters of rare events, are recorded as the events happen. Gauges, adds and retries are recorded by [`record`](Self::record):
+/// call it before each scrape, because there is no background task. Clones are handles to the same metrics: pass one clone to the queue, and keep
+/// another to call `record`.
 ///
 /// Install the recorder first, because handles that are created without a recorder never record anything. The facade cannot
 /// remove a series, so once the queue is dropped, `record` sets its gauges to zero and returns `false`.
@@ -174,7 +174,7 @@ impl Inner {
         let made = self.capacity_left.lock().clone();
         let gauge = match (made, read.capacity_left) {
             (None, Some(_)) => {
-                // The recorder treats two concurrent registrations as one gauge.
+                // If two threads register the gauge at the same time, the recorder returns the same gauge to both.
                 let made = gauge(&names::CAPACITY_LEFT, &self.labels);
                 *self.capacity_left.lock() = Some(made.clone());
                 Some(made)

@@ -2,7 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the queues, and the counts of their adds and delays so far | `inner`; queues are read outside the lock, because this calls their clocks |
+//! | the queues, and the counts of their adds and delays so far | `inner`; each queue is read outside the lock, because a read calls its clock |
 //!
 //! Usually there is one queue. There are two queues while a new controller has already started and the old controller has not been dropped yet. Both
 //! queues must share one series, and a counter must not decrease when one of them is dropped.

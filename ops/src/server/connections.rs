@@ -39,10 +39,12 @@ impl Connections {
         let mut table = self.0.lock();
         table.count += 1;
         let id = table.count;
-        // The row exists before the task, so that the end of the connection on another thread finds the row.
+        // The row is added before the task is started, because the connection may end on another thread immediately, and must then find the row to
+        // remove it.
         table.rows.push(Row { id, peer, last: id, task: None });
         drop(table);
-        // The task is started outside the lock: a runtime that shuts down drops it at once, and the end of the connection takes the lock.
+        // The task is started outside the lock, because a runtime that is shutting down drops a new task immediately, and dropping the `Connection`
+        // takes the lock.
         let task = start(Connection { all: self.clone(), id });
         let mut table = self.0.lock();
         if let Some(row) = table.rows.iter_mut().find(|row| row.id == id) {
@@ -63,7 +65,7 @@ impl Connections {
         let spare = rows.max_by_key(|(_, row)| (of_peer(row), u64::MAX - row.last)).map(|(at, _)| at);
         let closed = spare.map(|at| table.rows.swap_remove(at));
         drop(table);
-        // `abort` is called outside the lock, because the end of the connection takes the lock.
+        // `abort` is called outside the lock, because it may drop the `Connection`, which takes the lock.
         let Some(row) = closed else { return false };
         if let Some(task) = row.task {
             task.abort();

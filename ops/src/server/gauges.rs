@@ -89,7 +89,7 @@ impl fmt::Debug for InformerGauges {
 pub(super) struct Families<'e>(pub(super) DescriptorEncoder<'e>);
 
 impl Families<'_> {
-    /// Adds a metric family with one value for each item; the label `name` is the name of the item. If there are no items, adds no family.
+    /// Adds a metric family with one sample for each item; the label `name` contains the name of the item. If there are no items, adds no family.
     pub(super) fn add<T, M: EncodeMetric>(
         &mut self,
         name: &str,

@@ -22,7 +22,7 @@ impl OpsServer {
     /// The readiness check is [`Monitor::ready`]. The liveness check is [`Monitor::live`], which fails if an object has been reconciled for
     /// longer than `max_lease`.
     ///
-    /// The metrics of the queue and of the reconciles, `workqueue_…` and `controller_runtime_…`, are not among them: pass a
+    /// This method does not add the metrics of the queue (`workqueue_…`) and of the reconciles (`controller_runtime_…`). To export them, pass a
     /// [`PrometheusQueues`](crate::PrometheusQueues) to [`Config::queue_metrics`](flyball_kube::Config::queue_metrics) and a
     /// [`PrometheusControllers`](crate::PrometheusControllers) to
     /// [`Config::controller_metrics`](flyball_kube::Config::controller_metrics), and their registry to [`registry`](Self::registry).
@@ -113,7 +113,7 @@ fn cache(cache: &CacheStatus) -> Value {
     };
     shown["kind"] = json!(cache.kind);
     shown["failures"] = json!(cache.failures);
-    // Lasts until the cache is up to date again, unlike the error in the status of the informer.
+    // This failure is shown until the cache is up to date again, unlike the error in the status of the informer.
     if let Some(failure) = &cache.failure {
         shown["lastError"] = json!(failure.message);
         shown["failingSeconds"] = json!(seconds(failure.failing_for));

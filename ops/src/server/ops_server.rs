@@ -32,8 +32,8 @@ use super::serve::{Limits, serve};
 /// | `/readyz` | the readiness checks, in the same way |
 /// | `/debug` | all registered handles, as JSON |
 ///
-/// Every request reads the handles and runs the checks. Checks must not block; a check that panics counts as failed. The server supports
-/// HTTP/1.1 and the methods `GET` and `HEAD`; it answers other methods with 405 and other paths with 404. It has no TLS and no
+/// Nothing is cached: every request reads the handles or runs the checks for its path. Checks must not block; a check that panics counts as failed.
+/// The server supports HTTP/1.1 and the methods `GET` and `HEAD`; it answers other methods with 405 and other paths with 404. It has no TLS and no
 /// authentication, and the probes of a kubelet need neither. If you need TLS or authentication, put a proxy in front of the server.
 ///
 /// At most 64 connections are open ([`max_connections`](Self::max_connections)). When a further connection arrives, the server closes the least

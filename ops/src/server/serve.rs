@@ -81,7 +81,7 @@ async fn connection(
         async move { Ok::<_, Infallible>(response) }
     });
     let mut builder = http1::Builder::new();
-    // Limited, because hyper adds it to the current time, which panics at the end of the clock's range.
+    // The timeout is limited, because hyper adds it to the current time, and this addition panics if the result is beyond the clock's range.
     let header_timeout = header_timeout.min(MAX_AGE);
     builder.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(MAX_HEADER_BYTES);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));

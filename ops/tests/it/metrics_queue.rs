@@ -75,7 +75,7 @@ impl MapRecorder {
         self.values.lock().unwrap().get(name).cloned().unwrap_or_default()
     }
 
-    /// Returns the first value of each series whose key starts with `name`, with the rest of that key.
+    /// For each series whose key starts with `name`, returns the rest of the key and the first value of the series.
     fn all(&self, name: &str) -> Vec<(String, f64)> {
         let values = self.values.lock().unwrap();
         let own =

@@ -105,7 +105,7 @@ impl FieldSet {
         set
     }
 
-    /// Returns the set together with each declared field that has a member below it.
+    /// Returns the union of this set and all declared fields that have a member below them.
     pub(crate) fn with_parents(&self, of: FieldType<'_>) -> Self {
         let mut set = Self::default();
         for (element, node) in self.nodes() {

@@ -123,7 +123,7 @@ impl FieldSet {
     }
 
     fn paths_below(&self, parent: &str, paths: &mut Vec<String>) {
-        // The members of a level come before the members of the levels below.
+        // The members at this level are listed before all members at deeper levels.
         let members = self.0.iter().filter(|(_, node)| node.is_member);
         paths.extend(members.map(|(element, _)| format!("{parent}{}", Self::path_of(element))));
         for (element, node) in &self.0 {

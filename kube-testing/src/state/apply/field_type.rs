@@ -96,7 +96,7 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns whether the schema does not allow a field with this name.
+    /// Returns whether there is a schema and it does not allow a field with this name.
     pub(crate) fn excludes(self, name: &str) -> bool {
         let (Self::Custom(Some(schema)) | Self::Schema(schema)) = self else { return false };
         let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true
@@ -205,8 +205,8 @@ impl<'a> FieldType<'a> {
         }
     }
 
-    /// Returns the value that a field has before any client sets it. In a built-in kind, it contains those objects of `value` that are always
-    /// present; in any other kind, it is empty.
+    /// Returns the value that a field has before any client sets it. The value is an empty object, except in a built-in kind: there it contains those
+    /// fields of `value` that every new object has, with their own initial values.
     pub(crate) fn initial(self, value: &Value) -> Value {
         let Self::BuiltIn { .. } = self else { return Value::Object(serde_json::Map::new()) };
         let fields = value.as_object().into_iter().flatten();

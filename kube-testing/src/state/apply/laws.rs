@@ -237,7 +237,8 @@ fn an_update_takes_the_fields_that_it_changes() {
     }
 }
 
-/// All writes have the same time, and the names of their managers sort before the name of the merged entry.
+/// All writes have the same time, so their entries are merged in the order of the managers' names. The name of the merged entry sorts after all of
+/// them.
 #[test]
 fn merged_entries_of_updates_lose_no_field() {
     let of = FieldType::Custom(None);

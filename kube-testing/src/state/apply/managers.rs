@@ -41,7 +41,7 @@ pub(crate) enum Operation {
 pub(crate) struct Manager {
     pub(crate) name: String,
     pub(crate) operation: Operation,
-    /// Empty for `Apply`: applies in different versions have the same manager.
+    /// Empty for `Apply`, because applies in different API versions have the same manager.
     pub(crate) api_version: String,
     /// Empty for writes to the object itself.
     pub(crate) subresource: String,
@@ -70,7 +70,7 @@ pub(crate) struct Conflicts(pub(crate) Vec<(Manager, FieldSet)>);
 pub(crate) struct Managers(BTreeMap<Manager, Owned>);
 
 impl Managers {
-    /// Reads the managers of an object. The result is empty if an entry cannot be read.
+    /// Reads the managers of an object. If any of the entries cannot be read, the result is empty.
     pub(crate) fn of(object: &Value) -> Self {
         Self::from_json(&object["metadata"]["managedFields"])
     }
@@ -147,7 +147,7 @@ impl Managers {
             Some(last) => self.prune(&merged, &last.fields, of),
             None => merged,
         };
-        // The comparison comes before the removal of nulls: a field that becomes null is modified, so it conflicts.
+        // The objects are compared before nulls are removed, so that a field that becomes null counts as modified, and can therefore conflict.
         let changed = Comparison::of(object, &after, of).without(ignored);
         if of.is_built_in() {
             remove_nulls(&mut after);
@@ -215,7 +215,8 @@ impl Managers {
                 continue;
             };
             let Some(owned) = self.0.remove(&manager) else { continue };
-            // If `bucket` does not exist yet, the fields of the first entry are merged into it, too.
+            // Merges the entry into `bucket`. If `bucket` does not exist yet, it is created from this entry and the first entry of the same API
+            // version.
             let made = self.0.remove(&bucket);
             let earlier = made.or_else(|| first.take().and_then(|first| self.0.remove(&first)));
             let fields =

@@ -1,7 +1,7 @@
 //! PURE. Determines the managers of fields after writes that are not applies.
 //!
-//! An object has `managedFields` from its first apply on. The managers of earlier writes are derived from the history at that time, so
-//! objects that are never applied cost nothing.
+//! An object has no `managedFields` before its first apply, unless a client writes them. The first apply derives the managers of all earlier writes
+//! from the history, so objects that are never applied cost nothing.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl State {
         for change in &changes[created.unwrap_or_default()..] {
             let Some(after) = &change.after else { continue };
             if metadata::has_managers(after) {
-                // The object had managers after this change, so they were cleared later.
+                // The object had managers after this change and has none now, so they were cleared. All its fields get the unknown manager.
                 return all_unknown(live);
             }
             let Some(writer) = &change.writer else { continue };
@@ -114,7 +114,8 @@ impl State {
         managers
     }
 
-    /// Returns the managers of an object after a write other than apply. They are empty for an object that was never applied.
+    /// Returns the managers of an object after a write other than apply. They are empty for an object that was never applied, unless a client has set
+    /// them.
     ///
     /// `sent` is the value of `managedFields` in the request. A request can set and clear the managers, except in a write to a subresource.
     pub(crate) fn managers_after(

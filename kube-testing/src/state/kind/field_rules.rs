@@ -112,7 +112,7 @@ pub(crate) fn is_atomic_object(parent: &str, field: &str) -> bool {
         | "target"
         | "targetRef" => true,
         "matchConstraints" | "matchResources" | "variables" => true,
-        // Fields that contain any JSON, in the schema of a custom resource definition.
+        // These fields of the schema in a custom resource definition may contain any JSON value.
         "additionalItems" | "additionalProperties" | "default" | "example" | "items" => true,
         "port" => parent == "service",
         "required" => parent == "nodeAffinity",
