@@ -28,7 +28,7 @@ pub struct AddError<K> {
 pub enum AddErrorKind {
     /// The queue is shut down.
     ShutDown,
-    /// The key is absent, and the queue is at its capacity.
+    /// The key is absent from the queue, and the queue or the key's group is at its capacity.
     Full,
     /// The key was given up because it failed too often, see [`give_up_after`](crate::QueueBuilder::give_up_after).
     GivenUp,

@@ -99,8 +99,8 @@ impl<K, T> Lease<K, T> {
         &self.key
     }
 
-    /// Returns the number of counted failures of this key since they were last forgotten. This is 0 on the first try, and always if the queue has no
-    /// limiter.
+    /// Returns the number of counted failures of this key since they were last forgotten. The number is 0 on the first try; without a limiter it is
+    /// always 0.
     pub fn num_requeues(&self) -> u32 {
         self.queue.as_ref().map_or(0, |queue| queue.requeues(&self.key))
     }
@@ -137,7 +137,8 @@ impl<K, T> Lease<K, T> {
     {
         let (key, id) = (self.key.clone(), self.id);
         let Some(queue) = self.queue.take() else { return key };
-        // The lease's own copy of the key is dropped first: if that panics, the caller receives no key to end the lease with.
+        // The lease's own copy of the key is dropped before the lease is detached. If that drop panics, the caller receives no key, and could not end
+        // a detached lease.
         match catch_unwind(AssertUnwindSafe(|| drop(self))) {
             Ok(()) => queue.detach(id),
             Err(panic) => {
@@ -278,8 +279,8 @@ impl<K, T> Lease<K, T> {
     /// its failures are forgotten, and the lease is returned to the caller, which must end it.
     ///
     /// This limits the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after); the lower of the two limits applies.
-    /// Neither limit counts a failure that the limiter does not count, such as one before the key's backoff is over. Without a limiter no failure
-    /// is counted, so the lease is never returned.
+    /// A failure that the limiter does not count, such as one before the key's backoff is over, counts toward neither limit. Without a limiter no
+    /// failure is counted, so the lease is never returned.
     ///
     /// # Errors
     /// Returns the lease if this is failure number `most` of the key.

@@ -7,7 +7,7 @@
 //!
 //! `inner` is held while the policy runs. The policy calls `Hash`, `Eq` and `Clone` of keys, and a closure that takes the queue's lock to check
 //! whether a key is in the queue. `inner` is never locked while the queue's lock is held. Apart from these calls, a policy is a pure function of its
-//! arguments, and must not call the queue. Keys that the policy evicts are dropped after unlocking, even if a panic unwinds.
+//! arguments, and must not call the queue. Keys that the policy evicts are dropped after unlocking, even if the policy panics.
 //!
 //! The failures of a key are kept as long as the key is in the queue: before a policy evicts a key, it calls that closure (`in_queue`), and keeps the
 //! key if the closure returns true. Two alternatives were rejected. The first is to notify the policy when a key enters or leaves the queue. That
@@ -147,7 +147,8 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         self.change(|inner, tracked, evicted| {
             let random = inner.random.next();
             // Ordering: Relaxed. `forget` is called for this key only after the failed lease has ended. The queue's lock orders the leases of one
-            // key, so `forget` reads this value. The value is stored before the policy runs, because the policy may count a failure and then panic.
+            // key, so `forget` sees the value that is stored here. The value is stored before the policy runs, because the policy may count a failure
+            // and then panic.
             tracked.store(1, Ordering::Relaxed);
             let (delay, taken) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
             let counted = Self::limits() && taken.is_some();

@@ -112,8 +112,8 @@ pub trait QueueMetrics: Send + Sync + 'static {
         let _ = queue;
     }
 
-    /// A key was handed out. `queued` is the time since the key was added; if it was added while it was leased, since that add; if it waited for a
-    /// deadline, since the deadline. `delayed` is true if the key waited for a deadline; then `queued` is the time by which the key was late.
+    /// A key was handed out. If the key waited for a deadline, `delayed` is true, and `queued` is the time since that deadline, which is the time by
+    /// which the key was late. Otherwise `queued` is the time since the add that led to this hand-out, even if the key was still leased at that add.
     fn dequeued(&self, queued: Duration, delayed: bool) {
         let _ = (queued, delayed);
     }

@@ -1,8 +1,8 @@
 //! PURE. The state machine of the queue, without locks, clocks, threads, futures or randomness.
 //!
 //! The state table is in `state/entry.rs`; this file and its submodules implement the transitions. Times are passed as arguments. `now` is `None` if
-//! the caller found no deadline and therefore did not read the clock. In that case the state machine uses the last time that was passed in. That time
-//! is never later than the actual time, so no key is handed out before its deadline.
+//! the caller found no deadline and therefore did not read the clock. In that case the state machine uses the time that was last passed to it. That
+//! time is never later than the actual time, so no key is handed out before its deadline.
 //!
 //! # Invariants
 //! 1. Every live slot is in the key table exactly once, under its hash, and the table contains nothing else.
@@ -12,8 +12,8 @@
 //! 4. `limits` contains a limit for a slot exactly if the slot has the flag `LIMITED`; only a `Waiting` slot has this flag.
 //! 5. Once the queue is shut down, no add makes a slot dirty.
 //! 6. The order's `admit` has been called for exactly the live slots, and its `begin` for exactly the leased slots.
-//! 7. An operation calls [`observe`](QueueState::observe) once, before anything else. In a queue with metrics, `began` is the sum of the times at
-//!    which the current leases began, and `pending_since` has entries only for Ready and dirty slots.
+//! 7. Each operation calls [`observe`](QueueState::observe) once, before it does anything else. In a queue with metrics, `began` is the sum of the
+//!    times at which the current leases began, and `pending_since` has entries only for Ready and dirty slots.
 //!
 //! It follows that a key is handed out to one lease at a time, because only `Ready` slots and due `Waiting` slots are handed out, and then they are
 //! `Leased`. It also follows that no key is lost, because only `end`, `cancel` and `stop` vacate a slot, and they return its key.
@@ -58,7 +58,8 @@ use crate::state::sparse::SparseMap;
 use crate::state::wait::Wait;
 use metering::Meter;
 
-/// The latest time that `horizon` can have. It is before `Nanos::MAX`, so that a wait until `Nanos::MAX` does not end even after a shutdown.
+/// The latest time that `horizon` can have. Deadlines at or before `horizon` count as passed, so `LAST` is before `Nanos::MAX`: a wait until
+/// `Nanos::MAX` does not end even after a shutdown.
 const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 
@@ -91,7 +92,7 @@ pub(crate) struct QueueState<K, O> {
     /// After a shutdown, the time of the shutdown; deadlines at or before it count as passed. In `DrainingDelays`, the time until which delayed
     /// keys are served.
     horizon: Nanos,
-    /// The last time that was passed in.
+    /// The time that was last passed to an operation.
     seen: Nanos,
     /// The sequence number of the last deadline that was set.
     sequence: u32,

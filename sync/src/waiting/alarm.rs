@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. `armed` is the time of the earliest alarm that is set or being set.
 //! 2. At most one thread calls the timer at a time, so a slower thread cannot replace an earlier alarm with a later one. If an earlier alarm is
-//!    requested during the call, that thread calls the timer once more.
+//!    requested while a thread calls the timer, the same thread then calls the timer once more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ pub struct Alarm {
     armed: Option<Nanos>,
     /// Whether a thread is currently calling the timer.
     arming: bool,
-    /// Whether `armed` was changed during that call.
+    /// Whether an earlier alarm was requested during that call.
     again: bool,
 }
 
@@ -83,14 +83,14 @@ impl Alarm {
 }
 
 /// Sets the timer to `at`, outside the lock. If an earlier alarm is requested in the meantime, sets the timer to that time, and so on. `wake_at` must
-/// call [`Timer::wake_at`](crate::Timer::wake_at) of the timer with the owner's [`waker`].
+/// call [`Timer::wake_at`](crate::Timer::wake_at) on the owner's timer, and pass the owner's [`waker`].
 ///
 /// # Panics
 /// Panics if the timer panics, after calling [`Alarmed::alarm_failed`].
 pub fn arm(owner: &impl Alarmed, mut at: Nanos, wake_at: impl Fn(Nanos)) {
     loop {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| wake_at(at))) {
-            // A waker may panic, too: the first panic is resumed.
+            // `alarm_failed` wakes a waker, which may panic, too. That second panic is discarded, and the panic of the timer is resumed.
             caught(|| owner.alarm_failed());
             resume_unwind(panic);
         }

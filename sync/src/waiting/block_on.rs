@@ -4,7 +4,7 @@
 //! |---|---|
 //! | whether the thread was woken since it last slept | `woken` |
 //!
-//! Checking `woken` and falling asleep are one critical section, so no wake-up is lost in between. A spurious wake-up
+//! The thread checks `woken` and falls asleep in one critical section, so a wake-up between these two steps is not lost. A spurious wake-up
 //! costs one more poll.
 
 use std::future::Future;

@@ -41,7 +41,7 @@ pub enum Released<W, S> {
 }
 
 impl Place {
-    /// The number of the place's slot, to compare with the slots of [`WaitList::iter`].
+    /// Returns the number of the place's slot. Compare it with the slot numbers that [`WaitList::iter`] returns.
     #[must_use]
     pub const fn slot(&self) -> u32 {
         self.0
@@ -130,7 +130,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The result with which the waiter at this place was served, if it was served.
+    /// Returns the result with which the waiter at this place was served; `None` if it was not served yet.
     #[must_use]
     pub fn served(&self, place: &Place) -> Option<&S> {
         match &self.slots[place.0 as usize] {
@@ -170,7 +170,7 @@ impl<W, S> WaitList<W, S> {
         (self.last != NIL).then_some(self.last)
     }
 
-    /// The slot of the waiter after the waiter in `slot`.
+    /// Returns the slot of the next waiter in FIFO order after the waiter in `slot`.
     #[must_use]
     pub fn after(&self, slot: u32) -> Option<u32> {
         match self.slots.get(slot as usize)? {
@@ -179,7 +179,7 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// The slot of the waiter before the waiter in `slot`.
+    /// Returns the slot of the previous waiter in FIFO order before the waiter in `slot`.
     #[must_use]
     pub fn before(&self, slot: u32) -> Option<u32> {
         match self.slots.get(slot as usize)? {

@@ -6,11 +6,10 @@ use std::task::Waker;
 use crate::locks::BATCH;
 use crate::panics::{Panic, keep_first};
 
-/// A bounded number of wakers, so that neither the time under the lock nor the memory grows with the number of waiters.
+/// A bounded number of wakers, so that neither the memory nor the time for which the lock is held grows with the number of waiters.
 ///
-/// If the batch is full, the caller unlocks, wakes the batch and locks again. Waiters may join and leave in between, so
-/// the caller must count the waiters to wake before the first batch; otherwise it would wake waiters that have joined
-/// since.
+/// If the batch is full, the caller unlocks, wakes the batch and locks again. Waiters may join and leave in between, so the caller must determine
+/// before the first batch how many waiters to wake. Otherwise it would also wake waiters that joined after that.
 #[derive(Debug, Default)]
 pub struct WakeBatch {
     wakers: [Option<Waker>; BATCH],

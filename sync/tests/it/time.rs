@@ -239,7 +239,8 @@ mod on_tokio {
                 1,
                 "the timer wakes early, after a year, because tokio gets no longer sleep"
             );
-            // The deadline is beyond tokio's wheel of two years: each early wake-up sets the alarm again.
+            // The deadline is further away than the two years that tokio's timer wheel covers, so the timer wakes the task early, and `reach` sets
+            // the alarm again each time.
             let years = day * 365 * 5;
             reach(&timer, Nanos::ZERO + years).await;
             assert!(timer.now() >= Nanos::ZERO + years);
@@ -300,8 +301,8 @@ mod on_tokio {
             timer.set(TokioTimer::current()).unwrap();
             let again = Arc::new(SetsAgain(timer.clone(), at(20), next));
             sleep(SECOND).await;
-            // This alarm is already due, so the waker is woken inside this call or by tokio. In both cases the alarm that the waker sets for 20 s
-            // stays set.
+            // This alarm is already due, so the waker is woken either inside this call or later by tokio. In both cases the waker sets an alarm for
+            // 20 s, and nothing replaces that alarm.
             timer.get().unwrap().wake_at(at(0), &again.into());
             sleep(SECOND * 18).await;
             assert_eq!(counter.wakes(), 0);
@@ -331,7 +332,8 @@ mod on_tokio {
             timer.set(TokioTimer::current()).unwrap();
             let replaced = Arc::new(SetsWhenDropped(timer.clone(), next.clone()));
             timer.get().unwrap().wake_at(at(5), &replaced.into());
-            // Setting this alarm drops the old waker. Its drop sets the alarm for 20 s, which is the latest and therefore counts.
+            // Setting this alarm drops the old waker. The old waker's `drop` sets the alarm once more, for 20 s. That call is the last one, so its
+            // alarm replaces the one for 10 s.
             timer.get().unwrap().wake_at(at(10), &next);
             sleep(SECOND * 19).await;
             assert_eq!(counter.wakes(), 0);

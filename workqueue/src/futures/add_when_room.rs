@@ -22,7 +22,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 ///
 /// # Cancel safety
 /// If the future is dropped, the key is not added, and is dropped too. If the future had already been woken because there is room, another adder is
-/// woken instead. A future that is neither dropped nor polled after it was woken holds back that one wake-up, so drop a future that you no longer
+/// woken instead. If a woken future is neither polled nor dropped, its wake-up is not passed on to another adder, so drop a future that you no longer
 /// poll.
 ///
 /// # Examples

@@ -64,7 +64,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAn
             let queue = this.get.queue();
             let next = queue.end_and_take(lease, outcome, |locked, now| {
                 if locked.must_yield() {
-                    // Takes no key here. If a key is Ready, the poll of `get` below yields.
+                    // No key is taken here. If a key is Ready, the poll of `get` below yields to other tasks first.
                     return NextKey::Empty;
                 }
                 let next = queue.shared.next(locked, now);

@@ -20,8 +20,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// The future of [`Queue::get`].
 ///
 /// # Cancel safety
-/// Dropping the future takes no key. If the future had already been woken for a key, another getter is woken instead. A future that is neither
-/// dropped nor polled after it was woken holds back that one wake-up, so drop a future that you no longer poll.
+/// Dropping the future takes no key. If the future had already been woken for a key, another getter is woken instead. If a woken future is neither
+/// polled nor dropped, its wake-up is not passed on to another getter, so drop a future that you no longer poll.
 ///
 /// # Examples
 /// Dropping the future takes no key, so you can use `get` in a `select!`:

@@ -19,7 +19,7 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 /// The future of [`Queue::next_overdue`].
 ///
 /// # Cancel safety
-/// If the future is dropped, no lease counts as reported, so the next future reports it.
+/// Dropping the future marks no lease as reported. An overdue lease that this future would have returned is returned by the next one.
 /// # Examples
 /// See [`Queue::next_overdue`].
 #[must_use = "futures do nothing unless awaited"]

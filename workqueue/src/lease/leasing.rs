@@ -11,7 +11,8 @@ use crate::state::LeaseId;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
-/// The operations of a queue that its leases call. As a trait object, it hides the types of the order and the limiter.
+/// The operations of a queue that its leases call. A lease holds its queue as a trait object of this trait, so the
+/// type of a lease does not depend on the queue's order and limiter.
 pub(crate) trait Leasing<K>: Send + Sync {
     fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
     fn requeues(&self, key: &K) -> u32;

@@ -35,7 +35,8 @@ use crate::state::QueueStats;
 #[derive(Clone)]
 pub struct StatsReader(Weak<dyn ReadStats>);
 
-/// The operation of a queue that a reader calls. As a trait object, it hides the types of the queue.
+/// The operation of a queue that a reader calls. A reader holds its queue as a trait object of this trait, so [`StatsReader`] has none of the type
+/// parameters of the queue.
 pub(crate) trait ReadStats: Send + Sync {
     fn read(&self) -> QueueStats;
 }
@@ -46,8 +47,8 @@ impl StatsReader {
     }
 
     /// Returns the statistics of the queue; `None` once the last handle and the last lease of the queue have been dropped. Takes constant time, plus
-    /// one step for each passed deadline, for each leased key that also waits, and with [`Fair`](crate::Fair) for each group. Locks the queue, so do
-    /// not call it from a clock, or from `Eq` of a key.
+    /// one step for each deadline that has passed, one for each leased key that also waits for a deadline, and, with [`Fair`](crate::Fair), one for
+    /// each group. Locks the queue, so do not call it from a clock, or from `Eq` of a key.
     ///
     /// # Panics
     /// Panics if the queue's clock panics.

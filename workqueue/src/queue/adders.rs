@@ -1,9 +1,9 @@
-//! PURE. Adders (tasks and threads that wait to add a key). A class is a set of keys that has its own capacity, such as a group; each class has its
-//! own wait queue, called a line.
+//! PURE. The wait queues of the adders, which are the tasks and threads that wait to add a key. A class is a set of keys that has its own capacity,
+//! such as a group; each class has its own wait queue, called a line.
 //!
 //! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in the line of its group if the
 //! group has a record. If the group has no record, the adder waits in [`NO_ROOM`](crate::state::order::NO_ROOM) if the capacity of the group is 0,
-//! and otherwise in `ANY_ROOM`, because then only the queue is full.
+//! and otherwise in `ANY_ROOM`: a group without a record has no keys, so not the group but the queue is full.
 //!
 //! # Invariants
 //! 1. `active` contains each line that has waiting or notified adders exactly once.

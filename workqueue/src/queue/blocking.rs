@@ -42,7 +42,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     return Err(GetTimeoutError::Closed);
                 }
                 _ if left == Some(Duration::ZERO) => {
-                    // This thread may have been signalled just when its time ran out. `finish` then signals another thread.
+                    // This thread may have been signalled at the moment when its time limit ran out. `finish` then signals another thread.
                     shared.finish(locked, now);
                     return Err(GetTimeoutError::TimedOut);
                 }
@@ -146,7 +146,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut locked = shared.lock_to_add(None, &mut new);
             let added = locked.state.add(&mut new, now);
             if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
-                // This thread may have been signalled just when its time ran out. `finish` then signals another thread.
+                // This thread may have been signalled at the moment when its time limit ran out. `finish` then signals another thread.
                 shared.finish(locked, now);
                 return shared.answer(added, new.key);
             }

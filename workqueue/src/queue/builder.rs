@@ -58,7 +58,7 @@ pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
 
 impl<K: Key> QueueBuilder<K> {
     pub(crate) fn new() -> Self {
-        // The random keys of std's `RandomState` are the only source of randomness that stable Rust offers without a dependency.
+        // Stable Rust offers only one source of randomness without a dependency: each `RandomState` of std hashes with random keys.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let options = Options { strict: false, capacity: usize::MAX, metered: None };
         Self {
@@ -298,7 +298,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     ///
     /// With `most` = 1, keys are given up at their first failure. The limiter counts the failures, so set the limiter first; it must be one that
     /// [counts failures](flyball_ratelimit::Policy::COUNTS_FAILURES). Without a limiter, or with a [`TokenBucket`](flyball_ratelimit::TokenBucket) as
-    /// the limiter, this does not compile. If a key is given up that was added while it was leased, it still runs again, with its failures forgotten.
+    /// the limiter, this does not compile. A key that was added again while it was leased still runs again after it is given up, with its failures
+    /// forgotten.
     ///
     /// `tell` is called after the lease has ended, on the thread that ended it, while no lock is held. A panic in `tell`
     /// propagates to the caller that ends the lease.

@@ -24,7 +24,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         if let Some(ending) = self.begin_end(key, outcome) {
             self.end_by(id, key, ending);
         } else {
-            // This end runs no user code and needs no decision.
+            // In this case, ending the lease runs no user code and needs no decision.
             let mut locked = self.lock();
             let gone = locked.state.end(id, Transition::Leave, None);
             self.finish(locked, None);
@@ -33,7 +33,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 
     /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`. If the limit of `give_up_after`
-    /// is lower than `most`, that limit applies instead.
+    /// is lower than `most`, it applies instead of `most`, and a key that reaches it is given up.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);

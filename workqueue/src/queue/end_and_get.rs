@@ -201,7 +201,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let shared = &self.shared;
         let mut locked = shared.lock();
         let ended = end(&mut locked);
-        // If `Clone` of the next key panics, the queue is unchanged, except that the first lease has ended.
+        // If `Clone` of the next key panics, `take` changes nothing, but `end` has ended the old lease.
         let next = catch_unwind(AssertUnwindSafe(|| take(&mut locked, now)));
         let hand_out = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
         let effects = shared.collect_wakeups(&mut locked, now);

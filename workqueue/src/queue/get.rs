@@ -28,8 +28,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// A queue is closed once it is shut down, no key is Ready, and no key can become Ready. Keys of [suspended](crate::Fair::max_leased) groups do
     /// not keep a queue open. Dropping all handles does not close a queue.
     ///
-    /// Once 127 futures have been served at their first poll, the next future that finds a key first yields to other tasks, and returns the key only
-    /// at its second poll. So other tasks run even if the queue is never empty, on every executor. To take a key without waiting, use
+    /// Once 127 futures have been served at their first poll, the next future for which a key is Ready yields to other tasks, and returns a key only
+    /// when it is polled again. So other tasks run even if the queue is never empty, on every executor. To take a key without waiting, use
     /// [`try_get`](Self::try_get).
     ///
     /// # Panics
@@ -145,7 +145,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut locked = self.shared.lock();
         let mut panicked = None;
         let end = loop {
-            // A panic must not prevent the creation of leases for the keys that were taken before it; otherwise these keys would be lost.
+            // The panic is caught, so that leases are created for the keys that were taken before it; otherwise these keys would be lost.
             match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut locked, now))) {
                 Ok(NextKey::Key(id, key)) => {
                     taken.push((id, key));
@@ -208,8 +208,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease
     }
 
-    /// Reports a hand-out. Called only when nothing can prevent the lease from reaching the caller. A key that is requeued before that does not count
-    /// as handed out.
+    /// Reports a hand-out. Called only when nothing can prevent the lease from reaching the caller. A key that is requeued because a waker panicked
+    /// does not count as handed out.
     pub(super) fn report_hand_out(&self, hand_out: HandedOut) {
         self.shared.report(|sink| sink.dequeued(hand_out.queued, hand_out.delayed));
     }

@@ -17,8 +17,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Ready keys of a [suspended](crate::Fair::max_leased) group do not count, because they cannot be handed out.
     /// Ready keys of a paused queue do count.
     ///
-    /// Whether the future also waits for a key that is added concurrently is unspecified. When it completes, the
-    /// queue *was* idle at some time, and need not be idle any longer.
+    /// It is unspecified whether the future also waits for a key that is added concurrently. When it completes, the queue *was* idle at some time,
+    /// and need not be idle any longer.
     ///
     /// # Cancel safety
     /// Dropping the future only ends the wait.
@@ -45,7 +45,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     /// Waits until the queue holds no key at all: no key is Ready, leased or waiting for a deadline. The queue stays open.
     ///
-    /// Whether the future also waits for a key that is added concurrently is unspecified.
+    /// It is unspecified whether the future also waits for a key that is added concurrently.
     ///
     /// # Cancel safety
     /// Dropping the future only ends the wait.

@@ -35,8 +35,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.lock().state.has_ready(now)
     }
 
-    /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. Takes constant time, plus one step for each passed
-    /// deadline, for each leased key that also waits, and with [`Fair`](crate::Fair) for each group.
+    /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. Takes constant time, plus one step for each
+    /// deadline that has passed, one for each leased key that also waits for a deadline, and, with [`Fair`](crate::Fair), one for each group.
     ///
     /// # Panics
     /// Panics if the clock panics.
@@ -163,7 +163,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// The future panics if the clock, the timer or `Clone` of the key panics; in that case no lease is reported.
     ///
     /// # Cancel safety
-    /// If the future is dropped, no lease counts as reported, so the next future reports it.
+    /// Dropping the future marks no lease as reported. An overdue lease that this future would have returned is returned by the next one.
     ///
     /// # Examples
     /// ```
@@ -203,6 +203,6 @@ pub struct KeyInfo<K> {
     pub key: K,
     /// The state of the key.
     pub state: KeyState,
-    /// The number of failures of the key. It is read shortly after the state, so it may be newer.
+    /// The number of failures of the key. The number is read shortly after the state, so it may include a change that the state does not show yet.
     pub num_requeues: u32,
 }

@@ -63,8 +63,8 @@ where
     L: QueueLimiter<K>,
     T: TimeMode,
 {
-    /// Returns the key counts of up to `most` groups, those with the most Ready keys, and the sums over all other groups. A metric can use
-    /// this to bound its number of labels. O(groups · log groups + deadlines that have passed).
+    /// Returns the key counts of the groups with the most Ready keys, for at most `most` groups, and the sums of the counts of all other groups. A
+    /// metric can use this to bound its number of labels. O(groups · log groups + deadlines that have passed).
     ///
     /// # Panics
     /// Panics if the clock or `Clone` of a group panics.
@@ -93,8 +93,8 @@ where
     /// return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise its
     /// capacity. Adds that wait for room then call the functions again, too.
     ///
-    /// Without this call, a change takes effect with the next add of a key of the group. After this call, a concurrent add does not bring back values
-    /// that it read before the call. If the queue is closed, groups stay suspended. O(groups).
+    /// Without this call, a changed value takes effect for a group only with the next add of one of its keys. After this call, a concurrent add does
+    /// not bring back values that it read before the call. If the queue is closed, groups stay suspended. O(groups).
     ///
     /// # Panics
     /// Panics if the clock, one of the functions or `Clone` of a group panics; in that case the limits of all groups stay the same.

@@ -165,7 +165,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         self.time.now()
     }
 
-    /// Reads the clock if a key has a deadline or ages are tracked; otherwise returns `None` without reading the clock.
+    /// Reads the clock if a key has a deadline, ages are tracked, or a drain serves delayed keys. Otherwise returns `None` without reading the clock.
     #[inline]
     pub(crate) fn now_if_timed(&self) -> Option<Nanos> {
         self.is_timed().then(|| self.time.now())
@@ -173,8 +173,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
-        // Ordering: Relaxed. If this load misses a deadline, a concurrent call has just set that deadline, and it is later than the last time that
-        // was passed to the queue's state. So treating the deadline as not due is correct. A waiter checks again before it sleeps (`NextKey::Wait`).
+        // Ordering: Relaxed. This load may miss a deadline that a concurrent call has just set. Such a deadline is later than the last time that was
+        // passed to the queue's state, so it is correct to treat it as not due. A waiter checks again before it sleeps (`NextKey::Wait`).
         T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
     }
 

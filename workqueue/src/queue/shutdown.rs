@@ -239,8 +239,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// next, and use its leftovers.
     ///
     /// If there are several calls, the `limit` of the first determines how long delayed keys are served, and each call waits for at most its own
-    /// `limit`. After [`shut_down`](Self::shut_down) or `drain`, delayed keys are no longer served. If the queue is shut down already, this call
-    /// serves no delayed keys.
+    /// `limit`. A call of [`shut_down`](Self::shut_down) or `drain` ends the service of delayed keys, so a later call of `drain_all_timeout` serves
+    /// none either.
     ///
     /// # Panics
     /// Panics if the clock or the timer panics.

@@ -13,7 +13,7 @@ use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 pub(crate) struct TaskWaiters {
     tasks: WaitList<Waker, ()>,
     notified: usize,
-    /// The number of wakers to wake, beginning with the oldest.
+    /// How many of the wakers are to be woken; the oldest are woken first.
     to_notify: usize,
 }
 

@@ -10,7 +10,7 @@ use flyball_sync::waiting::WakeBatch;
 /// Wakers, ordered by the times of their timeouts. A waker is woken only once its time has passed.
 ///
 /// # Invariants
-/// 1. A waker is due once its time is at or before `passed`; [`wake_passed`](Self::wake_passed) removes it.
+/// 1. A waker whose time is at or before `passed` is due; [`wake_passed`](Self::wake_passed) removes the wakers that are due.
 #[derive(Debug, Default)]
 pub(crate) struct Timeouts {
     waiting: BTreeMap<Timeout, Waker>,
@@ -29,8 +29,8 @@ pub(crate) struct Timeout {
 impl Timeouts {
     /// Inserts a waker to be woken at `at`, which is later than `now`.
     pub(crate) fn insert(&mut self, at: Nanos, now: Nanos, waker: Waker) -> Timeout {
-        // `passed` is ahead of the clock if the alarm fired early or the clock jumped back. Without this reset, the task would be woken immediately,
-        // wait again and be woken again, over and over.
+        // `passed` is ahead of the clock if the alarm fired early or the clock jumped back. In these cases `passed` is set back to `now`. Otherwise
+        // the task would be woken immediately, wait again and be woken again, over and over.
         if at <= self.passed {
             self.passed = now;
         }

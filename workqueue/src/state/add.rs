@@ -11,7 +11,7 @@ use crate::state::wait::{DelayRequest, Wait};
 impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Makes the key Ready or, if it is leased, dirty.
     ///
-    /// The key is moved out of `new` only if it was absent.
+    /// The key is moved out of `new` only if it was absent from the queue.
     #[inline]
     pub(crate) fn add(
         &mut self,

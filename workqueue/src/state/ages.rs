@@ -26,7 +26,7 @@ pub(crate) enum NextOverdue<K> {
     Lease(OverdueLease<K>),
     /// No lease is overdue yet; the oldest unreported lease becomes overdue at this time.
     Wait(Nanos),
-    /// No key is leased.
+    /// No lease is left to report: no key is leased, or all leases were already reported.
     Empty,
     /// The queue is drained: no key is leased, and no key will be leased later.
     Drained,

@@ -20,7 +20,7 @@ const ROOT: usize = ARITY - 1;
 /// Family 0 contains only the root, in its last lane. This structure was chosen after measurements: `docs/decisions/0014-deadlines-structure.md`.
 ///
 /// # Invariants
-/// 1. In the order of deadline and then sequence number, no node is before its parent.
+/// 1. Nodes are ordered by deadline, and nodes with equal deadlines by sequence number. In this order, no node is before its parent.
 /// 2. The entry for the node at position p is `Waiting`, stores p in its first link, and has the same deadline as the node.
 /// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is family 0.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 //! # State table
 //!
 //! The table shows the effect of each operation on a key in each state. `=` means no effect; a blank cell means that the operation cannot occur in
-//! that state. Once the deadline of a key has passed, the key counts as if it were in the state of the last column, even if the queue has not
+//! that state. Once the deadline of a key has passed, the key counts as being in the state that the last column gives, even if the queue has not
 //! processed the deadline yet.
 //!
 //! | state | `add` | delayed add (t) | `postpone` (t) | `get` | lease ends | `cancel` | deadline |
@@ -78,7 +78,7 @@ impl Flags {
     pub(crate) const BACKOFF: Self = Self(1);
     /// The wait has a limit, beyond which no add moves its deadline. The limit is in `QueueState::limits`.
     pub(crate) const LIMITED: Self = Self(2);
-    /// The lease was detached: it has no `Lease` guard, and is ended by its key.
+    /// The lease was detached: it has no `Lease` guard, and a caller ends it by passing the key.
     pub(crate) const DETACHED: Self = Self(4);
     /// The lease has been reported as overdue.
     pub(crate) const REPORTED: Self = Self(8);

@@ -41,7 +41,7 @@ pub enum KeyState {
     Leased,
     /// The key is leased, and becomes Ready when its lease ends.
     LeasedDirty,
-    /// The key is leased, and becomes Ready at this time if its lease has ended by then.
+    /// The key is leased and has a deadline at this time. It becomes Ready at the deadline or, if the lease is still held then, when the lease ends.
     LeasedWaiting(Nanos),
 }
 

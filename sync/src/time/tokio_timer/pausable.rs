@@ -3,8 +3,8 @@
 //! A crate cannot see which features other crates enable. But the feature adds an inherent method, which takes precedence over the method of a trait
 //! with the same name. So the return type of the call below shows whether it calls tokio's method or the method of the trait.
 //!
-//! Rejected: a feature of this crate, which a test would have to enable in addition. If the test did not enable it, the only symptom would be a timer
-//! that does not follow the paused clock.
+//! Rejected: a feature of this crate, which a test would have to enable in addition. If a test enabled only tokio's feature, the timer would not
+//! follow the paused clock, and nothing else would show the mistake.
 //!
 //! Cancel safety: nothing here waits.
 

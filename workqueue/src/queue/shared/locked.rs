@@ -25,13 +25,13 @@ pub(crate) struct Locked<K, O> {
     pub(super) alarm: Alarm,
 }
 
-/// How many tasks are served at their first poll before the next one must yield. It is a prime number: if several workers are polled in a fixed
-/// rotation, they take turns at yielding, whatever their number.
+/// How many tasks are served at their first poll before the next one must yield. The number is prime, so that workers that are polled in a fixed
+/// rotation take turns at yielding, however many workers there are.
 const BUDGET: u32 = 127;
 
 /// Waiters for something other than a key.
 pub(crate) struct OtherWaiters {
-    /// Whether there may be any such waiters. A new waiter sets it; `collect_wakeups` resets it once there are no waiters left.
+    /// Whether there may be any waiters of the kinds below. A new waiter sets it; `collect_wakeups` resets it once there are no waiters left.
     pub(crate) any: bool,
     /// Tasks and threads that wait for room.
     pub(crate) adders: Adders,
@@ -164,8 +164,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         (self.getters.waiting() > 0) | self.others.any | self.blocked_getters.all_asleep()
     }
 
-    /// Restores the three rules of `queue/shared.rs`. It only changes which waiters are awake; if tasks or threads wait for an idle queue, it may
-    /// also make due keys Ready.
+    /// Restores the three rules of `queue/shared.rs`. This changes which waiters are awake and for which time the alarm is set. The keys do not
+    /// change, except that due keys may become Ready if tasks or threads wait for an idle queue.
     pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
@@ -205,15 +205,15 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         self.collect_wakeups(fired, true)
     }
 
-    /// Returns how many passed deadlines to examine: one for each task that waits or is notified, and one for a thread. (One is enough for all
-    /// threads, because each thread signals the next after it has checked the queue.) So either all passed deadlines and the next deadline are found,
-    /// or every waiting task is woken anyway. A fixed number would not do: if more tasks than that are woken and never polled, the
-    /// tasks behind them would get neither a wake-up nor an alarm.
+    /// Returns how many passed deadlines to examine: one for each task that waits or is notified, and one more for all threads together. (One is
+    /// enough for all threads, because each thread signals the next after it has checked the queue.) So either all passed deadlines and the next
+    /// deadline are found, or every waiting task is woken anyway. A fixed number would not be enough: if more tasks than that number are woken and
+    /// never polled, the tasks behind them would get neither a wake-up nor an alarm.
     fn lookahead(&mut self) -> usize {
         if self.waits() { self.getters.notified(usize::MAX) + self.getters.waiting() + 1 } else { 0 }
     }
 
-    /// Returns whether a thread waits for a key, or a task that has not been woken.
+    /// Returns whether any thread, or any task that has not been woken, waits for a key.
     fn waits(&self) -> bool {
         self.getters.waiting() > 0 || self.blocked_getters.asleep > 0
     }
