@@ -53,8 +53,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
     }
 
-    /// Returns how many keys can be handed out, and the next deadline at which a key becomes Ready. If `now` is `None`, no deadline counts as passed,
-    /// unless the queue is shut down. Examines at most `most` + 1 of the deadlines that have passed.
+    /// Returns how many keys can be handed out, and the next deadline at which a key becomes Ready. If `now` is `None`, no deadline counts as passed.
+    /// After shutdown, exactly the deadlines up to the horizon count as passed, whatever `now` is. Examines at most `most` + 1 of the deadlines that
+    /// have passed.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
@@ -105,8 +106,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         (served && !self.paused).then_some(at)
     }
 
-    /// Returns whether there is a waiting key whose deadline has passed. If `now` is `None`, no deadline counts as passed, unless the queue is shut
-    /// down.
+    /// Returns whether there is a waiting key whose deadline has passed. If `now` is `None`, no deadline counts as passed. After shutdown, exactly
+    /// the deadlines up to the horizon count as passed, whatever `now` is.
     #[inline]
     pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
         let by = match self.phase {
@@ -138,19 +139,20 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     /// Returns whether the queue is shut down, no key is Ready and no key can become Ready. Keys of suspended groups do not count. A closed queue
-    /// stays closed, because its suspended groups are not resumed.
+    /// stays closed, because no group of a closed queue can be resumed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            // A lease may end as a failure, and its key may become Ready again before the horizon.
+            // The queue is not closed while a key is leased: the lease may end as a failure, and the key may then become Ready again before the
+            // horizon.
             Phase::DrainingDelays => self.leased() == 0 && self.is_empty_by(self.horizon),
             Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
             Phase::Stopped => true,
         }
     }
 
-    /// Returns true if no key can be handed out now, and no deadline is at or before `horizon`.
+    /// Returns whether no Ready key can be handed out, now or when a lease ends, and no deadline is at or before `horizon`.
     fn is_empty_by(&self, horizon: Nanos) -> bool {
         self.order.count() == self.order.suspended() && self.first_wait().is_none_or(|(at, _)| at > horizon)
     }
@@ -176,7 +178,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         if self.queued() > self.order.suspended() {
             return true;
         }
-        // A due key may belong to a suspended group. To find out, the due keys are gathered first.
+        // A due key may belong to a suspended group. Gathering moves the due keys into the order, which counts the keys of suspended groups.
         self.gather_all(now);
         self.queued() > self.order.suspended() || self.has_due(Some(now.unwrap_or(self.seen)))
     }

@@ -1,6 +1,6 @@
 //! PURE. The counters of a queue with metrics, each updated in constant time.
 //!
-//! Each time that a key becomes pending counts as an add. No counter is incremented at that time: keys become pending in many places, and when a
+//! An add is counted each time that a key becomes pending. No counter is incremented at that time: keys become pending in many places, and when a
 //! deadline passes, no code runs. Instead, the number of adds is computed: each key that became pending was handed out, was withdrawn, or is still
 //! pending. So
 //!
@@ -25,12 +25,14 @@ pub(super) struct Meter {
     /// The number of pending keys that were withdrawn: cancelled, postponed, stopped, or held back by a strict backoff.
     withdrawn: u64,
     delays: u64,
-    /// The highest number of adds that was returned so far, so that the returned number does not decrease if the clock jumps back.
+    /// The highest number of adds that the statistics have reported. It is reported instead of a lower number, which a clock that jumps back can
+    /// cause.
     most_adds: u64,
     /// The sum of the times at which the current leases began.
     began: u128,
-    /// The time at which a key became pending, and whether it had waited for a deadline. This map contains only Ready and dirty slots whose entries
-    /// do not provide this data: the key became pending while it was leased, or its deadline passed and the order has gathered it since.
+    /// For some Ready and dirty slots: the time at which the key became pending, and whether it had waited for a deadline. For all other slots the
+    /// entry provides this data. A slot is in this map if its key became pending while it was leased, or if the order has gathered the key after its
+    /// deadline.
     pending_since: SparseMap<PendingSince>,
     last_hand_out: HandedOut,
 }
@@ -87,8 +89,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Returns how long a lease that is about to end has been held; `None` without metrics, or if the lease has ended.
     ///
-    /// `seen` is false if no worker has started on the key. If such a key is not pending and now becomes pending, its hand-out is subtracted from
-    /// `taken`, so that the key is not counted as a second add.
+    /// `seen` is false if no worker has started on the key. If the end of such a lease makes the key pending again, its hand-out is subtracted from
+    /// `taken`; otherwise a second add would be counted.
     pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
         let comes_back = !seen && self.comes_back(lease.slot, now.unwrap_or(self.seen));
         let meter = self.meter.as_mut()?;

@@ -22,13 +22,13 @@ pub use stats::{GroupStats, PriorityStats, TopGroups};
 
 pub(crate) use sealed::ReadyQueue;
 
-/// The number of the line of adders that need room in the queue, but not in a group.
+/// The line number of adders that need room in the queue, but not in a group.
 pub(crate) const ANY_ROOM: u32 = 0;
-/// The number of the line of adders whose group has no keys and a capacity of 0, so that no key that leaves the queue makes room for them.
+/// The line number of adders whose group has no keys and a capacity of 0. No key of such a group can leave the queue and make room for them.
 pub(crate) const NO_ROOM: u32 = 1;
 
-/// The order in which a queue hands out its Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. This trait is sealed, because a wrong order would make
-/// the queue incorrect, and so that methods can be added later.
+/// The order in which a queue hands out its Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. This trait is sealed for two reasons: a wrong
+/// implementation would make the queue incorrect, and methods can be added later without breaking users.
 ///
 /// # Examples
 /// A function that accepts any order:
@@ -97,7 +97,7 @@ pub(crate) mod sealed {
 
         /// The data that [`Order::tag`] computes for an add.
         type Tag: Send;
-        /// The data about a new key that the order derives from the tag.
+        /// The data about a new key, which the order derives from the tag of its add.
         type Class;
         /// The reason why [`next`](Self::next) has chosen a slot.
         type Pick: Copy;
@@ -177,7 +177,7 @@ pub(crate) mod sealed {
         #[inline]
         fn leave_line(&mut self, _line: u32) {}
 
-        /// Returns for how many more keys of the adders in a line there is room, without regard to the capacity of the queue.
+        /// Returns how many more keys the adders in a line could add now, without regard to the capacity of the queue.
         #[inline]
         fn room(&self, _line: u32) -> usize {
             usize::MAX
@@ -229,7 +229,7 @@ pub(crate) mod sealed {
         /// Returns all slots in the order, for inspection.
         fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32>;
 
-        /// Returns all Ready slots, including due ones, sorted by their hand-outs as far as these can be predicted.
+        /// Returns all Ready slots, including due ones, in the order in which they will be handed out, as far as it can be predicted.
         fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32>;
 
         /// Checks all invariants, and returns a description of the first one that is violated.

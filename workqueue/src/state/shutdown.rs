@@ -45,7 +45,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Empties the queue: moves the keys that are not leased to `left`, and clones the leased keys into it. From now on, the end of a lease only
+    /// Empties the queue: moves the Ready and the waiting keys into `left`, and clones the leased keys into it. From now on, the end of a lease only
     /// removes the key.
     ///
     /// The caller passes `left` in, so that keys are dropped outside every lock, even if a `Clone` panics.
@@ -53,11 +53,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     where
         K: Clone,
     {
-        // Only the leased keys are cloned. They are cloned before any change, so that the queue is not stopped if a `Clone` panics.
+        // Only the leased keys are cloned. They are cloned before anything in the queue changes, so that the queue is not stopped if a `Clone`
+        // panics.
         self.clone_keys(self.leased_slots(), &mut left.leased);
         self.shut_down(now);
         let (ready, waiting, leased) = self.slots(now);
-        // Called after `slots`, because `slots` gathers the due keys and stores when they became pending; `meter_stop` removes these times.
+        // `meter_stop` is called after `slots`: `slots` gathers the due keys and stores the times at which they became pending, and `meter_stop`
+        // removes these times.
         self.meter_stop(now);
         self.phase = Phase::Stopped;
         for (slots, keys) in [(ready, &mut left.ready), (waiting, &mut left.waiting)] {

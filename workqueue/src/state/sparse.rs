@@ -1,4 +1,4 @@
-//! PURE. A map for values that only few slots have.
+//! PURE. A map for values that only a few slots have.
 
 use hashbrown::HashTable;
 

@@ -52,12 +52,12 @@ pub struct QueueStats {
     pub paused: bool,
     /// Whether the queue is shut down and refuses adds.
     pub shutting_down: bool,
-    /// Whether ages are [tracked](crate::Queue::track_ages), as with [metrics](crate::QueueBuilder::metrics).
+    /// Whether ages are [tracked](crate::Queue::track_ages); a queue with [metrics](crate::QueueBuilder::metrics) always tracks them.
     pub ages_tracked: bool,
     /// How long the oldest Ready key has been Ready; `None` if no key is Ready, or ages are not tracked.
     ///
     /// Only the first key of each priority, or of each group, is examined. So if the priority of a key was [lowered](crate::Queue::set_priority), and
-    /// the key is now behind keys that became Ready later, it is not taken into account until it is the first.
+    /// the key is now behind keys that became Ready later, that key is not taken into account until it is the first.
     pub oldest_ready: Option<Duration>,
     /// How long the oldest lease has been held; `None` if no key is leased, or ages are not tracked.
     pub oldest_lease: Option<Duration>,

@@ -36,7 +36,7 @@ pub enum Added {
 /// A key to add, with its hash and tag. Hash and tag are computed before the queue is locked, because this runs user code.
 #[derive(Debug)]
 pub(crate) struct NewKey<K, T> {
-    /// `None` once the key is inserted. A duplicate stays here and is dropped outside every lock, even if its `Eq`
+    /// `None` once the key is inserted. If the queue already holds an equal key, this one stays here, and is dropped outside every lock, even if `Eq`
     /// panics.
     pub(crate) key: Option<K>,
     pub(crate) hash: u32,

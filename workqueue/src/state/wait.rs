@@ -41,7 +41,7 @@ pub enum DelayMode {
     #[default]
     Earliest,
     /// Debounce: each further add in this mode postpones the key, but the key becomes Ready at most `max_wait` after each of these adds, and no later
-    /// than an add in a different mode requested.
+    /// than an add in a different mode has requested.
     Debounce {
         /// The longest time that the key waits after this add, however many adds follow.
         max_wait: Duration,
@@ -54,7 +54,7 @@ pub enum DelayMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub(crate) at: Nanos,
-    /// For a debounced wait, the latest time to which adds in debounce mode may move it.
+    /// For a debounced wait, the latest time to which adds in debounce mode may move the deadline.
     pub(crate) limit: Option<Nanos>,
     /// Whether the wait follows a failure; with strict backoff no add shortens such a wait.
     pub(crate) backoff: bool,
@@ -69,7 +69,8 @@ pub(crate) enum DelayRequest {
         limit: Nanos,
     },
     Replace(Nanos),
-    /// The backoff after a failure. Like `Earliest`, but if backoff is strict, a later backoff replaces a wait that is not a backoff.
+    /// The backoff after a failure. Like `Earliest`, with one exception: if backoff is strict and the existing wait is not a backoff, the backoff
+    /// replaces it even if the backoff ends later.
     Backoff(Nanos),
 }
 

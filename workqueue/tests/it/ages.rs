@@ -74,7 +74,8 @@ fn the_oldest_counts() {
     assert_eq!((ages(&queue), second.age()), ((Some(7), Some(0)), Some(ns(0))));
 }
 
-/// The age of a dirty key is measured from the end of its lease. The age of a key that an add promoted is measured from that add.
+/// The age of a dirty key is measured from the end of its lease. If an add makes a waiting key Ready before its deadline, the key's age is measured
+/// from that add.
 #[test]
 fn ready_since_when() {
     let (queue, clock) = timed();
@@ -191,7 +192,7 @@ fn overdue_at_once() {
     assert!(queue.next_overdue(Duration::MAX).now_or_never().is_none());
 }
 
-/// Watchers complete once the queue is drained. Before that, a lease may still become overdue.
+/// A watcher without a lease to report completes only when the queue is drained, because a lease may become overdue until then.
 #[test]
 fn overdue_ends_with_the_queue() {
     let (queue, clock) = timed();

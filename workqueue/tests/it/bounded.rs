@@ -222,7 +222,7 @@ fn adds_without_waiting_if_there_is_room() {
     assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::Merged);
     let unbounded = Queue::new();
     for key in 0..1_000 {
-        // The future may complete at its second poll, because it sometimes yields to other tasks.
+        // The future may complete only at its second poll, because it sometimes yields to other tasks at the first.
         assert_eq!(block_on(unbounded.add_when_room(key)).unwrap(), Added::New);
     }
 }

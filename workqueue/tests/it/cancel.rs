@@ -18,7 +18,7 @@ struct PolledGetter<F> {
     future: Pin<Box<F>>,
     counting: Arc<Counting>,
     waker: Waker,
-    /// The number of wake-ups at the last poll; `None` before the first poll.
+    /// How often the getter had been woken at its last poll; `None` before the first poll.
     polled: Option<usize>,
 }
 

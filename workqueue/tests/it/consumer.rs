@@ -356,7 +356,7 @@ fn a_batch_waits_for_its_first() {
     assert_eq!(queue.try_get_many(2).unwrap_err(), TryGetError::Closed);
 }
 
-/// A batch may take keys for which other getters were woken. The next keys wake those getters again.
+/// A batch may take keys for which other getters were woken. Those getters are woken again for the next keys.
 #[test]
 fn a_batch_leaves_the_next_key_to_woken_getters() {
     let queue = Queue::new();
@@ -505,7 +505,7 @@ fn wakes_a_getter_behind_any_number_that_are_never_polled() {
     }
 }
 
-/// Wakers are woken in batches. Even if there are more waiters than fit into one batch, all of them are woken, whatever they wait for.
+/// The queue wakes wakers in batches. All waiters are woken, even if their wakers do not fit into one batch, and whatever they wait for.
 #[test]
 fn wakes_any_number_of_tasks() {
     const TASKS: u32 = 100;
@@ -548,7 +548,7 @@ struct PollsWhenWoken {
 impl PollsWhenWoken {
     fn poll(self: &Arc<Self>) {
         assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "one change woke the task again and again");
-        // The future is locked if the task is woken while it is polled.
+        // If the task is woken during one of its polls, that poll holds the lock, so the future is not polled again.
         let Some(mut future) = self.future.try_lock() else { return };
         assert!(poll_with(future.as_mut(), &self.clone().into()).is_pending());
     }

@@ -24,8 +24,8 @@ enum Wait {
 }
 use Wait::{Debounced, Fixed};
 
-/// Returns the wait of the key, and changes it: whether a wait is fixed or debounced is determined by two debounced adds. The first one shortens the
-/// wait only if it is fixed. The second one moves a debounced wait to its limit.
+/// Returns the wait of the key. This changes the wait, because two debounced adds are made to find out its kind: the first add shortens only a fixed
+/// wait, and the second add moves a debounced wait to its limit.
 fn probe(queue: &TimedQueue, key: &'static str) -> Wait {
     let debounce = DelayMode::Debounce { max_wait: NEVER };
     let at = deadline(queue, key);

@@ -209,7 +209,7 @@ fn an_unended_detached_key_is_overdue() {
     queue.check().unwrap();
 }
 
-/// If the drop of the lease's own copy of the key panics, the caller has no key, so the lease ends as a failure.
+/// If dropping the lease's own copy of the key panics, `detach` does not return the key to the caller, so the lease ends as a failure.
 #[test]
 fn a_detach_that_panics_in_a_drop_loses_no_key() {
     let switch = PanicSwitch::new();

@@ -165,7 +165,7 @@ impl Drop for Bomb {
     }
 }
 
-/// A key whose drop panics with a payload whose drop panics, too.
+/// A key whose drop panics; the drop of the panic's payload panics, too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PanickingKey(u32);
 

@@ -73,7 +73,7 @@ fn a_cap_of_one_is_serial() {
     assert_eq!(*third, ('a', 2));
 }
 
-/// A key that can only be handed out after a lease of its group has ended keeps the queue open after a shutdown, and is still handed out.
+/// A Ready key of a group at its lease limit keeps the queue open after a shutdown. It is handed out when a lease of its group has ended.
 #[test]
 fn a_drain_serves_keys_that_a_cap_held_back() {
     let queue = Queue::builder().order(fair().max_leased(1)).build();

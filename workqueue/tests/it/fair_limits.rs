@@ -400,8 +400,8 @@ fn a_drain_goes_by_what_is_suspended_now() {
     assert_eq!(drain.finish().ready, [('a', 1)]);
 }
 
-/// A queue without leases is idle if all its Ready keys belong to suspended groups. This also holds if the deadline of such a key has passed, but no
-/// operation has processed it yet.
+/// A queue without leases is idle if all its Ready keys belong to suspended groups. This also holds for a waiting key of such a group whose deadline
+/// has passed, even if no operation has processed the deadline yet.
 #[test]
 fn a_queue_of_suspended_keys_is_idle() {
     let (queue, clock) = timed(fair().max_leased(0));

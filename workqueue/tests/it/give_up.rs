@@ -180,7 +180,7 @@ fn exhausted_comes_before_full() {
     assert_eq!(take(&given_up), [], "a refused add counted a failure");
 }
 
-/// After shutdown a key that is given up is not a leftover. After a stop it is still reported to the hook.
+/// After shutdown a key that is given up is not a leftover. If the queue was stopped before, the hook is still called.
 #[test]
 fn a_key_given_up_after_shutdown_is_no_leftover() {
     for stop in [false, true] {
@@ -326,7 +326,7 @@ fn the_hook_is_called_once_for_each_key_given_up() {
     assert_eq!(*given_up.lock().unwrap(), 2_000);
 }
 
-/// Several threads give up the same key: each third failure gives the key up, and the hook gets exactly three failures each time.
+/// Several threads give up the same key: each third failure gives the key up, and the failure count that the hook receives is always 3.
 #[test]
 fn threads_that_give_up_the_same_key() {
     const THREADS: usize = 3;
@@ -350,7 +350,7 @@ fn threads_that_give_up_the_same_key() {
                 })
             })
             .collect();
-        // Leases of the same key fail beside the adds.
+        // While the threads add the key, its leases fail, too.
         let mut failed = 0;
         while failed < FAILURES {
             match queue.try_get() {

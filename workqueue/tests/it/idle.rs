@@ -418,7 +418,7 @@ fn served_or_left_over() {
                 clock.advance(ns(1));
             }
         };
-        // If a deadline is exactly the limit, the drain returns before the last key is served.
+        // If the deadline of a key is exactly the limit, the drain returns before this key is served.
         let ready = left.ready.len();
         assert_eq!(served + ready + left.waiting.len(), 50, "limit {limit}");
         assert!(ready <= 1 && left.waiting.iter().all(|key| *key > limit));

@@ -12,8 +12,8 @@ use testkit::random::{cases, thorough};
 /// Enough random bytes for about two hundred operations.
 const MAX_LEN: usize = 520;
 
-/// Returns the number by which the number of operation sequences is divided: 10, or 1 if the run is thorough. `floor` is divided by 20 instead of 10,
-/// because small counts vary more.
+/// Returns the divisor of the number of operation sequences: 10, or 1 if the run is thorough. The minimum that `floor` returns is divided by 20
+/// instead of 10, because small counts vary more.
 fn divisor() -> u64 {
     if thorough() { 1 } else { 10 }
 }

@@ -361,7 +361,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
             // The queue continues as if nothing had happened: the same keys are handed out, in the same order.
             let mut line = models[fits].dequeue_order();
             if matches!(act, Operation::TryGet | Operation::PollGet | Operation::End(..)) {
-                // The failure may have been counted or not, so only the set of the keys is determined.
+                // The failure may have been counted or not, so the order of the keys is not determined, only which keys are handed out.
                 line.sort_unstable();
             }
             let leases: Vec<_> = std::iter::from_fn(|| world.queue.try_get().ok()).collect();
@@ -729,7 +729,7 @@ fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
                 switch.arm(Point::Clone, 1);
                 queue.add(key).unwrap();
             } else {
-                // The add reads the clock first. The second read, which panics, is in the getter that the add woke.
+                // The first read of the clock is in the add. The second read, which panics, is in the getter that the add has woken.
                 clock.arm(2);
                 let added = catch_unwind(AssertUnwindSafe(|| queue.add(key)));
                 if added.is_err() {
@@ -752,7 +752,7 @@ fn a_blocked_thread_that_panics_passes_its_wake_up_on() {
 
 // ---- time ------------------------------------------------------------------------------------------------------
 
-/// The clock jumps in both directions: no key is handed out unless the clock has reached its deadline at some time, and no key is lost.
+/// The clock jumps in both directions: each key is handed out only after the clock has reached the key's deadline at some time, and no key is lost.
 #[test]
 fn the_clock_jumps() {
     let mut random = Random::new(11);

@@ -430,11 +430,11 @@ fn every_key_is_handed_out_within_the_documented_bound() {
             }
         }
     });
-    // At least one sequence reaches the bound exactly. This shows that no lower bound holds.
+    // At least one sequence reaches the bound exactly. So no smaller bound would hold.
     assert_eq!(closest.into_inner(), 0);
 }
 
-/// A thousand keys with the same deadline are all handed out, and keys of one priority in the order of their adds.
+/// A thousand keys with the same deadline are all handed out. Keys of one priority are handed out in the order of their adds.
 #[test]
 fn a_thousand_deadlines_at_once() {
     let clock = ManualClock::new();

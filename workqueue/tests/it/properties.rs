@@ -106,7 +106,7 @@ impl<'a> Schedule<'a> {
         assert_eq!(self.queue.cancel(&key), pending);
     }
 
-    /// Asserts that the queue's state of the key agrees with the request recorded for it.
+    /// Asserts that the state of the key in the queue agrees with the request that this test has recorded for the key.
     fn check_state(&mut self, key: u64) {
         let (state, now) = (self.queue.state(&key), self.now());
         let record = &self.records[&key];
@@ -248,8 +248,8 @@ fn delayed_adds_are_neither_early_nor_late() {
     assert!(!few || std::env::var_os("FLYBALL_CASES").is_some(), "{} {}", served.get(), at_their_limit.get());
 }
 
-/// A key is added again and again with `Debounce`, always before its deadline. It still runs every time `max_wait` has passed, for every delay and
-/// every interval between the adds.
+/// A key is added again and again with `Debounce`, always before its deadline. For every delay and every interval between the adds, it still becomes
+/// Ready exactly `max_wait` after the first add since its last run.
 #[test]
 fn a_debounce_fed_for_ever() {
     let mut random = Random::new(17);

@@ -402,7 +402,7 @@ fn a_full_queue_clones_nothing() {
     assert_eq!(queue.add_ref(&Unclonable(2)), Err(AddErrorKind::Full));
 }
 
-/// `resume` wakes a task whose waker panics. The panic counts no failure: only the lease that the test drops afterwards counts as one.
+/// `resume` wakes a task whose waker panics. The panic does not count as a failure: only the lease that the test drops afterwards counts as one.
 #[test]
 fn a_foreign_waker_costs_no_failure() {
     let clock = ManualClock::new();
@@ -495,7 +495,7 @@ fn a_batch_survives_its_second_key() {
     assert_eq!(queue.ready_len(), 1, "the second key is not Ready");
 }
 
-/// If the wakers of several getters panic, no key of a batch that never reached its caller counts as a failure.
+/// If the wakers of several getters panic, a batch may not reach its caller. The leases of such a batch do not count as failures.
 #[test]
 fn a_batch_that_is_returned_counts_no_failure() {
     let late = UnfiredTimer::default();

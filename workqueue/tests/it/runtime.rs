@@ -69,7 +69,8 @@ fn a_parked_task_of_another_runtime_keeps_its_alarm() {
     let queue = queue_on(&first);
     queue.add_after("b", HOUR).unwrap();
     let mut later = Task::waiting(queue.get());
-    // This add sets the alarm again. A poll of the task could set it, too, but might come so late that the key is Ready and the task takes it.
+    // This add sets the alarm again. Polling the task could set the alarm, too, but the poll might come so late that the key is Ready already and the
+    // task takes it.
     queue.add_after("a", SOON).unwrap();
     drop(first);
     let waiting = thread::spawn({

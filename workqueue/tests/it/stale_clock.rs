@@ -81,7 +81,7 @@ fn a_time_that_goes_back_turns_back_those_that_are_early() {
     assert_eq!(served.len(), 19, "{served:?}");
 }
 
-/// A list of keys that is made at an older time shows each key once: a raised key that is no longer due waits.
+/// If `keys` is called at an older time, it still returns each key once: a raised key that is no longer due is returned as waiting.
 #[test]
 fn a_time_that_goes_back_doubles_no_key_in_a_list() {
     let clock = ManualClock::new();

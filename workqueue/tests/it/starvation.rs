@@ -14,7 +14,8 @@ use flyball_workqueue::{Fair, Fifo, Lease, NoLimiter, Order, Priority, Queue, Wi
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// The load of a simulation. The keys are `0..keys`; a run of a key occupies a slot for `work`, and the key is Ready again `back` later.
+/// The load of a simulation. The keys are `0..keys`; a run of a key occupies a slot for `work`, and the key is Ready again `back` after the end of
+/// the run.
 struct Load {
     keys: u32,
     slots: usize,
@@ -194,7 +195,7 @@ fn priorities_starve_no_key() {
     let seen = run(&OVERLOAD, Priority::new(), by_key);
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "a slot was free");
-    // The bound in the documentation of `Priority`, for two lower priorities with a third of the keys each.
+    // This is the bound in the documentation of `Priority`, with L = 2 lower priorities; each priority has a third of the keys.
     let most = (SHARE + 2) * OVERLOAD.keys.div_ceil(3) as usize;
     let waited_for = [0, 1, 2].map(|level| seen.waited_for((level..OVERLOAD.keys).step_by(3)));
     assert!(waited_for.iter().all(|hand_outs| *hand_outs <= most + OVERLOAD.slots), "{waited_for:?}");

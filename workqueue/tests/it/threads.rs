@@ -54,7 +54,8 @@ fn never_twice_at_once_and_never_lost() {
         }
         let left = block_on(queue.drain());
         assert!(left.ready.is_empty() && left.leased.is_empty());
-        // A key whose run fails during the drain is not retried and is a leftover. That run has started after the last add of the key.
+        // A key whose run fails during the drain is not retried and is a leftover. This is enough for the check below, because that run has started
+        // after the last add of the key.
         assert!(left.waiting.len() <= KEYS);
     });
     for key in 0..KEYS {

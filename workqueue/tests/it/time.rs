@@ -321,7 +321,7 @@ impl Timer for ManualAlarm {
     }
 }
 
-/// A timer may fire early. This must make no key Ready, whatever the order of the queue.
+/// A timer may fire early. An early alarm must not make a key Ready, whichever order the queue uses.
 #[test]
 fn an_early_alarm_makes_no_key_ready() {
     let alarm = ManualAlarm::default();

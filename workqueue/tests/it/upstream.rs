@@ -121,7 +121,7 @@ fn add_while_processing() {
             for key in 0..50 {
                 queue.add(key).unwrap();
             }
-            // After this, a consumer adds a key only if it has decremented `again` before.
+            // From here on, only consumers that have decremented `again` already may still add a key.
             idle.wait();
             finish(&queue, end);
         });

@@ -6,7 +6,7 @@ use flyball_workqueue::Queue;
 
 use crate::task::Task;
 
-/// Takes `count` keys from the queue, and adds keys after each so that the queue is never empty.
+/// Takes `count` keys from the queue, and adds keys after each one, so that the queue is never empty.
 fn serves(queue: &Queue<u32>, count: usize) {
     for _ in 0..count {
         let mut task = Task::new(queue.get());
@@ -103,7 +103,7 @@ fn workers_of_one_task_yield_one_after_another() {
     }
 }
 
-/// A task polls each `get` once and drops it, as a `select!` does whose other branch is always ready, or a timeout of zero.
+/// A task polls each `get` once and drops it. A `select!` whose other branch is always ready does the same, and so does a timeout of zero.
 #[test]
 fn a_task_that_polls_each_future_once_is_served_after_a_yield() {
     let queue = Queue::new();

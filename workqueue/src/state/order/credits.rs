@@ -14,8 +14,9 @@
 //! *A level X that is lower and has Ready keys is served within share + L hand-outs.* Each regular hand-out from another level gives X a credit, so
 //! after `share` of them X is owed a hand-out. Before X is served, each other level Y gets at most one owed hand-out: after it, Y has no credits and
 //! a larger `since` than X, and whenever Y earns a credit, X earns one, too. So Y gets no second owed hand-out before X is served. If Y has become
-//! the highest level before it gets its owed hand-out, that hand-out is also regular. Either it is one of the `share` regular hand-outs, or those
-//! were from levels above Y. In the second case Y was lower at that time and counts in L. So at most share + L − 1 hand-outs come before that of X.
+//! the highest level before it gets its owed hand-out, that hand-out is also regular. Either it is one of the `share` regular hand-outs and already
+//! counted, or those hand-outs were from levels above Y. In the second case Y was lower at that time and counts in L. So at most share + L − 1
+//! hand-outs come before that of X.
 //!
 //! *Hence a key with n keys before it at its level is handed out within (share + L) · (n + 1) hand-outs*: each time the level is served, one of these
 //! keys is handed out, and no key is inserted before them.
@@ -23,8 +24,9 @@
 //! *The first key of the highest level waits for at most one key of each lower level*: until that key is handed out, no hand-out is regular, so a
 //! lower level that has been served does not earn new credits.
 //!
-//! Rejected: credits for owed hand-outs. If there were more than `share` lower levels, each would earn `share` credits from the owed hand-outs of the
-//! others between two of its own. Some lower level would always be owed a hand-out, and the highest level would never be served.
+//! Rejected: credits for owed hand-outs. With more than `share` lower levels, each of them would earn at least `share` credits between two of its own
+//! hand-outs, from the owed hand-outs of the others alone. Some lower level would always be owed a hand-out, and the highest level would never be
+//! served.
 
 use std::num::NonZeroU32;
 

@@ -5,7 +5,7 @@
 //! # Invariants
 //! 1. Every slot that is not vacant belongs to one group, and is counted in the group's `keys`. A group is in the index exactly when it has keys, or
 //!    `adders` that wait for room in it. The records of all other groups are in the free list.
-//! 2. A group's line holds its Ready slots, and `leased` counts its leased slots. Both numbers together are at most `keys`.
+//! 2. A group's line holds its Ready slots, and `leased` counts its leased slots. The number of Ready slots plus `leased` is at most `keys`.
 //! 3. A group is in the ring exactly when it has Ready slots and is below its lease limit. A group in the ring has 1 to `weight` hand-outs left in
 //!    its turn. (A group may have more leases or keys than its limit allows, if the limit was lowered.)
 //! 4. `count` is the number of slots in all lines. Of these slots, `available` can be handed out even if no lease ends, and `suspended` belong to
@@ -29,7 +29,7 @@ use crate::state::list::List;
 use crate::state::order::limits::Limits;
 use crate::state::order::stats::GroupStats;
 
-/// The number of the adder line of the group with index 0. The lines of the other groups follow.
+/// The line number of the adders that wait for room in the group with index 0. The line numbers of the other groups follow.
 const FIRST_GROUP: u32 = 2;
 
 /// Ready keys by group.

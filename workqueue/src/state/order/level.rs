@@ -95,7 +95,8 @@ impl Level {
 
     /// Returns all Ready keys of the level, including those raised to it, in the order of hand-out.
     ///
-    /// A key that was raised after its deadline had passed is not Ready if `by` is before the deadline, because the clock has jumped back.
+    /// If the clock has jumped back, the deadline of a raised key may be after `by`, although it had passed when the key was raised. Such a key is
+    /// not Ready, and is left out.
     pub(super) fn slots<K>(
         &self,
         slab: &Slab<K>,
@@ -200,7 +201,7 @@ fn first(one: Option<Rank>, other: Option<Rank>) -> Option<Rank> {
 
 /// Returns whether a key that has been in line since `since` is handed out before a key whose deadline `at` has passed. If both times are equal, the
 /// key with the deadline goes first, because its deadline was set earlier. A key whose `since` is in the future, because the clock has jumped back,
-/// goes first; otherwise deadlines would starve the key until that time.
+/// goes first; otherwise keys with deadlines would starve it until that time.
 #[inline]
 pub(crate) fn goes_before(since: Nanos, at: Nanos, now: Nanos) -> bool {
     since < at || since > now

@@ -23,8 +23,8 @@
 //! When a key is lowered, it keeps the position that it got when it became Ready, unless this position is at a level above the new priority. In that
 //! case the key moves to the end of the line of its new priority.
 //!
-//! Rejected: to move a raised key to the end of the higher level. If the line there is long, the key may be handed out later than at its old
-//! position, because its old level may be owed a hand-out ([`Credits`]). Future adds determine which of the two positions is served earlier.
+//! Rejected: to move a raised key to the end of the higher level. If the line there is long, the key may be served earlier at its old position,
+//! because its old level may be owed a hand-out ([`Credits`]). Which of the two positions is served earlier depends on future adds.
 //!
 //! # Invariants
 //! 1. A Ready slot is in the line of its position's level, and a waiting slot is in the heap of that level. `count` is the number of slots in all

@@ -14,16 +14,16 @@ use crate::state::order::{Order, sealed};
 ///
 /// # Raises
 /// If a key is added with several priorities, the highest one applies. When an add raises the priority of a key, the raise lasts for one hand-out. If
-/// the key is then retried or requeued, it has its own priority again: the one of its first add, or the one that was last set. The priority of an add
-/// while the key is leased applies to the next run.
+/// the key is then retried or requeued, it has its own priority again: the one of its first add, or the one that was last set. If the key is added
+/// while it is leased, the priority of that add applies to the next run.
 ///
-/// A raise never postpones a key: the key keeps its position, gets a second one at the tail of its new priority, and is
-/// handed out as soon as one of the two is next.
+/// A raise never postpones a key: the key keeps its position, gets a second one at the tail of its new priority, and is handed out as soon as one of
+/// its two positions is next.
 ///
 /// # Share
 /// The highest priority with Ready keys is served first, however many keys wait below it. Each time a key of the highest priority is handed out, each
-/// lower priority with Ready keys earns one credit. Once it has 4 credits, or the number that you set with [`share`](Self::share), the lower priority
-/// is served once, and loses its credits. If L is the number of lower priorities that have Ready keys in the meantime:
+/// lower priority with Ready keys earns one credit. A lower priority that has 4 credits, or the number that you set with [`share`](Self::share), is
+/// served once, and loses its credits. If L is the number of lower priorities that have Ready keys in the meantime:
 /// - a key of the highest priority waits for the keys of that priority before it, and for at most one key of each lower priority before each of those
 ///   keys and before the key itself;
 /// - a key of a lower priority, with n keys of the same priority before it, is handed out within (share + L) · (n + 1) hand-outs.
@@ -52,8 +52,8 @@ pub struct Priority {
 
 /// With a share of 4, a single lower priority gets a fifth of the hand-outs. In a simulation (`workqueue/tests/it/starvation.rs`), a restart lists
 /// 2000 keys with a low priority, while keys that have already run keep ten workers busy. With a share of 4 each of the 2000 keys runs within a
-/// minute; with a share of 6 some do not. Strict priorities are not the default, because three keys starved a production queue for half an hour
-/// (home-operations/miroir#122).
+/// minute; with a share of 6 some do not. Strict priorities are not the default, because with them three keys starved a production queue for half an
+/// hour (home-operations/miroir#122).
 const DEFAULT_SHARE: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
 impl Priority {

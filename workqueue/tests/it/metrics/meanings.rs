@@ -102,7 +102,7 @@ fn delays_become_adds_at_their_deadline() {
     assert_eq!((now.adds, now.waiting, now.depth()), (2, 0, 0));
 }
 
-/// If the deadline of a leased key passes, this counts in the same way as an add of the key does in client-go. The depth includes the key
+/// If the deadline of a leased key passes, the metrics count this as client-go counts an add of a leased key. The depth includes the key
 /// immediately, and the latency is measured from the deadline.
 #[test]
 fn a_deadline_within_a_lease() {

@@ -99,9 +99,9 @@ fn own(data: *const ()) -> Arc<CallingWaker> {
     unsafe { Arc::from_raw(data.cast()) }
 }
 
-/// Returns a new reference. The waker with this data pointer keeps its own.
+/// Returns an `Arc` with a reference count of its own. The waker with this data pointer keeps its reference count.
 fn borrow(data: *const ()) -> Arc<CallingWaker> {
-    // SAFETY: `data` comes from `raw`, and the waker, which is borrowed, holds a count.
+    // SAFETY: `data` comes from `raw`, and the waker, which is borrowed, owns a reference count.
     unsafe { Arc::increment_strong_count(data.cast::<CallingWaker>()) };
     own(data)
 }

@@ -174,7 +174,7 @@ impl World {
             _ => 7,
         });
         let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
-        // If the operation does not take a lease itself, the first lease is the oldest one, that of key 3.
+        // If the operation takes a lease, this lease was removed from `leases`. Otherwise `held` is the oldest lease, that of key 3.
         let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
         let mut many = Some(many);
         let mut key = Some(key);
