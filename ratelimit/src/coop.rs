@@ -4,8 +4,8 @@
 //! continues at the next poll.
 //!
 //! Ready polls are counted per thread, because a task stays on its thread until it returns to its executor. Rejected: the runtime's own count, such
-//! as tokio's, which works only on that runtime and needs a feature; and a count in the bucket, which would add a second word that all threads write
-//! to the lock-free path.
+//! as tokio's (it works only on that runtime, and needs a feature), and a count in the bucket (all threads would write a second word even when they
+//! take no lock).
 //!
 //! A pending poll does not reset the count, because another future of the same task may be ready in the same poll: with
 //! a reset, a `select!` in a loop might never return from its poll. A poll that yields does not reset the count either,
@@ -32,12 +32,12 @@ thread_local! {
 /// The number of ready polls after which a poll yields.
 const BUDGET: u32 = 127;
 
-/// The number of futures that were dropped after they had yielded, after which the count is reset.
+/// How many futures that have yielded must be dropped before the count is reset.
 const DROPS: u32 = 8;
 
 /// Resets the count.
 fn reset() {
-    // The values may be gone already if the thread ends.
+    // While the thread ends, its thread-local values may be gone already.
     let _ = LEFT.try_with(|left| left.set(BUDGET));
     let _ = DROPPED.try_with(|dropped| dropped.set(0));
 }
@@ -56,7 +56,8 @@ enum Stage {
 }
 
 impl CoopBudget {
-    /// Calls `work` and returns its result. If the budget is spent, instead wakes the task and returns `Pending`, so that the task yields.
+    /// Calls `work` and returns its result. If the budget is spent and the future has neither yielded nor waited yet, does not call `work`, but wakes
+    /// the task and returns `Pending`, so that the task yields.
     pub(crate) fn poll<T>(&mut self, waker: &Waker, work: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let spent = LEFT.with(Cell::get) == 0;
         match self.0 {

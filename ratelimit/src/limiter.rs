@@ -23,7 +23,7 @@ use crate::{Clock, Monotonic, Nanos, Policy};
 
 /// A backoff limiter: a [`Policy`] that threads share, which decides how long a failed key waits.
 ///
-/// All methods take `&self`. Under the lock, the limiter calls only its policy, which calls `Hash`, `Eq` and `Clone` of keys, and the closure of
+/// All methods take `&self`. Under the lock, the limiter calls only its policy (which calls `Hash`, `Eq` and `Clone` of keys) and the closure of
 /// [`update_policy`](Self::update_policy). A panic in any of them leaves the limiter usable.
 ///
 /// # Examples
@@ -139,8 +139,8 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         self.change(|state| change(&mut state.policy, now))
     }
 
-    /// Runs `work` on the policy. Takes the keys that the policy evicts even if `work` panics; otherwise the next operation
-    /// would drop them under the lock.
+    /// Runs `work` on the policy. Then takes the keys that the policy has evicted, and drops them after unlocking, even if `work` panics; otherwise
+    /// the next operation would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
         // Declared before the guard, so that keys are dropped after it.
         let mut evicted = Vec::new();

@@ -25,8 +25,8 @@ pub fn message(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without a message").to_owned()
 }
 
-/// Drops all items, even if some drops panic, and then resumes the first panic. By contrast, if the drop of an item
-/// panics, a hash table leaks the items after it.
+/// Drops all items, even if some drops panic, and then resumes the first panic. A hash table, by contrast, leaks the
+/// remaining items if the drop of an item panics.
 pub fn drop_each<T>(things: impl Iterator<Item = T>) {
     let mut result = Ok(());
     for thing in things {

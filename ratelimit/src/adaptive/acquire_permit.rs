@@ -55,7 +55,8 @@ impl<C: Clock> AcquirePermit<C> {
         let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
         loop {
-            // A thread does not yield. Otherwise, a wait without time could end before its only attempt.
+            // A thread has no task to yield to, so `coop` is not used: if the first poll yielded, a wait with a time limit of zero would end without
+            // an attempt.
             if let Poll::Ready(permit) = shared.poll_start(ticket, &waker) {
                 return Ok(permit);
             }

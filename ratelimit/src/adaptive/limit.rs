@@ -31,7 +31,7 @@ use crate::{InvalidConcurrencyLimits, Nanos};
 /// before ten answers. So the number of operations in flight stays near the number that the server can handle without queueing for longer than the
 /// bound. Several clients of one server converge to equal shares, and a single bad answer changes nothing.
 ///
-/// Set the bound to a latency that is too slow for you: for example, two or three times the latency of an idle server, or a service-level objective.
+/// Set the bound to the longest latency that you accept: for example, two or three times the latency of an idle server, or a service-level objective.
 /// You configure the bound; the limit does not measure it, because a client that starts under load cannot measure the latency of an idle server.
 ///
 /// This type is only the rule; [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) applies it, and can be shared between
@@ -81,7 +81,8 @@ struct Round {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The server answered, and the latency is measured. An error answer such as *no such object* counts as a success, too.
+    /// The server answered; the time from the start of the operation to its end counts as the latency. An error answer such as *no such object*
+    /// counts as a success, too.
     Success,
     /// The operation was refused, timed out or was abandoned, as happens when a server is overloaded.
     Failure,
@@ -240,5 +241,5 @@ impl AimdLimit {
 /// The minimum number of answers in a round, even if the limit is lower. In shorter rounds, a single bad answer could exceed a threshold.
 const SHORTEST_ROUND: u32 = 10;
 
-/// Failures lower the limit if more than one in `TOLERATED_FAILURES` answers of a round failed.
+/// Failures lower the limit if more than 1 / `TOLERATED_FAILURES` of the answers in a round are failures.
 const TOLERATED_FAILURES: u64 = 10;

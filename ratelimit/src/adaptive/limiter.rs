@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `adaptive` | the limit, and the number of operations in flight |
 //! | `waiting` | the waiters for a slot in FIFO order, with increasing tickets; empty while a slot is free |
-//! | `handed_over` | the waiters that have a slot but have not been polled since, with the time of the wake-up; `None` entries are last |
+//! | `handed_over` | the waiters that were given a slot and not polled since, with the time of the wake-up; times not known yet (`None`) are last |
 //! | `next_ticket` | the next ticket; tickets are never reused |
-//! | `seen` | the latest clock reading, because a thread with an older reading may take the lock later than a thread with a newer one |
+//! | `seen` | the latest clock reading so far; a thread that takes the lock may have an older reading |
 //!
 //! | outside the lock | |
 //! |---|---|
@@ -274,8 +274,8 @@ impl<C: Clock> Shared<C> {
         let now = self.clock.now();
         let waker = waker.clone();
         let mut state = self.state.lock();
-        // The caller takes the slot that it was given before `grant_slots` takes back late slots. Otherwise two waiters that are polled late would
-        // take the slot from each other for ever.
+        // If the caller was given a slot, it takes this slot first; only then does `grant_slots` take back the slots of late waiters. In the opposite
+        // order, two waiters that are polled late would take the slot from each other for ever.
         let kept = ticket.is_some_and(|own| state.take_handed_over(own));
         let admitted = state.grant_slots(Some(now));
         // `start` overtakes no waiter, because there is no waiter while a slot is free. A waiter that lost its slot becomes the first waiter again.

@@ -1,8 +1,8 @@
 //! PURE. Combinators of policies: the longer of two waits, and a cap on a wait.
 //!
 //! # Invariants
-//! 1. Each part counts each failure, and `forget` and `cancel` apply to all parts.
-//! 2. Each part has its own random numbers, derived from the number that the combination receives.
+//! 1. Each inner policy counts each failure, and `forget` and `cancel` are passed to each inner policy.
+//! 2. Each inner policy receives a random number of its own, derived from the number that the combination receives.
 //!
 //! The combinators are generic over the policies that they wrap, so they need no allocation and no dynamic call.
 
@@ -67,7 +67,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Reservation) {
-        // Invariant 2: with the same number in both, two jitters would be correlated.
+        // Invariant 2: if both policies received the same number, their jitters would be correlated.
         let mut random = SplitMix64::new(random);
         let (first_wait, first_reservation) =
             self.first.record_failure_keeping(key, now, random.next(), in_use);

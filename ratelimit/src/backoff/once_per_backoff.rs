@@ -6,8 +6,9 @@
 //!
 //! The invariants of the state per key (`per_key.rs`) hold, too.
 //!
-//! Each key is looked up twice, here and in the inner policy. Rejected: one entry for both, because a policy may have no
-//! entry (a bucket) or several (a `MaxOf`), and each of these would have to store waits that it does not return.
+//! Each key is looked up twice, here and in the inner policy. Rejected: storing the end of the backoff in the inner policy's entry for the key. Some
+//! policies have no such entry (a bucket). Others have several (a `MaxOf`), and each would have to store the end of the longest wait, even if its own
+//! wait is shorter.
 
 use std::fmt;
 use std::hash::Hash;

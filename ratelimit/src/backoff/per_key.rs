@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. The list from `oldest` to `newest` holds every slot once; its links agree in both directions.
-//! 3. There are at most `most` slots, plus one for each key that was added while the keys that were checked for eviction were in use.
+//! 3. There are at most `most` slots, plus one for each key that was added although the map was still full after the checks for eviction.
 //! 4. A key does not expire before the longest wait has passed since it was last touched, nor while it is in use.
 //! 5. User code (`Hash`, `Eq`, `Clone`) runs before the first change of an operation, and `in_use` is called for a key
 //!    before that key is changed, so a panic leaves invariants 1 to 4 intact. Growing the index calls no `Hash`, because
@@ -33,10 +33,10 @@ pub(crate) struct PerKey<K, V> {
     oldest: u32,
     newest: u32,
     most: NonZeroU32,
-    /// The number of keys that were added beyond `most`, because the keys checked for eviction were in use.
+    /// The number of keys that were added although the map was still full after the checks for eviction.
     beyond: usize,
     longest_wait: Duration,
-    /// How long a key may be idle, in nanoseconds; stored in this form because it is read twice in each call.
+    /// How long a key may be idle. Stored as a number of nanoseconds, not as a `Duration`, because it is read twice in each call.
     idle: u64,
     /// The evicted keys, until the caller takes them, or the next `touch` or `remove` drops them.
     evicted: Vec<K>,
@@ -91,7 +91,7 @@ impl<K, V> PerKey<K, V> {
     /// Moves the evicted keys to `evicted`.
     #[inline]
     pub(crate) fn take_evicted(&mut self, evicted: &mut Vec<K>) {
-        // The list of evicted keys is nearly always empty.
+        // Checked first, because the list of evicted keys is nearly always empty.
         if !self.evicted.is_empty() {
             evicted.append(&mut self.evicted);
         }
@@ -163,8 +163,8 @@ impl<K, V> PerKey<K, V> {
         now.get().saturating_sub(self.slots[slot as usize].touched.get()) > self.idle
     }
 
-    /// Checks the two oldest keys and evicts those for which `over` returns true; the others become the newest. Use this for maps whose idle keys do
-    /// not expire. Successive calls check all keys in turn, so a key that is kept does not prevent checks of the keys after it.
+    /// Checks the two oldest keys: evicts a key if `over` returns true for its value, and otherwise makes the key the newest. Use this for maps whose
+    /// idle keys do not expire. Successive calls check all keys in turn, so a key that is kept does not prevent checks of the keys after it.
     pub(crate) fn evict_oldest(&mut self, over: impl Fn(&V) -> bool) {
         for _ in 0..2 {
             let slot = self.oldest;

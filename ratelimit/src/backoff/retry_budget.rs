@@ -98,7 +98,8 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
     ) -> (Duration, Self::Reservation) {
         let (wait, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
         let token = self.schedule.reserve(now + wait, now);
-        // The maximum of both waits, so that a wait that ends after `Nanos::MAX` keeps its length.
+        // `now + wait` saturates, so the token's delay may be shorter than `wait`. With the maximum of both, a wait that ends after `Nanos::MAX`
+        // keeps its length.
         (wait.max(token.delay(now)), (reservation, token))
     }
 

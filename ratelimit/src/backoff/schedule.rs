@@ -87,8 +87,8 @@ impl TokenSchedule {
     /// Changes rate and burst from `now` on; O(ranges).
     ///
     /// Available tokens stay available, the newest first, up to the new burst; a larger burst fills up at the new rate. Reserved tokens keep their
-    /// due times. If the new rate has too few tokens for these times, the reserved tokens delay the tokens after them. The part of a token that has
-    /// arrived so far is lost, so that repeated changes gain nothing.
+    /// due times. If too few tokens arrive by these times at the new rate, the reserved tokens use up tokens that arrive later, so new reservations
+    /// are due later. The part of a token that has arrived so far is lost, so that repeated changes gain nothing.
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) {
         if quota == self.quota {
             return;
@@ -202,7 +202,7 @@ impl TokenSchedule {
 
     /// Returns the first number that arrives at `at` or later.
     fn first_not_before(&self, at: Nanos) -> u128 {
-        // Arrival times are rounded up, so the token arrives after the previous nanosecond.
+        // Arrival times are rounded up to whole nanoseconds, so the exact arrival time of this token is after `at` − 1.
         let ahead = match at.get().saturating_sub(self.origin.get()) {
             0 => 0,
             nanos => u128::from(nanos - 1) * self.tokens() / self.period() + 1,

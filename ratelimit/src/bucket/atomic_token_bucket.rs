@@ -15,12 +15,12 @@ use flyball_sync::locks::Mutex;
 use crate::bucket::packed::{LockedBucket, PackedBucket};
 use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket, TryAcquireError};
 
-/// A token bucket that threads share: a [`TokenBucket`] whose methods take `&self` and return identical results.
+/// A token bucket that threads share. Its methods return the same results as those of a [`TokenBucket`], but take `&self`.
 ///
-/// The bucket has no clock and no waiters: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic
-/// compare-and-exchange. All other operations take a lock: reserving ahead, cancelling, changing the quota, and
-/// computing with numbers that do not fit into 64 bits (for rates with a whole number of nanoseconds per token: a bucket
-/// that takes longer than about a century to fill, or a clock that jumps that far).
+/// The bucket has no clock and no waiters: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic compare-and-exchange. Reserving
+/// ahead, cancelling and changing the quota take a lock. Taking tokens also takes the lock if the numbers do not fit into 64 bits: at rates with a
+/// whole number of nanoseconds per token, this happens only if the bucket takes longer than about a century to fill, if tokens are reserved that far
+/// ahead, or if the clock jumps that far.
 ///
 /// # Memory ordering
 /// Taking a token or giving one back does not synchronise any other memory.

@@ -97,8 +97,8 @@ impl FixedPointRate {
 
     /// Gives back a reservation. Returns the new `full_at`, or `None` if later reservations depend on this one.
     ///
-    /// If no reservation has a later due time, these tokens are interchangeable with the last ones, so the last ones
-    /// can be removed.
+    /// If no other reservation is due later, the tokens of this reservation are interchangeable with the tokens that were taken last, so those are
+    /// removed.
     pub(crate) fn cancel(&self, full_at: u128, now: Nanos, reservation: &Reservation) -> Option<u128> {
         let last = self.due(full_at, now);
         let cost = self.cost(reservation.count().get().into());

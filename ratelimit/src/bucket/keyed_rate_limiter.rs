@@ -3,7 +3,7 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the buckets of the keys, by hash | one of `shards` |
-//! | changes of the quota, in one order for all shards | `changing`, locked before the shards' locks |
+//! | the order of quota changes, which is the same for all shards | `changing`, locked before the shards' locks |
 //!
 //! `Eq` and `Clone` of a key run under a shard's lock, before anything is changed. All other user code (`Hash`, `Drop`, the clock)
 //! runs outside the lock.
@@ -39,7 +39,7 @@ const SHARDS: usize = 64;
 /// The bucket of a key with reservations that are not due yet is not full. So the key is kept until its reservations are due, and is among the last
 /// keys to be replaced.
 ///
-/// A new key is cloned. If the clock jumps back, a key that was evicted after the time that the clock now shows starts with a full bucket.
+/// A new key is cloned. If a key is evicted and the clock then jumps back to a time before the eviction, the key starts with a full bucket.
 ///
 /// # Examples
 /// ```
@@ -274,7 +274,7 @@ const DEFAULT_MAX_KEYS: usize = 1 << 20;
 
 /// Creates the shards, which all have the same size. Their number is a power of two.
 fn shards<K>(quota: Quota, most: usize) -> Shards<K> {
-    // At most `most` shards; `most` is at least one.
+    // There are at most `most` shards, so that each can store a key. `most` is at least one, so `ilog2` does not panic.
     let shards = SHARDS.min(1 << most.ilog2());
     (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new(quota, most / shards)))).collect()
 }

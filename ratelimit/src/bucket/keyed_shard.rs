@@ -4,14 +4,14 @@
 //! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. There are at most `most` slots.
 //! 3. The `full_at` of a key accounts for every reservation that was made at the current value of `change` and is not due yet. A change of the quota,
-//!    and the eviction of a bucket that is not full, increment the count, so that older reservations can no longer be cancelled. The eviction of a
-//!    full bucket does not increment the count, because a full bucket has no outstanding tokens.
+//!    and the eviction of a bucket that is not full, increment `change`, so that older reservations can no longer be cancelled. The eviction of a
+//!    full bucket does not increment it, because a full bucket has no outstanding tokens.
 //! 4. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 3 intact.
 //!    Growing the index calls no `Hash`, because slots store their hash.
 //!
 //! A clock hand moves over the slots: for each new key, it checks two slots and evicts each bucket that is full again. Rejected: a list in the order
-//! of last use, because taking any token would change the list, and because the list would keep a nearly full bucket as long as an empty one; a heap
-//! of the times at which buckets are full, because of its logarithmic cost.
+//! of last use (each token taken would change the list, and the list would keep a nearly full bucket as long as an empty one), and a heap of the
+//! times at which buckets are full (its cost is logarithmic).
 
 use std::num::NonZeroU32;
 

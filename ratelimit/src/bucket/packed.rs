@@ -7,18 +7,18 @@
 //! | [`LockedBucket`] | that lock |
 //!
 //! An *open* word is the exact time at which the bucket would be full, in parts, relative to a base that changes from epoch to epoch. A *closed* word
-//! means that the number is behind the lock, where it has 128 bits: because there are waiters, because a thread is changing it, or because it does
-//! not fit into the word (a burst that takes 2^62 parts to fill, or a debt or clock jump of that length).
+//! means that the number is behind the lock, where it has 128 bits. The word is closed while there are waiters, while a thread changes the number
+//! under the lock, and while the number does not fit into the word (a burst that takes 2^62 parts to fill, or a debt or clock jump of that length).
 //!
 //! # Why a stale thread changes nothing
 //! A thread reads the word, then the constants, and changes or confirms the word last.
 //! 1. If the thread has read a constant of a later epoch, the word was closed before that constant was written. The Acquire of that read makes this
 //!    visible: the word now differs from the value that the thread read first.
 //! 2. An epoch starts above all values that the word had before. So if the word is unchanged, the epoch is unchanged, too. The values wrap around
-//!    after 2^63 parts, which is 292 years at rates with a whole number of nanoseconds per token, and at least two seconds at the most extreme rates:
-//!    if a thread was stopped between two instructions for that time, and then found exactly the same value, its change would be wrong. Rejected
-//!    remedies: a tag in the word, which leaves fewer bits for the time and wraps around sooner; a second atomic to count readers, which doubles the
-//!    cost of all operations.
+//!    after 2^63 parts, which is 292 years at rates with a whole number of nanoseconds per token, and at least two seconds at any rate. If a thread
+//!    was stopped between two instructions for that long, and then found exactly the value that it had read before, its change would be wrong.
+//!    Rejected remedies: a tag in the word, which leaves fewer bits for the time and wraps around sooner; a second atomic to count readers, which
+//!    doubles the cost of all operations.
 
 use std::num::NonZeroU32;
 
@@ -34,7 +34,7 @@ const CLOSED: u64 = u64::MAX;
 const WRAP: u64 = 1 << 63;
 /// The largest sum, in parts, of the burst and the missing tokens that fits into a word.
 const ROOM: u128 = 1 << 62;
-/// The latest time of an epoch, in the units of the word; a value one burst later still fits.
+/// The latest time of an epoch, in the units of the word. A word that is higher than this by one burst still fits into 64 bits.
 const LATEST: i128 = (1 << 64) - (1 << 62) - 1;
 /// By how much, in parts, a clock reading may precede the start of the epoch, because the readings of several threads are not ordered.
 const MARGIN: u64 = 1 << 32;
@@ -80,7 +80,7 @@ pub(crate) struct LockedBucket {
     base: i128,
     first: Nanos,
     last: Nanos,
-    /// The largest value at which the word was closed since the last wrap-around.
+    /// The largest value that the word had when it was closed, over all closings since the values last wrapped around.
     peak: u64,
 }
 
@@ -104,7 +104,7 @@ impl LockedBucket {
         self.scale = Some(scale);
         self.base = self.bucket.full_at() as i128 - value;
         let rate = i128::from(scale.rate());
-        // An epoch excludes `Nanos::MAX`. At that time even a debt up to the horizon is due, and a word cannot represent the horizon.
+        // An epoch excludes `Nanos::MAX`: at that time all tokens are due, even if `full_at` is the horizon, and a word cannot represent the horizon.
         let clamped = |nanos: i128| Nanos::new(nanos.clamp(0, i128::from(u64::MAX) - 1) as u64);
         self.first = clamped((self.base.max(0) as u128).div_ceil(rate as u128) as i128);
         self.last = clamped((self.base + LATEST) / rate);
@@ -219,7 +219,7 @@ impl PackedBucket {
         let word = self.word.swap(CLOSED, Ordering::Relaxed);
         if word != CLOSED {
             exact.peak = exact.peak.max(word);
-            // The base belongs to this word, and no word represents a time before zero.
+            // `base` belongs to the epoch of this word. The sum is not negative, because no word represents a time before zero.
             exact.bucket.set_full_at((exact.base + i128::from(word)) as u128);
         }
     }

@@ -270,10 +270,11 @@ impl<T: Clock> RateLimiter<T> {
         self.block(count, Some(limit))
     }
 
-    /// Reserves the next token after those of all current waiters. Use this if you wait with a timer of your own, as a queue does that delays a key.
+    /// Reserves the next token after those of all current waiters. Use this if you wait with a timer of your own: for example, a queue that delays a
+    /// key has such a timer.
     ///
     /// A reservation fixes the due times of the current waiters: a later change of the quota no longer moves these times, and a timer that fires late
-    /// delays only that grant, not the next one. Like the reserved token, the waiters' tokens count as taken at their due times.
+    /// delays only that grant, not the next one. The waiters' tokens then count as taken at their due times, as the reserved token does.
     ///
     /// # Examples
     /// ```

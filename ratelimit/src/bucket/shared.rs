@@ -2,8 +2,8 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the bucket, while there are no waiters | the atomic word of [`PackedBucket`] |
-//! | the bucket, while there are waiters; the wait queue; grants whose waiter was not polled yet; the alarm | `state` |
+//! | the bucket, while the word is open | the atomic word of [`PackedBucket`] |
+//! | the bucket, while the word is closed; the wait queue; grants whose waiter was not polled yet; the alarm | `state` |
 //! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
 //!
 //! User code runs outside `state`: the clock is read before locking; [`Effects`] calls wakers and the timer after unlocking, and a replaced waker is
@@ -15,8 +15,8 @@
 //! no grant whose waiter was not polled yet.
 //!
 //! # FIFO order
-//! While there are waiters, only the first one takes tokens. Waiters are served before each change, so that tokens that are already due go to the
-//! waiters first, and again after it. The first waiter is granted its tokens when they are due, whether it is polled or not; so a waiter that is
+//! While there are waiters, only the first one takes tokens. Each change serves the waiters twice: before it, so that tokens that are already due go
+//! to the waiters first, and after it. The first waiter is granted its tokens when they are due, whether it is polled or not; so a waiter that is
 //! never polled delays the others only by the tokens that it is granted.
 
 mod effects;
@@ -120,7 +120,7 @@ impl<T: Clock> Shared<T> {
                 Progress::Ready(result) => return Polled::Ready(result),
                 Progress::WithoutWaker => spare = Some(waker.clone()),
                 Progress::Pending => {
-                    // Which thread covers the alarm is known only after `change` has settled all other work.
+                    // `change` ends with `settle`, which decides which thread covers the alarm. So this is read only after `change`.
                     let thread = request.place.as_ref().filter(|_| request.is_thread());
                     let until = thread.and_then(|place| self.state.lock().sleeps_until(place));
                     return Polled::Pending(now, until);

@@ -8,9 +8,9 @@
 //! 1. `full_at` never exceeds the horizon: the value with the largest debt, whose last token is due at [`Nanos::MAX`], which means never. The horizon
 //!    is below 2^97, so no sum here can wrap.
 //! 2. Between two changes of the quota, at most `burst` + rate × (b − a) of the tokens granted and not given back are due in the nanoseconds a ≤ t <
-//!    b. Proof: a reservation sets `full_at` to at least *now*, and then raises it by its tokens. Suppose that the first tokens of the span are n
-//!    tokens that are due at a. If they were available when they were taken, `full_at` is at least a + n tokens; otherwise it is a + burst, and n ≤
-//!    burst. The last tokens of the span leave `full_at` at no more than b + burst. So the tokens after the first n cost no more than b − a + burst −
+//!    b. Proof: a reservation sets `full_at` to at least *now*, and then raises it by its tokens. Suppose that n tokens are due at a, the start of
+//!    the span. If they were available when they were taken, `full_at` is then at least a + n tokens; otherwise it is then a + burst, and n ≤ burst.
+//!    After the last tokens of the span are taken, `full_at` is at most b + burst. So the tokens after the first n cost no more than b − a + burst −
 //!    n tokens, or b − a.
 //! 3. A token is due no earlier than it is reserved, and no later than invariant 2 requires.
 //! 4. Tokens are given back only if no reservation depends on them: see [`TokenBucket::cancel`].

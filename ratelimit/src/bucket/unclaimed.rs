@@ -1,10 +1,11 @@
 //! PURE. How many tokens of an unused grant can still be given back.
 //!
 //! A waiter is granted its tokens when they are due, whether it is polled or not. If it is dropped before it is polled, the tokens go back. To
-//! compute how many, compare the bucket with a hypothetical bucket from which these tokens were never taken. The hypothetical bucket is full earlier,
-//! by the cost of the tokens, *unless* it has been full since the grant: then the overflow is lost. So the number of parts that are given back is the
-//! cost or, if it is smaller, the smallest number of parts by which the real bucket was short of full at any change since the grant. A token that was
-//! reserved in advance counts as taken when it falls due, so the bucket changes at that time.
+//! compute how many, compare the bucket with a hypothetical bucket from which these tokens were never taken. The hypothetical bucket becomes full
+//! earlier than the real bucket, by the cost of the tokens, *unless* it has already been full since the grant: then it has overflowed, and the
+//! overflow is lost. So the number of parts that are given back is the cost or, if it is smaller, the smallest number of parts by which the real
+//! bucket was short of full at any change since the grant. A token that was reserved in advance counts as taken when it falls due, so the bucket
+//! changes at that time.
 //!
 //! All grants of a *round* share one `slack`: the smallest number of parts by which the bucket was short of full at any change since the oldest of
 //! these grants. So `slack` never exceeds the correct value for any of them. When it reaches zero, the bucket was full at some time, and a new round
@@ -40,7 +41,7 @@ impl UnclaimedGrants {
         self.round
     }
 
-    /// Observes the bucket just before a change; `missing` is the number of parts that the bucket lacks to be full.
+    /// Observes the bucket just before a change; `missing` is the number of parts by which the bucket is short of full.
     pub(crate) fn observe(&mut self, missing: u128) {
         if self.open > 0 {
             self.slack = self.slack.min(missing);

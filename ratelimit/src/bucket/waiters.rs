@@ -142,7 +142,7 @@ impl WaitQueue {
     pub(crate) fn promise_all(&mut self, mut promise: impl FnMut(NonZeroU32) -> Reservation) {
         let unpromised =
             |line: &Self, slot: u32| line.list.at(slot).is_some_and(|waiter| waiter.promised.is_none());
-        // The search starts at the end, because waiters with a promise come first.
+        // Waiters with a promise come first, so the search for the first waiter without one starts at the end.
         let mut earliest = self.list.last_slot().filter(|slot| unpromised(self, *slot));
         while let Some(before) = earliest.and_then(|slot| self.list.before(slot)) {
             if !unpromised(self, before) {

@@ -60,7 +60,7 @@ fn one_round_is_one_step_whatever_comes_at_once() {
         limit.end(operation, Outcome::Failure, Nanos::ZERO);
     }
     assert_eq!((limit.limit(), limit.in_flight()), (70, 0));
-    // 35 operations stay in flight while 35 others fail, and then fail, too: this is also one round.
+    // 35 operations are in flight while 35 others fail. Then the first 35 fail, too. All 70 failures are one round.
     let first: Vec<_> = (0..35).filter_map(|_| limit.start(Nanos::ZERO)).collect();
     for _ in 0..35 {
         let other = limit.start(Nanos::ZERO).unwrap();
@@ -225,7 +225,7 @@ fn a_dropped_waiter_passes_its_slot_on() {
     limiter.check().unwrap();
 }
 
-/// A task may keep a future and poll something else instead.
+/// A task may keep a future without polling it, and poll a different future.
 #[test]
 fn a_waiter_that_is_never_polled_loses_its_slot_after_some_time() {
     let (limiter, clock) = limiter(1);
@@ -253,7 +253,7 @@ fn a_waiter_that_is_never_polled_loses_its_slot_after_some_time() {
     assert_eq!(woken(), [2, 1, 0]);
     assert!(poll(&mut line[0].as_mut(), &wakers[0].1).is_ready());
     assert_eq!(woken(), [2, 1, 1]);
-    // The last waiter is never polled, and no other waiter is behind it.
+    // The last waiter is not polled, so it loses its slot. No waiter is behind it, so the slot is free for a new caller.
     clock.advance(Duration::from_millis(100));
     let newcomer = limiter.try_acquire();
     assert!(newcomer.is_some());

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn forgetting_to_forget_leaks_nothing() {
-    // A key is kept for a wait of 1 s and a rest of 600 s. With one new failing key a second, only the keys of the last 601 s are kept.
+    // A key is kept during its wait of 1 s, and for 600 s after that. One new key fails per second, so only the keys of the last 601 s are kept.
     let mut backoff = Exponential::new(SECOND..=SECOND);
     let mut now = Nanos::ZERO;
     for key in 0..1_000_000_u32 {

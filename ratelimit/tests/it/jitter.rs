@@ -95,7 +95,8 @@ fn waits_are_spread_evenly() {
                 let tenth = (share - range.start) / (range.end - range.start) * 10.0;
                 tenths[(tenth as usize).min(9)] += 1;
             }
-            // Six standard deviations of 10 000 ± 95, plus the rounding of a wait of 1001 ns.
+            // Each tenth has 10 000 draws on average, with a standard deviation of 95. Allowed are six standard
+            // deviations, plus the rounding of a wait of 1001 ns.
             assert!(tenths.iter().all(|n| (9_300..10_700).contains(n)), "{jitter:?} of {wait:?}: {tenths:?}");
         }
     }

@@ -21,8 +21,8 @@ fn one_a_second() -> Quota {
 
 #[test]
 fn millions_of_keys_stream_through_in_bounded_memory() {
-    // With 100 000 new keys a second, and buckets that are full again after a second, 100 000 buckets are not full; at most twice as many
-    // keys are kept.
+    // 100 000 new keys are used per second, and a bucket is full again after a second, so 100 000 buckets are not full at any time. At most twice as
+    // many keys are kept.
     let clock = ManualClock::new();
     let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone());
     let mut most = 0;

@@ -87,7 +87,7 @@ fn a_panicking_waker_takes_no_token_of_another() {
     let (woken, waker) = Counting::waker();
     assert!(poll_with(first.as_mut(), &hostile).is_pending());
     assert!(poll_with(second.as_mut(), &waker).is_pending());
-    // The alarm is set for the first waiter, but the clock moves past the due times of both.
+    // The alarm is set for the first waiter, but the clock moves past the due times of both waiters.
     assert!(panics(|| clock.advance(SECOND)));
     assert_eq!(woken.wakes(), 1);
     assert!(poll_with(second.as_mut(), &waker).is_ready());

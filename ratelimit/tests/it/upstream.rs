@@ -1,5 +1,5 @@
-//! The cases of client-go's `default_rate_limiters_test.go`, one test each with the same name, then cases that upstream does not
-//! test. Two cases have no counterpart here: a `MaxOf` of no policies cannot be built, and the tests of the queue cover limiters at shutdown.
+//! The cases of client-go's `default_rate_limiters_test.go`, each as a test with the same name, followed by cases that upstream does not test. Two
+//! cases have no counterpart here: a `MaxOf` of no policies cannot be built, and the tests of the queue cover limiters at shutdown.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -74,7 +74,7 @@ fn a_pending_future_in_the_same_task_does_not_prevent_yielding() {
     for first in [true, false] {
         assert!(gives_way(None, first), "the task does not yield beside a new pending future");
         let mut kept = pin!(empty.acquire());
-        // The task yields every time, even after the kept future itself has yielded.
+        // The task yields in each of the five loops, even if `kept` itself has yielded in an earlier loop.
         for time in 0..5 {
             assert!(
                 gives_way(Some(kept.as_mut()), first),
@@ -122,7 +122,7 @@ fn futures_that_are_polled_only_once_are_served_again_after_a_yield() {
     assert!((1..=200).contains(&(token_yields + permit_yields)), "{token_yields}, {permit_yields} of 1000");
 }
 
-/// A thread has no task to yield to. A limit of zero is over before a second attempt.
+/// A thread has no task to yield to. A time limit of zero allows only one attempt, so the first attempt must not yield.
 #[test]
 fn a_blocking_thread_never_yields() {
     let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, Duration::from_secs(1)));

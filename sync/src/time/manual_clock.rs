@@ -91,7 +91,7 @@ impl Clock for ManualClock {
 /// | guarded by `state` | |
 /// |---|---|
 /// | `now` | the current time |
-/// | `pending` | at most one alarm per timer; an alarm is removed before its waker runs, outside the lock |
+/// | `pending` | at most one alarm per timer; an alarm is removed under the lock; its waker is woken afterwards, outside the lock |
 #[derive(Default)]
 struct Alarms {
     state: Mutex<State>,

@@ -51,7 +51,7 @@ pub struct ThreadTimer {
 ///
 /// | guarded by `state` | |
 /// |---|---|
-/// | the alarms | an alarm is removed before its waker is woken, outside the lock |
+/// | the alarms | an alarm is removed under the lock; its waker is woken afterwards, outside the lock |
 /// | whether the thread runs | it ends after it has found no alarm for [`LINGER`], and records this under the lock; the next alarm starts a new one |
 #[derive(Default)]
 struct Service {

@@ -1,6 +1,6 @@
 //! EDGE. Timers: one alarm on one clock.
 //!
-//! Cancel safety: setting an alarm only requests a wake-up, and nothing has to wait for it. Dropping a timer drops its
+//! Cancel safety: `wake_at` only requests a wake-up and does not wait for it, so there is nothing to cancel. Dropping a timer drops its
 //! alarm.
 
 use std::task::Waker;

@@ -32,7 +32,7 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 /// # After the runtime has shut down
 /// A runtime that has been shut down, or was built without `enable_time`, serves no alarms. A waiter that is a thread, or a task on a different
 /// runtime, is still woken: from then on, a [`ThreadTimer`] serves the alarms in real time. tokio refuses an alarm by panicking. The timer catches
-/// this panic, but the panic hook runs, at most twice.
+/// this panic, but the panic hook still runs, at most twice in total.
 ///
 /// # Examples
 /// ```
@@ -102,7 +102,8 @@ impl TokioTimer {
     ///
     /// A `Sleep` that is due is dropped: it would otherwise keep its waker, and wake that waker when the alarm is set the next time.
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
-        // `rang` is read before the clock: otherwise an alarm that fires on time in between would look as if it had fired early.
+        // `rang` is read before the clock. In the opposite order, an alarm that fires on time between the two readings would look as if it had fired
+        // early.
         let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
         let now = self.instant();
         // The sleep is limited, because `Nanos::MAX` may be beyond the range of the machine's clock; an early wake-up is allowed.
@@ -175,7 +176,7 @@ impl Timer for TokioTimer {
         };
         let mut slot = self.sleep.lock();
         let surplus = match *slot {
-            // While this alarm was being set, a waker that was woken or dropped has set another alarm: the latest alarm counts.
+            // While this alarm was being set, a waker that was woken or dropped has set a newer alarm in `slot`. The newer alarm counts.
             Some(_) => Some(sleep),
             None => slot.replace(sleep),
         };

@@ -25,9 +25,9 @@ pub(crate) struct State<T> {
     alarm_thread: Option<(u32, Nanos)>,
     /// The latest clock reading, which is used if the clock panics.
     latest_now: Nanos,
-    /// The time as of which tokens are being granted, if more waiters must be woken than one batch holds.
+    /// While tokens are granted in several batches, because one batch does not hold all wakers: the time as of which they are granted.
     granting: Option<Nanos>,
-    /// The timer function. It is set by the first waiter that needs a timer; a blocked thread needs none.
+    /// The timer function. If the bucket was created without one, it is set by the first waiter that needs a timer; a blocked thread needs none.
     wake_at: Option<WakeAt<T>>,
     /// Whether waiters that request more than the burst must be refused.
     refusing: bool,
@@ -38,7 +38,7 @@ pub(crate) struct AcquireRequest<T> {
     pub(crate) count: NonZeroU32,
     /// The timer function for a task; `None` for a thread.
     pub(crate) timer: Option<WakeAt<T>>,
-    /// The time limit of a task, from when it joins the queue.
+    /// The time limit of a task, counted from the time at which the task joins the wait queue.
     pub(crate) limit: Option<Duration>,
     pub(crate) place: Option<Place>,
 }
@@ -115,8 +115,8 @@ impl<T> State<T> {
         loop {
             let granted = self.grant(now, effects);
             let Granted::Until(_) = granted else { return granted };
-            // Deadlines are checked after granting, so that a late timer does not refuse available tokens. The waiters behind a waiter
-            // that timed out move up.
+            // Deadlines are checked after granting, so that a waiter whose tokens are available gets them even if the timer fires after the deadline.
+            // The waiters behind a waiter that timed out move up.
             if self.waiters.next_deadline().is_none_or(|deadline| deadline > now) {
                 return granted;
             }
@@ -155,7 +155,8 @@ impl<T> State<T> {
                     Err(not_yet) => return Granted::Until(not_yet.due()),
                 },
             }
-            // Promised tokens count as used when they are due, because the times returned to other callers depend on them.
+            // A grant of promised tokens is not recorded in `unclaimed`: once these tokens are due, they count as used, because the due times that
+            // were returned to other callers depend on them.
             let round = first.promised.is_none().then(|| self.unclaimed.grant());
             let granted = Served::Granted { count: first.count, round };
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
