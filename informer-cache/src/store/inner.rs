@@ -160,7 +160,9 @@ mod tests {
         let mut store = Store::builder(schema).build().unwrap();
         let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Disconnect);
         let buffers = |store: &Store<u8, (u8, u64)>| store.inner.published.read().buffers.len();
-        (1..4).for_each(|key| drop(store.upsert((key, 1))));
+        for key in 1..4 {
+            store.upsert((key, 1));
+        }
         assert_eq!(buffers(&store), 1);
         changes.try_next().unwrap_err();
         store.upsert((4, 2));
