@@ -9,7 +9,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, Jitter, Limiter, MaxOf, Quota, TokenBucket};
 
 fn main() {
-    // Each host backs off on its own, and all of them together retry at most 20 times a second, with a burst of 5.
+    // Each host backs off on its own, and each failure takes a token of a bucket that all hosts share: 20 tokens per second, with a burst of 5.
     let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1)).jitter(Jitter::Equal);
     let budget = TokenBucket::new(Quota::per_second(nz(20)).allow_burst(nz(5)));
     let limiter = Limiter::new(MaxOf::new(backoff, budget));

@@ -28,7 +28,7 @@ fn main() {
             Ok(()) => report("ten together, before later small requests"),
             Err(error) => report(&error.to_string()),
         });
-        // This call gives up after 20 ms.
+        // This call waits for at most 20 ms.
         if bucket.blocking_acquire_timeout(Duration::from_millis(20)).is_err() {
             report("gave up");
         }

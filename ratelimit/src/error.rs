@@ -95,7 +95,7 @@ impl std::error::Error for InvalidConcurrencyLimits {}
 /// Not enough tokens are available yet.
 ///
 /// The error contains the time at which the tokens will be available if no other call takes any; this time is the same
-/// for all successive calls that are denied. To give each call its own time, reserve tokens.
+/// for all successive calls that request the same number and are denied. To give each call its own time, reserve tokens.
 ///
 /// # Examples
 /// ```

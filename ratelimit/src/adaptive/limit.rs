@@ -8,9 +8,9 @@
 //! 1. 1 ≤ least ≤ limit ≤ most.
 //! 2. An operation is admitted only while fewer operations than the limit are in flight. (After the limit has fallen, more operations
 //!    than the limit may be in flight until they end.)
-//! 3. The limit changes at most once per round, at its end: it rises by one, or falls to seven tenths of its value. A round counts only answers to
-//!    operations that started in that round, because earlier operations ran under a different limit. A round ends after max(limit,
-//!    [`SHORTEST_ROUND`]) counted answers.
+//! 3. The limit changes at most once per round, at its end: it rises by one, or falls to seven tenths of its value (within its range). A round counts
+//!    only answers to operations that started in that round, because earlier operations may have run under a different limit. A round ends after
+//!    max(limit, [`SHORTEST_ROUND`]) counted answers.
 //! 4. The limit falls only if more than a tenth of a round's answers failed, or more than half of them were slow. So a single bad answer changes
 //!    nothing.
 //! 5. The limit rises only if it was reached in the round; otherwise the round does not show whether a higher limit is
@@ -26,10 +26,10 @@ use crate::{InvalidConcurrencyLimits, Nanos};
 
 /// A limit on the number of operations in flight, which adapts to their outcomes.
 ///
-/// As long as answers arrive in time, the limit rises by one in each round. If more than half of the answers in a round took longer than the bound,
-/// or more than a tenth failed, the limit falls to seven tenths of its value. A round ends when the number of its answers reaches the limit, but not
-/// before ten answers. So the number of operations in flight stays near the number that the server can handle without queueing for longer than the
-/// bound. Several clients of one server converge to equal shares, and a single bad answer changes nothing.
+/// As long as answers arrive in time, the limit rises by one in each round in which it was reached. If more than half of the answers in a round took
+/// longer than the bound, or more than a tenth failed, the limit falls to seven tenths of its value. A round ends when the number of its answers
+/// reaches the limit, but not before ten answers. So the number of operations in flight stays near the number that the server can handle without
+/// queueing for longer than the bound. Several clients of one server converge to equal shares, and a single bad answer changes nothing.
 ///
 /// Set the bound to the longest latency that you accept: for example, two or three times the latency of an idle server, or a service-level objective.
 /// You configure the bound; the limit does not measure it, because a client that starts under load cannot measure the latency of an idle server.
@@ -184,7 +184,7 @@ impl AimdLimit {
         self.limit
     }
 
-    /// The number of operations in flight; it is higher than the limit if the limit has just fallen.
+    /// The number of operations in flight; it can be higher than the limit if the limit has just fallen.
     #[doc(hidden)]
     #[must_use]
     pub const fn in_flight(&self) -> u32 {

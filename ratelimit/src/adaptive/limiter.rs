@@ -18,9 +18,9 @@
 //! waiters (a thundering herd).
 //!
 //! A slot that was given to a waiter stays reserved until the waiter is polled, but at most for [`SLOT_RESERVATION`]. After that time, the next call
-//! of the limiter takes the slot back, for the next waiter or for its own caller. So a future that is never polled delays the others by
-//! [`SLOT_RESERVATION`], but the slot is not lost. If the future is polled later, it still has its slot if no other call has taken the slot back;
-//! otherwise it becomes the first waiter, because its ticket is the oldest.
+//! that acquires or ends a permit takes the slot back, for the next waiter or for its own caller. So a future that is never polled delays the others
+//! by [`SLOT_RESERVATION`], but the slot is not lost. If the future is polled later, it still has its slot if no other call has taken the slot back;
+//! otherwise it waits before all waiters that joined later, because it keeps its ticket.
 //!
 //! The reservation starts at the wake-up, so the clock is read whenever an operation ends, although the latency is measured only for a success. If an
 //! older reading were used, a reservation could be over before the waiter is woken. If the clock panics, or if a permit is dropped while its thread
@@ -116,7 +116,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     /// # Cancel safety
     /// Dropping the future removes it from the wait queue; if the future was given a slot already, the slot goes to the next waiter. A future that is
     /// not polled within 100 ms after it was woken can lose its slot: the next attempt to acquire a permit, or the next end of a permit, gives the
-    /// slot to the next waiter. A future that lost its slot becomes the first waiter when it is polled again.
+    /// slot to the next waiter. When a future that lost its slot is polled again, it is served before all waiters that joined later.
     ///
     /// # Examples
     /// ```
@@ -171,7 +171,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     }
 
     /// The number of operations in flight, including waiters that were given a slot and have not been polled since. It
-    /// is higher than the limit if the limit has just fallen.
+    /// can be higher than the limit if the limit has just fallen.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.shared.state.lock().adaptive.in_flight()
@@ -278,7 +278,7 @@ impl<C: Clock> Shared<C> {
         // order, two waiters that are polled late would take the slot from each other for ever.
         let kept = ticket.is_some_and(|own| state.take_handed_over(own));
         let admitted = state.grant_slots(Some(now));
-        // `start` overtakes no waiter, because there is no waiter while a slot is free. A waiter that lost its slot becomes the first waiter again.
+        // `start` overtakes no waiter, because there is no waiter while a slot is free. A waiter that lost its slot keeps its ticket.
         let started = match *ticket {
             Some(own) if kept || state.take_handed_over(own) => Some(state.adaptive.started(now)),
             Some(own) if state.is_waiting(own) => None,

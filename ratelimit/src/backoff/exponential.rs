@@ -138,11 +138,11 @@ impl<K> Exponential<K> {
         Self { curve: Curve { jitter, ..self.curve }, ..self }
     }
 
-    /// Sets how long the failures of a key are kept after its wait has ended. The default is the longer of the cap and
+    /// Sets how long the failures of a key are kept, in addition to the cap. The default is the longer of the cap and
     /// ten minutes.
     ///
-    /// A key that fails again after that time starts from zero failures. The state of a key is removed by a failure of a different key, once the cap
-    /// plus this time has passed since the key's last failure. In a queue, this time starts when the key leaves the queue.
+    /// If a key fails again when its last failure is longer ago than the cap plus this time, it starts from zero failures. After that time, a failure
+    /// of a different key may remove the state of the key. While a key is in a queue, its failures do not expire.
     ///
     /// # Examples
     /// ```
@@ -164,8 +164,8 @@ impl<K> Exponential<K> {
     /// itself.
     ///
     /// Beyond that, a new key replaces the key whose last failure is the oldest; if the replaced key fails again, it starts from zero failures. So
-    /// set the limit higher than the number of keys that can be failing at the same time. If a queue uses this policy, the keys in the queue do not
-    /// count towards the limit.
+    /// set the limit higher than the number of keys that can be failing at the same time. If a queue uses this policy, the failures of keys in the
+    /// queue are not evicted, even if these keys are more than the limit.
     ///
     /// # Examples
     /// ```

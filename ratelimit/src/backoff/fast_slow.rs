@@ -45,8 +45,8 @@ impl<K> FastSlow<K> {
         Self { fast, slow, fast_attempts, failures: PerKey::new(fast.max(slow)) }
     }
 
-    /// Sets how long the failures of a key are kept after its wait has ended. The default is the longest of `fast`, `slow` and
-    /// ten minutes. In a queue, this time starts when the key leaves the queue.
+    /// Sets how long the failures of a key are kept, in addition to the longer of `fast` and `slow`. The default is the longest of
+    /// `fast`, `slow` and ten minutes. While a key is in a queue, its failures do not expire.
     ///
     /// # Examples
     /// ```
@@ -65,7 +65,8 @@ impl<K> FastSlow<K> {
     }
 
     /// Limits the number of keys whose failures are kept: 2²⁰ by default. Beyond that, a new key replaces the key whose
-    /// last failure is the oldest. If a queue uses this policy, the keys in the queue do not count towards the limit.
+    /// last failure is the oldest. If a queue uses this policy, the failures of keys in the queue are not evicted, even if
+    /// these keys are more than the limit.
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         Self { failures: self.failures.max_keys(most), ..self }

@@ -17,8 +17,8 @@ use crate::{Nanos, Policy, Quota, Reservation};
 /// long wait delays no other key, because the tokens that are due before its end stay free.
 ///
 /// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end (rounded up to a whole token), not counting cancelled waits. The budget
-/// stores the taken tokens as ranges: at most one per open wait, and at most 2²⁰. At that limit, ranges are merged, so some free tokens are never
-/// used. Every call is O(log ranges).
+/// stores the taken tokens as ranges, at most 2²⁰; each failure adds at most one range and removes up to two ranges that have expired. At the limit,
+/// ranges are merged, so some free tokens are never used. Counting a failure and giving a token back are O(log ranges).
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ impl<P> RetryBudget<P> {
         &mut self.policy
     }
 
-    /// Changes rate and burst from `now` on; waits that were already returned do not change. O(open waits).
+    /// Changes rate and burst from `now` on; waits that were already returned do not change. O(ranges).
     ///
     /// Available tokens stay available, up to the new burst; a larger burst fills up at the new rate.
     ///

@@ -15,9 +15,9 @@
 //! 5. `first_open` only grows between two changes of the quota: after a clock has jumped back, no token becomes available again.
 //!
 //! The taken tokens are stored as ranges of numbers: consecutive taken tokens are one range, and a token that is taken far ahead is a range of its
-//! own. All operations are O(log ranges). Rejected: a token bucket whose token is given back if the key's own wait is longer. Such a bucket would
-//! stay full and limit nothing as long as every key's own wait is longer: 1000 keys with a wait of one second would run 1000 times per second in
-//! total, whatever the budget.
+//! own. Taking a token and giving it back are O(log ranges). Rejected: a token bucket whose token is given back if the key's own wait is longer. Such
+//! a bucket would stay full and limit nothing as long as every key's own wait is longer: 1000 keys with a wait of one second would run 1000 times per
+//! second in total, whatever the budget.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -130,7 +130,8 @@ impl TokenSchedule {
         Ok(())
     }
 
-    /// Removes up to two expired ranges. Each reservation and each cancellation adds at most one range, so ranges do not accumulate.
+    /// Removes up to two expired ranges. Called for each reservation, which adds at most one range; its cancellation adds at most one more. So
+    /// expired ranges do not accumulate.
     fn drop_past_ranges(&mut self, now: Nanos) {
         self.first_open = self.first_open.max(self.oldest(now));
         for _ in 0..2 {

@@ -101,7 +101,7 @@ impl<T: Clock> fmt::Debug for Waiting<'_, T> {
 ///
 /// # Cancel safety
 /// Dropping the future removes it from the wait queue. A token that was granted to the future, but not yet returned by
-/// a poll, is given back.
+/// a poll, is given back as described at [`RateLimiter::acquire`](crate::RateLimiter::acquire).
 ///
 /// # Examples
 /// ```
@@ -144,7 +144,7 @@ impl<T: Timer> Future for Acquire<'_, T> {
 ///
 /// # Cancel safety
 /// Dropping the future removes it from the wait queue. Tokens that were granted to the future, but not yet returned by
-/// a poll, are given back.
+/// a poll, are given back as described at [`RateLimiter::acquire`](crate::RateLimiter::acquire).
 ///
 /// # Examples
 /// A future that is dropped takes no tokens:

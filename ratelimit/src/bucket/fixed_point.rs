@@ -1,9 +1,9 @@
 //! PURE. A quota in exact integers, with time counted in parts of a nanosecond.
 //!
 //! A nanosecond has as many *parts* as a period has tokens, and a token costs as many parts as the period has nanoseconds; both are divided by their
-//! greatest common divisor, so that the numbers stay small. Only two values are rounded, and both are rounded up: a result in nanoseconds, and the
-//! missing parts when a quota changes. So no fraction of a token is ever gained. A bucket is in *debt* while tokens are taken that have not arrived
-//! yet.
+//! greatest common divisor, so that the numbers stay small. Only two values are rounded, and both are rounded up: a result in nanoseconds, and,
+//! when a quota changes, the number of parts that the bucket lacks until it is full. So no fraction of a token is ever gained. A bucket is in *debt*
+//! while tokens are taken that have not arrived yet.
 
 use std::num::NonZeroU32;
 

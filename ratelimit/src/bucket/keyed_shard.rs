@@ -4,8 +4,8 @@
 //! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. There are at most `most` slots.
 //! 3. The `full_at` of a key accounts for every reservation that was made at the current value of `change` and is not due yet. A change of the quota,
-//!    and the eviction of a bucket that is not full, increment `change`, so that older reservations can no longer be cancelled. The eviction of a
-//!    full bucket does not increment it, because a full bucket has no outstanding tokens.
+//!    and an eviction because there is no room, increment `change`, so that older reservations can no longer be cancelled. The eviction of a full
+//!    bucket by the clock hand does not increment it, because a full bucket has no outstanding tokens.
 //! 4. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 3 intact.
 //!    Growing the index calls no `Hash`, because slots store their hash.
 //!

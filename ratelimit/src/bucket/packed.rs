@@ -7,8 +7,9 @@
 //! | [`LockedBucket`] | that lock |
 //!
 //! An *open* word is the exact time at which the bucket would be full, in parts, relative to a base that changes from epoch to epoch. A *closed* word
-//! means that the number is behind the lock, where it has 128 bits. The word is closed while there are waiters, while a thread changes the number
-//! under the lock, and while the number does not fit into the word (a burst that takes 2^62 parts to fill, or a debt or clock jump of that length).
+//! means that the number is behind the lock, where it has 128 bits. The word is closed while there are waiters or granted tokens that can still be
+//! given back, while a thread changes the number under the lock, and while the number does not fit into the word (a burst that takes 2^62 parts to
+//! fill, or a debt or clock jump of that length).
 //!
 //! # Why a stale thread changes nothing
 //! A thread reads the word, then the constants, and changes or confirms the word last.

@@ -93,6 +93,7 @@ impl<T: Timer> RateLimiter<T> {
     /// # Cancel safety
     /// Dropping the future removes it from the wait queue. A token that was granted to it goes to the next waiter. If
     /// there is no waiter, the token goes back to the bucket, except for the part that would have overflowed since the grant.
+    /// A granted token whose due time was fixed by a [reservation](Self::reserve) counts as used.
     ///
     /// # Examples
     /// ```

@@ -8,7 +8,7 @@ use crate::Nanos;
 /// Tokens that were taken ahead of time, to be used once they are due.
 ///
 /// A reservation is a value without a lifetime, so you can store it next to the operation that waits for it. A reservation that is dropped counts as
-/// used. To give its tokens back, pass it to `cancel` of the bucket, limiter or policy that created it; the `cancel` of a different bucket would add
+/// used. To give its tokens back, pass it to `cancel` of the bucket, limiter or policy that created it; the `cancel` of a different bucket could add
 /// tokens that were never taken from that bucket.
 ///
 /// # Examples
