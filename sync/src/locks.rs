@@ -1,9 +1,9 @@
 //! The only module of the flyball crates that uses locks, atomics or a model checker directly.
 //!
 //! The locks are those of parking_lot and std in a normal build, those of loom with `--cfg flyball_loom`, and those of
-//! shuttle with `--cfg flyball_shuttle`. This layer only adapts signatures: it has no state and no branch, so the code
-//! that a model checker checks is the code that runs in production. A panic while a lock is held does not poison the
-//! lock, in any build.
+//! shuttle with `--cfg flyball_shuttle`. Apart from `thread_number`, this layer only adapts signatures and has neither
+//! state nor branches, so the code that a model checker checks is the code that runs in production. A panic while a lock
+//! is held does not poison the lock, in any build.
 //!
 //! `Arc` is std's in every build, because loom's `Arc` has no `Weak` and cannot be converted to an `Arc<dyn Trait>`.
 

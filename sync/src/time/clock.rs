@@ -60,7 +60,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 pub struct Monotonic;
 
 impl Clock for Monotonic {
-    // The only place that reads the machine's clock.
+    // The only call of std's `Instant::now` in the published crates.
     #[allow(clippy::disallowed_methods)]
     #[inline]
     fn now(&self) -> Nanos {

@@ -26,7 +26,7 @@ pub struct Nanos(u64);
 impl Nanos {
     /// The origin of a clock.
     pub const ZERO: Self = Self(0);
-    /// Never: later than any time that a clock returns.
+    /// Never: later than any time that a clock returns, unless a [`ManualClock`](crate::ManualClock) is set to it.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Returns the point `nanos` nanoseconds after the clock's origin.

@@ -16,8 +16,8 @@ use crate::{Clock, Monotonic, Nanos, Timer};
 /// A timer on the machine's monotonic clock that needs no runtime.
 ///
 /// All timers of a process share one thread, named `flyball-timer`. The first alarm starts the thread, and the thread
-/// ends one second after its last alarm has fired, so a program whose timers are idle has no such thread. Wakers run on
-/// that thread: a waker that blocks delays the alarms of other timers; a waker that panics does not.
+/// ends about one second after the last alarm has fired or was dropped, so a program whose timers are idle has no such
+/// thread. Wakers run on that thread: a waker that blocks delays the alarms of other timers; a waker that panics does not.
 ///
 /// If the operating system refuses to start the thread, the waker is woken immediately; its task then reads the clock
 /// and sets the alarm again.
@@ -52,7 +52,7 @@ pub struct ThreadTimer {
 /// | guarded by `state` | |
 /// |---|---|
 /// | the alarms | an alarm is removed under the lock; its waker is woken afterwards, outside the lock |
-/// | whether the thread runs | it ends after it has found no alarm for [`LINGER`], and records this under the lock; the next alarm starts a new one |
+/// | whether the thread runs | it ends if there is still no alarm after a wait of at most [`LINGER`], and records this under the lock; the next alarm starts a new one |
 #[derive(Default)]
 struct Service {
     state: Mutex<State>,

@@ -9,8 +9,8 @@ use crate::{Clock, Nanos};
 
 /// A timer: a clock with one alarm.
 ///
-/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle queue or limiter has no alarm. The owner calls the timer
-/// outside all locks, and never from two threads at the same time.
+/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle queue or limiter sets no alarm. The owner calls `wake_at`
+/// and `now` outside all locks. Several threads may call `now` at the same time, but only one thread at a time calls `wake_at`.
 ///
 /// # Examples
 /// ```

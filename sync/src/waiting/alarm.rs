@@ -3,7 +3,7 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the [`Alarm`] | the owner's lock |
-//! | the timer | called outside that lock, by at most one thread at a time |
+//! | `wake_at` of the timer | called outside that lock, by at most one thread at a time |
 //!
 //! # Invariants
 //! 1. `armed` is the time of the earliest alarm that is set or being set.

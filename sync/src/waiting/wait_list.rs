@@ -116,10 +116,10 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
-    /// Releases a slot.
+    /// Releases a slot. The place must belong to this list; a place of a different list can release another waiter's slot.
     ///
     /// # Panics
-    /// Panics if the place belongs to a different list.
+    /// Panics if the slot of the place does not exist or is free.
     pub fn leave(&mut self, place: Place) -> Released<W, S> {
         let free = Slot::Free { next: self.free };
         self.free = place.0;
