@@ -50,8 +50,8 @@ impl Interned {
         key(&mut self.services, name)
     }
 
-    /// Removes unused strings if the number of strings has doubled since the last removal. Otherwise, memory would grow
-    /// during a run on a live cluster.
+    /// Removes unused strings if the number of strings has doubled since the last removal. Without these removals, memory
+    /// would grow during a run on a live cluster.
     #[cfg(feature = "kube")]
     pub(crate) fn sweep(&mut self) {
         const FEW: usize = 4096;

@@ -7,8 +7,8 @@ use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Measures the live heap of a queue that stores the keys. The strings of the keys, which are allocated before the
-/// measurement, and one pointer with its length per key are not counted.
+/// Measures the live heap of a queue that stores the keys. Two things are not counted: the strings of the keys, which
+/// are allocated before the measurement, and one `Key` (a pointer and a length) per key.
 pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (queue, bytes, _) = growth(|| {

@@ -41,8 +41,8 @@ pub(crate) fn add<D: Delaying>(options: &Options) -> Figures {
     ns(time, keys.len())
 }
 
-/// Measures the live heap of a queue with waiting keys. The strings of the keys, which are allocated before the
-/// measurement, and one pointer with its length per key are not counted.
+/// Measures the live heap of a queue with waiting keys. Two things are not counted: the strings of the keys, which are
+/// allocated before the measurement, and one `Key` (a pointer and a length) per key.
 pub(crate) fn bytes<D: Delaying>(options: &Options) -> Figures {
     let (keys, delays) = (keys(options.keys), far(options.keys));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");

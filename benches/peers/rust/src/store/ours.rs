@@ -79,7 +79,8 @@ impl Lists for Reader {
     }
 }
 
-/// A store whose lookups return clones of the objects, as client-go's lookups do.
+/// A store whose lists and index lookups collect references to the objects (`Arc`s) into a `Vec`, as client-go collects
+/// pointers into a slice.
 #[derive(Clone)]
 pub(crate) struct Collected(pub(crate) Reader);
 
