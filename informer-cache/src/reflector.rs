@@ -8,17 +8,17 @@
 //! |---|---|---|---|---|---|---|---|---|
 //! | Listing | a part of a page: new deadline; last page: publish → Opening; other page: stage; repeated continuation → Waiting (list) | page ≥ 2 expired: full list, once; version unusable: most recent list, once; else → Waiting (list) | | | | | | → Waiting (list) |
 //! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or without a version → Waiting (list) | | | | → Waiting (list) |
-//! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else → Waiting (list) | → Opening; short → Pausing; short and without a new event (unless the source polls), or without a version → Waiting (list) | as watch closed |
+//! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else, or without a version → Waiting (list) | → Opening; short → Pausing; short and without a new event (unless the source polls), or without a version → Waiting (list) | as watch closed |
 //! | Pausing | | | | | | | | → Opening |
 //! | Waiting | | | | | | | | (list) → Listing; (watch) → Opening |
 //! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: most recent list, once; else → Listing | | | | → Listing |
-//! | Streaming | | | | | stage; `InitialListEnd`: publish → Watching | as watch failed | → Waiting (list) | → Listing; no streaming list from then on |
+//! | Streaming | | | | | an object: stage; `InitialListEnd`: publish → Watching | as watch failed in the row above | → Waiting (list) | → Listing; no streaming list from then on |
 //!
 //! Each column is a call that reports a response, an event or the deadline. In the cells, `429`, `refused` and `internal` are kinds of errors, and a
 //! watch is `short` if it was open for less than `min_watch_interval`. In a blank cell, the state has no request to which the call could belong, so
 //! the call changes nothing. If streaming lists are enabled, Opening (streaming list) follows Waiting (list). The rules are client-go's
-//! (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires at the version that was just listed, the next
-//! list is the most recent one (kubernetes#133810); failed requests are retried immediately only a limited number of times; and there is a deadline
+//! (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires at the version that was just listed, the most
+//! recent list is requested next (kubernetes#133810); failed requests are retried immediately only a limited number of times; and there is a deadline
 //! for each watch and each streaming list.
 //!
 //! # Invariants
@@ -27,10 +27,10 @@
 //! 2. The version decreases only when a list is published, which sets `listed` to the same version. So `listed ≤ version`.
 //! 3. A partial list exists only in the state Listing, after the first page, and in the state Streaming. It is published or discarded as a whole.
 //! 4. A plain watch starts only after a list has been published. It starts from the newest known version.
-//! 5. At most four requests fail in a row without a wait or a published list in between: the requests for a page, the full list, a streaming list and
-//!    the most recent list.
-//! 6. If a watch lasted at least `min_watch_interval`, the next watch may follow immediately. Otherwise the reflector pauses for the rest of that
-//!    interval. So watches are opened at most once per `min_watch_interval`, whatever the source does.
+//! 5. At most four times in a row, a failed request is followed by the next request without a wait or a published list in between: after a streaming
+//!    list, a page, the full list, and a page of the most recent list.
+//! 6. If a watch ended normally and lasted at least `min_watch_interval`, the next watch may follow immediately. If it was shorter, but no failure,
+//!    the reflector pauses for the rest of that interval. After a failure, the backoff determines the wait instead, which may be shorter.
 //! 7. The most recent list is requested only while the known version is unusable. The one exception is the first list, if `initial_list_most_recent`
 //!    is set.
 
