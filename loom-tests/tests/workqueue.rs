@@ -476,7 +476,7 @@ fn failure_vs_success() {
         name: "workqueue::failure_vs_success",
         threads: 3,
         floor: 142,
-        catches: "a count of failing keys published outside its lock, so that a later success forgets nothing",
+        catches: "a count of failing keys published outside its lock; a later success may then read an old count, and not forget the failures",
     };
     model(claim, || {
         let clock = ManualClock::new();
