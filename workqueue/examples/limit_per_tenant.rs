@@ -5,7 +5,7 @@
 //!
 //! `try_acquire` would return the same `NotYet::retry_after` for all keys that one bucket denies. They would all become Ready at that time, one of
 //! them would get the token, and the others would be denied again, so n keys would need about n²/2 leases. A reservation takes a token in advance, so
-//! a key is handed out at most twice: once to reserve a token, and once to run.
+//! a key that is added once is handed out at most twice: once to reserve a token, and once to run.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

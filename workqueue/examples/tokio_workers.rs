@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(seen, [("hangs at first", 1), ("quick", 0)]);
     assert_eq!(hung.load(Ordering::Relaxed), 1);
 
-    // The drain refuses adds and waits for the leases to end. The third run of "again" requested a fourth run, so "again" is a leftover.
+    // The drain refuses adds and waits for the leases to end. Each run of "again" requests another run, so "again" is a leftover.
     let left = queue.drain().await;
     assert!(left.ready.is_empty() && left.leased.is_empty());
     println!("left over: {:?}", left.waiting);

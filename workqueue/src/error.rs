@@ -90,7 +90,8 @@ impl Error for AddErrorKind {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryGetError {
-    /// No key is Ready now, or the queue is paused.
+    /// No key can be handed out now: no key is Ready, the queue is paused, or, with [`Fair`](crate::Fair), the groups of all Ready keys are suspended
+    /// or at their lease limits.
     Empty,
     /// The queue is shut down, and will hand out no more keys.
     Closed,

@@ -23,17 +23,18 @@ pub use outcome::LeaseOutcome;
 /// The exclusive right to work on a key. While the lease exists, the queue does not hand the key out again.
 ///
 /// A worker ends a lease by reporting an outcome, for example with `done` or `retry`. A key that was added while it was leased becomes Ready at the
-/// tail when the lease ends, whatever the outcome. **A lease that is dropped without an outcome, because of a cancelled future, a timeout or a panic,
-/// counts as a failure**, as with [`retry`](Self::retry), so no key is ever lost.
+/// tail when the lease ends, whatever the outcome; with [strict backoff](crate::QueueBuilder::strict_backoff), a failed key waits for its backoff
+/// instead. **A lease that is dropped without an outcome, because of a cancelled future, a timeout or a panic, counts as a failure**, as with
+/// [`retry`](Self::retry), so no key is ever lost.
 ///
-/// After [`stop_now`](crate::Queue::stop_now), ending a lease has no effect.
+/// After [`stop_now`](crate::Queue::stop_now), a key is not queued again when its lease ends, whatever the outcome.
 ///
 /// `T` is the queue's [time mode](crate::TimeMode). A function that is generic over `T`, with a parameter of type `Lease<K, T>`, works with every
 /// time mode.
 ///
 /// # Panics
-/// Ending a lease panics if the clock, the limiter's policy or a waker panics. Even then, the lease has ended. If the clock or the policy panics, the
-/// queue cannot apply the outcome, and makes the key Ready at the tail.
+/// Ending a lease panics if the clock, the timer, the limiter's policy, the give-up hook, a waker or `Drop` of the key panics. Even then, the lease
+/// has ended. If the clock or the policy panics, the queue cannot apply the outcome, and makes the key Ready at the tail.
 ///
 /// # Examples
 /// ```
@@ -158,7 +159,7 @@ impl<K, T> Lease<K, T> {
     /// it Ready immediately, at the tail.
     ///
     /// Use this for an outcome that is neither a success nor a failure, such as a write conflict. Unlike a delayed add followed by
-    /// [`done`](Self::done), this is a single step, so the key keeps its priority and cannot be lost in between. After shutdown the key becomes a
+    /// [`done`](Self::done), this is a single step, so the key keeps its own priority and cannot be lost in between. After shutdown the key becomes a
     /// leftover instead, except while [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
     ///
     /// # Examples

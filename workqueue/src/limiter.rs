@@ -3,7 +3,7 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the policy and the state of the random number generator | `inner` |
-//! | `tracked`, which is zero if no key has failures | `inner` for writes; reads need no lock |
+//! | `tracked`, which is zero only if no key has failures | `inner` for writes; reads need no lock |
 //!
 //! `inner` is held while the policy runs. The policy calls `Hash`, `Eq` and `Clone` of keys, and a closure that takes the queue's lock to check
 //! whether a key is in the queue. `inner` is never locked while the queue's lock is held. Apart from these calls, a policy is a pure function of its
@@ -192,7 +192,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         if self.is_empty() { 0 } else { self.inner.lock().policy.num_requeues(key) }
     }
 
-    /// Returns whether no key has failures. In that case a success costs one load instead of a lock and a hash.
+    /// Returns true only if no key has failures. In that case a success costs one load instead of a lock and a hash.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Ordering: Relaxed, see `failed`.

@@ -113,7 +113,8 @@ pub trait QueueMetrics: Send + Sync + 'static {
     }
 
     /// A key was handed out. If the key waited for a deadline, `delayed` is true, and `queued` is the time since that deadline, which is the time by
-    /// which the key was late. Otherwise `queued` is the time since the add that led to this hand-out, even if the key was still leased at that add.
+    /// which the key was late. Otherwise `queued` is the time since the add that led to this hand-out, even if the key was still leased at that add;
+    /// if the end of a lease made the key Ready, it is the time since that end.
     fn dequeued(&self, queued: Duration, delayed: bool) {
         let _ = (queued, delayed);
     }

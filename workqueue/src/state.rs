@@ -12,8 +12,9 @@
 //! 4. `limits` contains a limit for a slot exactly if the slot has the flag `LIMITED`; only a `Waiting` slot has this flag.
 //! 5. Once the queue is shut down, no add makes a slot dirty.
 //! 6. The order's `admit` has been called for exactly the live slots, and its `begin` for exactly the leased slots.
-//! 7. Each operation calls [`observe`](QueueState::observe) once, before it does anything else. In a queue with metrics, `began` is the sum of the
-//!    times at which the current leases began, and `pending_since` has entries only for Ready and dirty slots.
+//! 7. Each operation that can make a key Ready or hand it out calls [`observe`](QueueState::observe) once, before it changes anything. In a queue
+//!    with metrics, `began` is the sum of the times at which the current leases began, and `pending_since` has entries only for Ready and dirty
+//!    slots.
 //!
 //! It follows that a key is handed out to one lease at a time, because only `Ready` slots and due `Waiting` slots are handed out, and then they are
 //! `Leased`. It also follows that no key is lost, because only `end`, `cancel` and `stop` vacate a slot, and they return its key.
@@ -119,7 +120,7 @@ enum Phase {
     DrainingDelays,
     /// Adds are refused and leased keys do not become dirty. The backlog is handed out. Waiting keys keep waiting.
     ShutDown,
-    /// No key is handed out; ending a lease has no effect.
+    /// No key is handed out; a key whose lease ends leaves the queue.
     Stopped,
 }
 

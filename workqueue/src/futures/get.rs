@@ -41,8 +41,8 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: SupportsAsync = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Place>,
-    /// Whether the last poll yielded to other tasks. A future yields at most once before it returns a key. Otherwise a task that is always polled
-    /// after many other tasks would yield every time, and would never receive a key.
+    /// Whether the future has yielded to other tasks since it last returned a key. It yields at most once before it returns a key. Otherwise a task
+    /// that is always polled after many other tasks would yield every time, and would never receive a key.
     has_yielded: bool,
     stop: Option<Arc<StopFlag>>,
 }
@@ -128,8 +128,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
         let mut locked = shared.lock();
         let old = locked.getters.leave(ticket);
         // If this getter was woken, `finish` wakes another getter instead. Without this, a key whose getter was woken and then dropped would not be
-        // handed out before the next add. Model: queue::cancelled_getter_wakes_next. `drop` does not read the clock, because a clock may panic. If a
-        // deadline has passed already, the alarm that `finish` sets for it fires immediately.
+        // handed out before the next add. Model: workqueue::cancelled_getter_wakes_next. `drop` does not read the clock, because a clock may panic.
+        // If a deadline has passed already, the alarm that `finish` sets for it fires immediately.
         shared.finish(locked, None);
         drop(old);
     }

@@ -20,6 +20,7 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 ///
 /// # Cancel safety
 /// Dropping the future marks no lease as reported. An overdue lease that this future would have returned is returned by the next one.
+///
 /// # Examples
 /// See [`Queue::next_overdue`].
 #[must_use = "futures do nothing unless awaited"]

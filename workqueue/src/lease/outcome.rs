@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The outcome of a lease: one variant for each method of [`Lease`](crate::Lease) that ends it.
+/// The outcome of a lease. Each variant except `Dropped` names the methods of [`Lease`](crate::Lease) that end a lease with it.
 ///
 /// A worker passes the outcome to the lease, and the queue reports the outcome to its [`QueueMetrics`](crate::QueueMetrics).
 ///

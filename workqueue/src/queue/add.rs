@@ -23,7 +23,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// however, a key in backoff keeps waiting.
     ///
     /// # Errors
-    /// Returns [`AddError`] with the key if the queue is shut down, or if the queue is full and the key is absent.
+    /// Returns [`AddError`] with the key if the queue is shut down, or if the key is absent and the queue or the key's group is full.
     ///
     /// # Panics
     /// Panics if the clock, or `Hash` or `Eq` of the key, panics; in that case the queue is unchanged. Also panics if a waker or the timer panics; in

@@ -123,8 +123,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
 
     /// Enables delays, measured by the clock of `timer`, for both async and blocking getters.
     ///
-    /// The queue takes ownership of the timer, and arms it only while a getter waits for a deadline. If the runtime of
-    /// a `TokioTimer` shuts down before the queue, the timer continues as a `ThreadTimer`.
+    /// The queue takes ownership of the timer, and arms it only while a getter waits for a deadline, a task waits with a time
+    /// limit, or a task waits for an overdue lease. If the runtime of a `TokioTimer` shuts down before the queue, the timer
+    /// continues as a `ThreadTimer`.
     ///
     /// # Examples
     /// ```
@@ -238,8 +239,8 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     /// Sets the limiter, which decides how long a failed key waits. If no clock or timer is set, this also enables delays, as
     /// [`with_delays`](QueueBuilder::with_delays) does.
     ///
-    /// The limiter keeps the failures of a key at least as long as the key is in the queue; they begin to age when the key leaves. A queue has one
-    /// limiter; to use two, combine them with [`MaxOf`](flyball_ratelimit::MaxOf).
+    /// The limiter keeps the failures of a key at least as long as the key is in the queue, even if they are older than the policy usually keeps
+    /// them. A queue has one limiter; to use two, combine them with [`MaxOf`](flyball_ratelimit::MaxOf).
     ///
     /// # Examples
     /// Each key has its own backoff, and all keys together are retried at most ten times a second:

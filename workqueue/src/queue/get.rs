@@ -33,7 +33,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// The future panics if the clock, the timer or `Clone` of the key panics; in that case no key is handed out.
+    /// The future panics if the clock, the timer, the waker of another waiter or `Clone` of the key panics; in that case no key is handed out.
     ///
     /// # Cancel safety
     /// Dropping the future takes no key. If the future had already been woken for a key, another getter is woken instead.
@@ -99,7 +99,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Takes a key if one is Ready. Never waits.
     ///
     /// # Errors
-    /// Returns [`TryGetError::Empty`] if no key is Ready, and [`TryGetError::Closed`] if the queue is closed.
+    /// Returns [`TryGetError::Empty`] if no key can be handed out now, and [`TryGetError::Closed`] if the queue is closed.
+    ///
+    /// # Panics
+    /// Panics like [`get`](Self::get).
     #[inline]
     pub fn try_get(&self) -> Result<Lease<K, T>, TryGetError> {
         let now = self.shared.now_if_timed();
@@ -118,8 +121,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Like [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// Panics if the clock or `Clone` of the first key panics; no key is handed out in that case. If `Clone` of a later key panics, the batch ends
-    /// before that key, which stays in the queue.
+    /// Panics if the clock, the timer, the waker of another waiter or `Clone` of the first key panics; no key is handed out in that case. If `Clone`
+    /// of a later key panics, the batch ends before that key, which stays in the queue.
     ///
     /// # Examples
     /// The batch contains the keys that are Ready now, even if they are fewer than `most`:
@@ -237,7 +240,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, and blocks the thread meanwhile; returns `None` once the queue is closed. Needs no runtime, even with delays.
     ///
     /// # Panics
-    /// Panics if the clock or `Clone` of the key panics; no key is handed out in that case.
+    /// Panics like [`get`](Self::get).
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     #[inline]
     pub fn blocking_get(&self) -> Option<Lease<K, T>> {
@@ -254,7 +257,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Returns [`GetTimeoutError::TimedOut`] if no key becomes Ready within `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
     ///
     /// # Panics
-    /// Panics if the clock or `Clone` of the key panics; no key is handed out in that case.
+    /// Panics like [`get`](Self::get).
     pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
         self.block(Some(Monotonic.now() + limit), None)
     }

@@ -9,8 +9,8 @@ use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
-    /// Returns the priority of a key that is Ready or waiting. For a leased key that is dirty, this is the priority of the add that made it dirty;
-    /// for any other leased key, the priority with which it was handed out. `None` if the key is not in the queue.
+    /// Returns the priority of a key that is Ready or waiting. For a leased key that was added again, this is the highest priority of these adds; for
+    /// any other leased key, the priority with which it was handed out. `None` if the key is not in the queue.
     #[must_use]
     pub fn priority(&self, key: &K) -> Option<i8> {
         let hash = self.shared.hash(key);
@@ -97,7 +97,7 @@ where
     /// not bring back values that it read before the call. If the queue is closed, groups stay suspended. O(groups).
     ///
     /// # Panics
-    /// Panics if the clock, one of the functions or `Clone` of a group panics; in that case the limits of all groups stay the same.
+    /// Panics if the clock, one of the functions, or `Eq` or `Clone` of a group panics; in that case the limits of all groups stay the same.
     ///
     /// # Examples
     /// See [`Fair::max_leased_by`].

@@ -158,7 +158,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// let lease = queue.try_get()?;
     /// let left = queue.stop_now();
     /// assert_eq!((left.ready, left.leased), (vec!["b"], vec!["a"]));
-    /// lease.retry(); // has no effect
+    /// lease.retry(); // the key is not queued again
     /// assert_eq!(queue.state(&"a"), KeyState::Absent);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -35,7 +35,7 @@ pub enum KeyState {
     Absent,
     /// The key becomes Ready at this time.
     Waiting(Nanos),
-    /// The key can be handed out.
+    /// The key is queued to be handed out.
     Ready,
     /// The key is leased.
     Leased,

@@ -131,7 +131,8 @@ pub(crate) mod sealed {
         #[inline]
         fn on_hand_out(&mut self, _pick: Self::Pick, _by: impl FnOnce() -> Nanos) {}
 
-        /// Returns some slots, among them the slot that has been in the order for the longest time. Due slots may be among them, too.
+        /// Returns some slots, among them the slot that has been in the order for the longest time, except for slots whose priority was lowered. Due
+        /// slots may be among them, too.
         fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32>;
 
         /// Returns the heaps of all waiting keys.

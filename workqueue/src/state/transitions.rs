@@ -15,8 +15,8 @@ const LARGE: usize = 1 << 14;
 const GATHER_LIMIT: usize = 64;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Updates and returns the time. Each operation calls this once, at its start, so the set of due keys stays the same until the end of the
-    /// operation.
+    /// Updates and returns the time. Each operation that can make a key Ready or hand it out calls this once, before it changes anything, so the set
+    /// of due keys stays the same until the end of the operation.
     #[inline]
     pub(super) fn observe(&mut self, now: Option<Nanos>) -> Nanos {
         if let Some(now) = now {
@@ -33,8 +33,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.seen
     }
 
-    /// Moves due keys from the heap to their positions in the order. Called only for orders that gather due keys. Every operation does this first, so
-    /// that a due key is placed before all keys that become Ready after its deadline.
+    /// Moves due keys from the heap to their positions in the order. Called only for orders that gather due keys. `observe` does this, so that a due
+    /// key is placed before all keys that become Ready after its deadline.
     ///
     /// The number of keys that one operation gathers is limited: gathering a million keys would hold the lock for 0.2 s. If more deadlines than the
     /// limit pass between two operations, the remaining due keys count as Ready, but get their positions in a later operation. As long as no key in

@@ -170,7 +170,7 @@ impl<K, G> Fair<K, G> {
     /// means no limit.
     ///
     /// Lowering the limit removes no keys. An add that waits although its group has no keys, because the limit is 0,
-    /// is woken only by [`Queue::refresh_groups`](crate::Queue::refresh_groups).
+    /// is woken only by [`Queue::refresh_groups`](crate::Queue::refresh_groups) or a shutdown.
     ///
     /// # Examples
     /// ```
