@@ -4,8 +4,8 @@
 //! status becomes [`Stopped`](crate::InformerState::Stopped), and all waiters are woken. After [`shut_down`](Informer::shut_down) the run future
 //! completes, with the same effects. A panic of the source or the timer propagates through the run future and ends the informer in the same way, with
 //! the status [`Failed`](crate::InformerState::Failed). If a user's function panics on an object, the panic is caught, and the stored object stays
-//! unchanged; but a deletion is applied nevertheless. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped) may be dropped
-//! and created again at any time.
+//! unchanged; but a deletion is applied nevertheless, unless the key function panics. The futures of [`synced`](Informer::synced) and
+//! [`stopped`](Informer::stopped) may be dropped and created again at any time.
 
 mod builder;
 mod failure;

@@ -29,8 +29,8 @@
 //! 4. A plain watch starts only after a list has been published. It starts from the newest known version.
 //! 5. At most four times in a row, a failed request is followed by the next request without a wait or a published list in between: after a streaming
 //!    list, a page, the full list, and a page of the most recent list.
-//! 6. If a watch ended normally and lasted at least `min_watch_interval`, the next watch may follow immediately. If it was shorter, but no failure,
-//!    the reflector pauses for the rest of that interval. After a failure, the backoff determines the wait instead, which may be shorter.
+//! 6. If a watch ended normally and lasted at least `min_watch_interval`, the next watch may follow immediately. If it was shorter and is not a
+//!    failure, the reflector pauses for the rest of that interval. After a failure, the backoff determines the wait instead, which may be shorter.
 //! 7. The most recent list is requested only while the known version is unusable. The one exception is the first list, if `initial_list_most_recent`
 //!    is set.
 

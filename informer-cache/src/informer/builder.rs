@@ -143,13 +143,15 @@ where
         self
     }
 
-    /// Sets the page size for all lists, regardless of the [version](crate::ListVersion) that they request.
+    /// Sets the page size for all lists, regardless of the [version](crate::ListVersion) that they request. There is one exception: if a list fails
+    /// because its continuation has expired, the next list is requested in one piece.
     pub fn page_size(mut self, size: NonZeroU32) -> Self {
         self.config.page_size = Some(size);
         self
     }
 
-    /// Requests each list as part of a watch (a streaming list). If a streaming list fails, the informer falls back to plain lists.
+    /// Requests each list as part of a watch (a streaming list). After most failures of a streaming list, the informer requests a plain list instead;
+    /// see [`ReflectorConfig::streaming_lists`].
     pub fn streaming_lists(mut self) -> Self {
         self.config.streaming_lists = true;
         self
@@ -180,7 +182,7 @@ where
     /// a panic) and after each panic of a user's function. When `f` is called, [`InformerStatus::last_error`](crate::InformerStatus::last_error)
     /// already contains the failure, or [`InformerStatus::last_panic`](crate::InformerStatus::last_panic) the panic of the user's function.
     ///
-    /// The run future calls `f` between two requests, so `f` should be quick. A second `on_error` replaces the first.
+    /// The run future calls `f` and does nothing else until `f` returns, so `f` should be quick. A second `on_error` replaces the first.
     ///
     /// # Panics
     /// A panic of `f` is caught, and `f` is called again after the next failure.
@@ -297,7 +299,7 @@ where
     /// The same as for [`build`](Self::build).
     ///
     /// # Panics
-    /// Panics if called outside a tokio runtime, or if the runtime's timers are not enabled.
+    /// Panics if called outside a tokio runtime.
     #[track_caller]
     pub fn start(self) -> Result<Informer<K, V>, InformerBuildError> {
         let (informer, run) = self.timer(flyball_sync::TokioTimer::current()).build()?;

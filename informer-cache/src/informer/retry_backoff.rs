@@ -15,7 +15,7 @@ use crate::{Reflector, ReflectorPhase};
 /// A panic in one of these methods is caught. If [`failed`](Self::failed) panics, the informer waits for the time
 /// that its [`ReflectorBackoff`](crate::ReflectorBackoff) specifies.
 pub trait RetryBackoff: Send + Sync + 'static {
-    /// Called after a request failed. Returns how long to wait before the next request.
+    /// Called after a failure, if the informer waits before its next request. Returns how long it waits.
     fn failed(&mut self) -> Duration;
 
     /// Called after a list was completed, after a watch delivered an event, and after a watch ended normally.

@@ -27,7 +27,8 @@ use crate::{
 
 mod apply;
 
-/// The run future yields to other tasks each time it has read this many events of a watch, or staged this many objects of a page.
+/// The run future yields to other tasks each time it has read this many events of a watch, staged this many objects of a page, or processed this many
+/// changes of a list that it publishes.
 const BATCH: usize = 256;
 
 /// The state of the run future.
@@ -207,8 +208,8 @@ where
         }
     }
 
-    /// Reads a watch to its end. For each event, it polls the watch once, calls the reflector once and adds one entry to the batch. Per event, it
-    /// takes no lock, does not use the clock or the timer, and allocates nothing.
+    /// Reads a watch to its end. For each event of a plain watch, it polls the watch once, calls the reflector once and adds one entry to the batch.
+    /// For this, it takes no lock, does not use the clock or the timer, and allocates nothing, except to let the batch grow.
     async fn read(&mut self, mut watch: S::Watch) -> Result<(), Stop> {
         let mut taken = 0;
         loop {

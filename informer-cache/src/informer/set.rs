@@ -3,7 +3,7 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `running` | a slot for each name: its informer, and the number of its handles |
-//! | `stopping` | the `stopped` signals of informers that are shutting down; each shutdown removes those that are already set |
+//! | `stopping` | the `stopped` signals of informers that are shutting down; each addition removes those that are already set |
 //! | `closed` | set once, never unset |
 //!
 //! A signal in `stopping` does not keep its informer alive. Builders, the function `run`, wakers and destructors run while the lock is not held. The

@@ -2,7 +2,7 @@
 //!
 //! | guarded by `status` | |
 //! |---|---|
-//! | the whole [`InformerStatus`] | written by the run future when its state changes and once per batch, never per event |
+//! | the whole [`InformerStatus`] | written by the run future when its state changes, after each batch, and after each failure or panic; not for each event |
 //!
 //! Error messages are allocated before the lock is taken, and dropped after it is released.
 
@@ -53,8 +53,8 @@ pub struct InformerStatus {
     /// The number of stale events. A stale event changes nothing, because it is older than the known state of its object, or repeats that state.
     pub stale_events: u64,
     /// The number of panics of the user's functions that the informer caught while it applied an object or published a list. If a function panics on
-    /// an object, the stored object stays unchanged; but a deletion is applied nevertheless. If a function panics while a list is published, the
-    /// informer lists again.
+    /// an object, the stored object stays unchanged; but a deletion is applied nevertheless, unless the key function panics. If a function panics
+    /// while a complete list is compared with the store, the list is discarded, and the informer lists again.
     pub panics: u64,
     /// The last panic that is counted in `panics`.
     pub last_panic: Option<ErrorRecord>,

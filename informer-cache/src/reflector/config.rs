@@ -82,19 +82,22 @@ pub struct ReflectorConfig {
     /// source does not report progress, it is the time limit for the whole page.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub request_timeout: Duration,
-    /// The minimum time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
-    /// source [polls](crate::Source::is_polling). Positive.
+    /// The minimum time between the starts of two watches if the first of them ended normally; after a failure, the [`backoff`](Self::backoff)
+    /// determines the wait. A watch that ends within this time without a new event is a failure, unless the source
+    /// [polls](crate::Source::is_polling). Positive.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub min_watch_interval: Duration,
-    /// How long internal errors of watches are tolerated, counted from the first such error. During this time, an internal error leads to a new watch
-    /// instead of a list. Zero disables this.
+    /// How long internal errors of open watches are tolerated, counted from the first such error. During this time, an internal error leads to a new
+    /// watch instead of a list. Zero disables this.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub max_internal_error_retry_duration: Duration,
     /// If no internal error occurs for this long, the next internal error counts as the first one, and starts a new period of
     /// `max_internal_error_retry_duration`.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_error_reset_after: Duration,
-    /// Whether lists are requested as part of a watch (streaming lists). If a streaming list fails, the reflector falls back to plain lists.
+    /// Whether lists are requested as part of a watch (streaming lists). If a streaming list fails, the reflector requests a plain list instead, with
+    /// three exceptions. After "too many requests", a refused connection, or a normal end of the watch, it waits, and then requests a streaming list.
+    /// If the version is unusable, it requests the most recent streaming list, once.
     pub streaming_lists: bool,
     /// The time limit for a streaming list. After a streaming list has timed out once, the reflector uses plain lists only.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]

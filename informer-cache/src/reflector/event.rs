@@ -1,4 +1,4 @@
-//! PURE. The events of a watch. An event is a change of one object, or a bookmark.
+//! PURE. The events of a watch. An event is a change of one object, a bookmark, or the end of a streaming list.
 
 use crate::Version;
 
@@ -30,7 +30,7 @@ pub enum WatchEvent<V> {
 }
 
 impl<V> WatchEvent<V> {
-    /// Returns the object of the event; `None` for bookmarks.
+    /// Returns the object of the event; `None` for a bookmark and for the end of a streaming list.
     pub const fn object(&self) -> Option<&V> {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(object) => Some(object),

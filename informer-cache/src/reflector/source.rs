@@ -17,10 +17,11 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 ///
 /// Changes should be delivered in the order of their versions, but the stored objects do not depend on this order, because an event is compared with
 /// the stored object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, if it
-/// is older than the stored object, or if the object was deleted and the event is older than the deletion. Every other event is applied. There are
-/// two limits. If an object is not stored, an addition of it at or below the version of the last list or bookmark is stale. Besides, the informer
-/// remembers at most 1024 deletions since that list or bookmark; if there were more, an addition is also stale if it is older than 512 of these
-/// deletions. (While a streaming list arrives, all of its deletions are remembered.)
+/// is older than the stored object, or if the object was deleted and the event is older than the deletion. (A deletion of an object that is not
+/// stored changes nothing, and is not counted.) Every other event is applied. There are two limits. If an object is not stored, an addition of it at
+/// or below the version of the last list or bookmark is stale. Besides, the informer remembers at most 1024 deletions since that list or bookmark; if
+/// there were more, an addition is also stale if it is older than 512 of these deletions. (While a streaming list arrives, all of its deletions are
+/// remembered.)
 ///
 /// Two things do depend on the order of versions across objects:
 /// - The next watch begins at the newest delivered version, so a source that merges several streams must itself keep the position of each stream.
@@ -131,7 +132,7 @@ pub trait Source: Send + Sync + 'static {
     /// Opens a watch.
     ///
     /// # Errors
-    /// The [kind](crate::SourceErrorKind) of the error decides what the informer does next.
+    /// The [kind](crate::SourceErrorKind) of the error determines what the informer does next.
     fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
 
     /// Returns a counter that changes whenever a part of the response to [`list`](Self::list) arrives. It may count bytes or objects, for example.
@@ -201,10 +202,10 @@ pub trait Source: Send + Sync + 'static {
     /// ends after a while.
     ///
     /// Suppose that a watch ends within [`min_watch_interval`](crate::ReflectorConfig::min_watch_interval) and without an event. If the method
-    /// returns `false`, this is a failure: the informer backs off and lists again. If it returns `true`, the next watch begins at the same version.
-    /// In both cases, at most one watch is opened in each `min_watch_interval`, so this interval is the polling period of a source that answers
-    /// immediately. The default is `false`, for sources whose watches stay open. The method is called when an informer is built and when its
-    /// reflector is configured, not for each watch. A source that wraps a different source should forward the call.
+    /// returns `false`, this is a failure: the informer backs off and lists again. If it returns `true`, the next watch begins at the same version,
+    /// `min_watch_interval` after the start of this one. So this interval is the polling period of a source that answers immediately. The default is
+    /// `false`, for sources whose watches stay open. The method is called when an informer is built and when its reflector is configured, not for
+    /// each watch. A source that wraps a different source should forward the call.
     fn is_polling(&self) -> bool {
         false
     }

@@ -53,7 +53,8 @@ pub enum ReflectorPhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackoffCause {
-    /// The source answered with an error.
+    /// The source answered with an error. A list that repeats a continuation, and a list that could not be published because of a panic, count as an
+    /// error of the kind [`Other`](SourceErrorKind::Other).
     Failed(SourceErrorKind),
     /// The source did not answer in time.
     TimedOut,
