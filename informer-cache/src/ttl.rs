@@ -6,14 +6,16 @@
 //! | the deadlines, in order | `expiry` | so sweeps find expired objects; reads do not use it |
 //!
 //! # Invariants
-//! 1. Reads compare deadlines with the clock. So the result of a read at a given instant does not depend on evictions.
+//! 1. Reads compare deadlines with the clock. So, unless the clock is set back, the result of a read at a given instant does not depend on evictions.
 //! 2. Each write takes a ticket that is greater than all earlier ones, and the ticket is the version of the object. So of two writes of a key, the
-//!    later one wins. A sweep deletes only the expired object that it has found, and not an object that was written under the same key since then,
-//!    because the store ignores the deletion of a newer object as stale.
+//!    later one wins. (But a list replaces every object that was written before the list is published, whatever its ticket.) A sweep deletes only the
+//!    expired object that it has found, and not an object that was written under the same key since then, because the store ignores the deletion of a
+//!    newer object as stale.
 //! 3. The deadline of every stored object is in the expiry queue, if the object has one. The deadline is added before the object is published, and
 //!    removed when the object is dropped or when a sweep has handled it. A sweep skips objects whose write is not complete.
 //!
-//! The functions of the policy, the clock, the schema and the indexes run before a write changes anything, and while no lock is held.
+//! The policy, the clock and the key function run before the object is published, and while no lock is held. But the key function runs a second time
+//! when the object is stored, in a list under the lock of the [`SharedWriter`]. Index functions run under that lock.
 
 mod builder;
 mod deadlines;
@@ -44,9 +46,10 @@ use crate::{
 /// An object is visible **until its age exceeds its time to live**; at exactly that age, it is still visible. After that, no read returns it, even if
 /// it is not evicted yet. When a key is written again, with the same object or a different one, its time to live starts again.
 ///
-/// There is no background task, and reads do not evict objects. Each write evicts up to two expired objects, and
-/// [`evict_expired`](Self::evict_expired) evicts all of them. When an object is evicted, observers and subscribers receive its deletion. As long as
-/// there are writes, expired objects do not accumulate. If writes are rare, call `evict_expired` at [`next_expiry`](Self::next_expiry).
+/// There is no background task, and reads do not evict objects. Each [`upsert`](Self::upsert) and [`delete`](Self::delete) evicts up to two expired
+/// objects, besides one under its own key. [`evict_expired`](Self::evict_expired), [`replace`](Self::replace), [`subscribe`](Self::subscribe) and
+/// [`observe`](Self::observe) evict all of them. When an object is evicted, observers and subscribers receive its deletion. As long as there are
+/// writes, expired objects do not accumulate. If writes are rare, call `evict_expired` at [`next_expiry`](Self::next_expiry).
 ///
 /// Use this store for objects that your process owns and that have no version from a source: each write counts as newer than all earlier writes. For
 /// objects that have versions from a source, use [`Store`](crate::Store).
@@ -245,8 +248,9 @@ where
     /// The outcome is [stale](WriteOutcome::Stale) only if another thread started a later write of the key and completed it first.
     ///
     /// # Panics
-    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics. In that case, the store is not
-    /// changed. Panics during the eviction of other objects are ignored.
+    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics. In that case, no visible object
+    /// is changed. The call may also drop the replaced object. A panic in its destructor propagates after the write is complete. Panics during the
+    /// eviction of other objects are ignored.
     pub fn upsert(&self, object: V) -> WriteOutcome {
         let ttl = (self.shared.policy)(&object);
         self.upsert_with_ttl(object, ttl)
@@ -272,7 +276,7 @@ where
     /// Deletes the object under a key, and returns it. Returns `None` if there is no object or if it has expired.
     ///
     /// # Panics
-    /// Panics only if the clock or a trait method of a key panics. In that case, the store is not changed.
+    /// Panics only if the clock or a trait method of a key panics. In that case, no visible object is changed.
     pub fn delete<Q>(&self, key: &Q) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -299,8 +303,8 @@ where
     /// list contains their keys, and these deletions are not among the returned changes.
     ///
     /// # Panics
-    /// Panics only if the policy, the clock, the key function, or a trait method of a key or an index value panics. In that case, no object of the
-    /// list is stored.
+    /// Panics only if the iterator, the policy, the clock, the key function, or a trait method of a key or an index value panics. In that case, no
+    /// object of the list is stored.
     pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, TtlEntry<V>>> {
         let now = self.shared.clock.now();
         // The iterator and the policy run before the store is changed.
@@ -318,7 +322,7 @@ where
     /// Adds an index to the store while it is in use, like [`SharedWriter::add_index`].
     ///
     /// # Errors
-    /// Returns an error if the store already has an index with this name, or if one is being added.
+    /// Returns an error if the store already has an index with this name, even if that index was added during this call.
     ///
     /// # Panics
     /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case, the index is not added, and the store is not

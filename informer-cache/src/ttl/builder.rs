@@ -56,8 +56,8 @@ where
         self.ttl_with(move |_| Some(ttl))
     }
 
-    /// Sets the function that returns the time to live of an object, or `None` for an object that never expires. Each write calls the function once
-    /// per object, before it changes the store.
+    /// Sets the function that returns the time to live of an object, or `None` for an object that never expires. [`upsert`](TtlStore::upsert)
+    /// and [`replace`](TtlStore::replace) call the function once per object, before they change the store.
     pub fn ttl_with(mut self, policy: impl Fn(&V) -> Option<Duration> + Send + Sync + 'static) -> Self {
         self.policy = Box::new(policy);
         self

@@ -1,4 +1,4 @@
-//! SHELL. Eviction of expired objects. This module has no lock, and the results of reads do not depend on it.
+//! SHELL. Eviction of expired objects. This module has no lock. The results of reads depend on it only if the clock is set back.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -11,8 +11,8 @@ use flyball_sync::{Clock, Nanos};
 use crate::table::record::Name;
 use crate::{Change, ChangeKind, TtlEntry, TtlStore, WriteOutcome};
 
-/// The maximum number of expired objects that a write evicts. Each write adds at most one object that can expire, and evicts up to two. So expired
-/// objects do not accumulate.
+/// The maximum number of expired objects that an `upsert` or `delete` evicts, besides an expired object under its own key. An `upsert` adds at most
+/// one object that can expire, and evicts up to two. So expired objects do not accumulate.
 const SWEPT_BY_WRITE: usize = 2;
 
 /// The maximum number of deadlines in one step of a complete sweep.
@@ -32,7 +32,8 @@ where
     /// Returns the earliest instant at which a stored object may have expired. This is the instant at which to call
     /// [`evict_expired`](Self::evict_expired). Returns `None` if no stored object expires.
     ///
-    /// The instant may be too early: it may be the expiry of an object that has been replaced by a later write and that only a snapshot still holds.
+    /// The instant may be too early: it may be the expiry of an object that has been replaced by a later write and that only a snapshot or a change
+    /// still holds.
     ///
     /// # Examples
     /// A task that evicts the expired objects of a store with few writes:
@@ -114,7 +115,7 @@ where
                 }
             }
             // The deadline is removed only after the object was handled. So if there is a panic, the next sweep finds the deadline again. It is also
-            // removed if its object was replaced and only a snapshot still holds the object.
+            // removed if its object was replaced and only a snapshot or a change still holds the object.
             self.shared.expiry.leave(place);
         }
         Some(changes)
