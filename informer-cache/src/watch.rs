@@ -3,7 +3,7 @@
 //! # Why an object may not reach its subscriber
 //! | reason | where it is decided | how to see it |
 //! |---|---|---|
-//! | the event belongs to a list or a watch that the informer has abandoned | `event` in `reflector.rs` | `status().relists`, `watch_restarts` |
+//! | the event belongs to a list or a watch that the informer has abandoned | `event` in `reflector/watching.rs` | `status().relists`, `watch_restarts` |
 //! | the event arrived after a newer deletion of the object, or after a newer list | `informer/tombstones.rs` | `status().stale_events` |
 //! | a user's function panicked when it processed the object | `informer/run/apply.rs` | `status().panics` |
 //! | the same or a newer version of the object is stored | `compare_event` in `store/write.rs` | `WriteOutcome::Stale` |

@@ -11,7 +11,7 @@
 //! | `idle` | whether the subscriber's last request found no pending change |
 //! | `signal_pending` | whether the outcome of the `initial_processed` signal is still open; the code that sets the outcome first clears this field |
 //! | `ended` | whether the subscription has ended: no more changes are merged, but the pending ones are still delivered |
-//! | `detached` | whether the subscriber was dropped; later changes are ignored |
+//! | `detached` | whether the subscriber was dropped or disconnected; later changes are ignored |
 //! | `lost` | the changes that were pending when the number of keys exceeded `most`; `None` if it has not |
 //!
 //! While `lost` is set, new changes are ignored; a restart of the subscription clears `lost` and drops the changes in it. Two fields never change, so

@@ -11,9 +11,9 @@ use crate::changes::selection::Crossing;
 use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
-/// The effect of a write on each subscription, determined before the write commits. Empty if every subscription covers all objects and the write adds
-/// no object. Keys are compared only to find the pending entry for an addition. For any other change, the pending entry has the same `Arc<Name>` as
-/// the change, so it is found without comparing keys.
+/// The effect of a write on each subscription, determined before the write commits. For a write of one key, empty if every subscription covers all
+/// objects and the write adds no object. A pending entry is looked up by its key only for an object that is added or enters the selection. For any
+/// other change, the pending entry has the same `Arc<Name>` as the change, so it is found without comparing keys.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Option<Finding>>);
 

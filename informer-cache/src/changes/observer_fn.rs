@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the list of observers | the store's `published` lock; the whole list is replaced, and a writer clones its `Arc` when it commits |
 //! | `panics` | itself: it is an atomic counter, and publishes no other memory |
-//! | `unsubscribed` | itself: it is an atomic flag, set once, when the observer ends |
+//! | `unsubscribed` | itself: it is an atomic flag, set when the observer is unsubscribed, and never reset |
 //! | `ended` | itself: it is a signal, set when the [`ObserverFn`] is dropped; from then on no thread calls the function |
 //! | `NOTIFY_DEPTH` | nothing: it is thread-local. It is the nesting depth of observer calls on the thread |
 //!

@@ -19,7 +19,7 @@
 //! newest state. If an object is added and deleted between two deliveries, the subscriber never receives it.
 //!
 //! The kind of a pending change with ends is not decided yet, because `n` may be a newer state of the same object as `o`, which was deleted and then
-//! added again. [`Pending::deliver`](Merged::deliver) compares the identities of the objects while no lock is held. If `o` and `n` are states of the
+//! added again. [`Merged::deliver`] compares the identities of the objects while no lock is held. If `o` and `n` are states of the
 //! same object, the subscriber receives Updated(o, n). Otherwise it receives Replaced(e, n), where `e` is the latest end if that is a state of the
 //! same object as `o`, and else the first end. Likewise, Deleted(o; e; l) is delivered with `l` if `l` is a state of the same object as `o`, and else
 //! with the first end.

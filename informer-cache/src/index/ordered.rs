@@ -17,7 +17,8 @@ use crate::table::definition::Definition;
 /// If `Ord` of the values is inconsistent, the values may be in a wrong order. A write may also panic, because a sort may detect the inconsistency
 /// and panic; the store is then unchanged.
 ///
-/// In all other respects, an `OrderedIndex` works like an [`Index`]: it dereferences to one.
+/// In all other respects, an `OrderedIndex` works like an [`Index`]: it dereferences to one. So the result of
+/// [`with_function`](Index::with_function) is an index without order.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! SHELL. The shutdown request of an informer, and the waker of the run future that waits for it.
+//! SHELL. The shutdown request of an informer or of an event handler, and the waker of the run future that waits for it.
 //!
 //! | guarded by `state` | |
 //! |---|---|

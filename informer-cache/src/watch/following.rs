@@ -16,8 +16,8 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Subscribes to the stored objects and every later change. This takes O(n) time for n subscriptions, and increments one reference count for
-    /// every 2048 objects. The call waits for at most one commit, and holds the lock no longer than a commit does.
+    /// Subscribes to the stored objects and every later change. This takes O(n) time for n subscriptions, during which the call holds the lock of the
+    /// store. After that, without the lock, it increments one reference count for every 2048 objects.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, buffer) = self.inner.subscribe(None, usize::MAX);

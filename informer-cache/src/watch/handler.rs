@@ -1,7 +1,7 @@
 //! EDGE. An event handler: a function, and a future that calls the function with the changes of a subscription. Any executor can run the future.
 //!
 //! Cancel safety: the run future may be dropped at any point. It takes a change and delivers it in the same poll, so a change is never taken without
-//! being delivered. The handler ends if the store is closed, if the handler is unsubscribed, or if the future is dropped, even before its first poll.
+//! being delivered. The handler ends if its subscription ends, if it is unsubscribed, or if the future is dropped, even before its first poll.
 //! In each case, the subscription and the function are dropped, and all waiters are woken.
 
 use std::fmt;
@@ -65,7 +65,7 @@ where
     /// Returns a future that calls `f` with the changes, one after the other, and a handle to it. If `f` is slow, it receives coalesced changes;
     /// other subscribers are not delayed.
     ///
-    /// The future calls `f` on the thread that polls it, and completes when the store is closed or the handler is
+    /// The future calls `f` on the thread that polls it, and completes when the subscription has ended (see [`HandlerExit`]) or the handler is
     /// [unsubscribed](HandlerRegistration::unsubscribe). If `f` panics, the panic is [counted](HandlerRegistration::panic_count), and the change
     /// counts as processed: `f` is then called with the next change, and the wait for [`initial_processed`](HandlerRegistration::initial_processed)
     /// can still complete. A filter and the function of [`with_identity`](crate::Schema::with_identity) are called before `f`. If one of them panics,
@@ -193,7 +193,7 @@ where
         this.shared.stop.poll(cx);
         for _ in 0..BATCH {
             let Some((changes, function)) = &mut this.work else { return Poll::Ready(this.end) };
-            // The stop signal is checked before each call, so that no call begins after a request to stop.
+            // The stop signal is checked before each call, so that at most one call begins after a request to stop.
             if this.shared.stop.is_requested() {
                 return Poll::Ready(this.finish(HandlerExit::Unsubscribed));
             }

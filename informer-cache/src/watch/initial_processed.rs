@@ -11,7 +11,7 @@ use crate::Stopped;
 use crate::signal::synced::{Synced, Wait};
 
 /// A future that completes when a subscriber has processed the initial state: the first list of the store has been published, and the subscriber has
-/// received every object of that list and has requested the next change. [`Subscription::initial_processed`](crate::Subscription::initial_processed)
+/// received every initial object and has requested the next change. [`Subscription::initial_processed`](crate::Subscription::initial_processed)
 /// creates it.
 ///
 /// Clones wait for the same signal, and each of them is woken. The future returns an error if the subscription is dropped before the initial state is

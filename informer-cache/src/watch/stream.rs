@@ -10,7 +10,8 @@ use futures_core::Stream;
 
 use crate::{Change, Subscription};
 
-/// The stream ends when the store is closed and every change has been delivered.
+/// The stream ends when the store is closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription is removed, and every change
+/// has been delivered.
 impl<K: Clone + Eq + Hash, V> Stream for Subscription<K, V> {
     type Item = Change<K, V>;
 

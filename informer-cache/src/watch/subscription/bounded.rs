@@ -24,7 +24,7 @@ use crate::{Change, Version};
 ///
 /// Every subscription merges the pending changes of each key. So the pending keys are at most those of the stored objects, and of deleted objects
 /// that the subscriber has received before. Use a `BoundedSubscription` if this is too many: when its bound is exceeded, it does not deliver every
-/// change, but restarts or ends with an error. Neither a restart nor an end blocks the writer or makes its work slower.
+/// change, but restarts or ends with an error. A restart holds the lock of the store for O(1) time, and an end does not take it.
 ///
 /// # Examples
 /// ```
@@ -75,7 +75,7 @@ pub enum SubscriptionEvent<K, V> {
 pub struct Lagged {
     /// A version of the store up to which every change was delivered. Later changes may have been delivered, too.
     pub delivered_version: Version,
-    /// The version of the store when the bound was exceeded.
+    /// The version of the store when the subscription ended, which may be later than the version at which the bound was exceeded.
     pub version: Version,
 }
 
@@ -87,7 +87,8 @@ where
         Self { changes, overflow, restarting: false, lagged: None }
     }
 
-    /// Waits for the next event. Returns `None` when the store is closed and every change was delivered.
+    /// Waits for the next event. Returns `None` when the store is closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription is
+    /// removed, and every change was delivered.
     ///
     /// # Errors
     /// Returns an error if the subscriber has fallen too far behind and the policy is [`OverflowPolicy::Disconnect`]. With

@@ -203,8 +203,8 @@ where
     }
 
     /// Starts a subscription with at most `most` pending keys, not counting the objects of the snapshot. `overflow` states what happens if more keys
-    /// are pending. `most` must be larger than the number of keys that one relist or one burst of writes changes; otherwise, the bound is exceeded
-    /// again and again.
+    /// are pending. `most` must be at least the number of keys that one relist or one burst of writes changes; otherwise, the bound is exceeded again
+    /// and again.
     ///
     /// # Examples
     /// ```

@@ -20,7 +20,8 @@ impl<K, V> Subscription<K, V>
 where
     K: Clone + Eq + Hash,
 {
-    /// Waits for the next change. Returns `None` when the store is closed and every change was delivered.
+    /// Waits for the next change. Returns `None` when the store is closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription
+    /// is removed, and every change was delivered.
     ///
     /// # Cancel safety
     /// If the future is dropped, no change is lost.
@@ -80,7 +81,7 @@ where
         self.take(Some(cx.waker())).map(Taken::change)
     }
 
-    /// Blocks this thread until there is a change. Returns `None` when the store is closed and every change was delivered.
+    /// Like [`next`](Self::next), but blocks this thread.
     ///
     /// # Examples
     /// ```
