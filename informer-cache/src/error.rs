@@ -53,7 +53,7 @@ impl fmt::Display for ParseNamespacedNameError {
 
 impl Error for ParseNamespacedNameError {}
 
-/// The error returned when a string cannot be parsed as a [`Version`]. A version is a decimal number below 2⁶⁴.
+/// The error returned when a string cannot be parsed as a [`Version`]. A version is a decimal number below 2⁶⁴, or the empty string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseVersionError {
     text: String,
@@ -220,7 +220,7 @@ impl fmt::Display for WaitForError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rewound(version) => {
-                write!(f, "the store will not reach the version: a relist took it back to version {version}")
+                write!(f, "the store may not reach the version: a relist took it back to version {version}")
             }
             Self::Closed => f.write_str("the store will not reach the version: it is closed"),
             Self::TimedOut => f.write_str("the store has not reached the version in time"),

@@ -58,8 +58,8 @@ impl<K, V> Schema<K, V> {
     /// A source may return different content for the same version. For example, a Kubernetes API server applies the current defaults of a custom
     /// resource, and converts the resource to the requested API version, on each read. A watch does not deliver such a change, but a list contains
     /// it. Every relist (for example, after the version of a watch has expired) calls the function for each object whose listed version equals the
-    /// stored version, and replaces the stored object if the function returns `false`. So a relist calls the function at most once per object, and a
-    /// watch event never calls it. The function receives the objects after the [transformation](crate::StoreBuilder::transform).
+    /// stored version, and replaces the stored object if the function returns `false`. So a relist calls the function at most once per listed object,
+    /// and a watch event never calls it. The function receives the objects after the [transformation](crate::StoreBuilder::transform).
     ///
     /// # Examples
     /// ```

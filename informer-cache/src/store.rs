@@ -52,7 +52,7 @@ pub use self::writer::Writer;
 /// [snapshot](Self::snapshot) never waits. A [subscription](Self::subscribe) receives a change only after the change is visible to readers.
 ///
 /// Objects are shared, and must not be changed through interior mutability: an index keeps the values that its function returned when the object was
-/// written. `Hash`, `Eq` and `Ord` of keys and index values run under locks of the store, and must not call the store.
+/// written. `Hash`, `Eq` and `Ord` of keys and index values may run under a lock, and must not call the store.
 ///
 /// # Examples
 /// ```

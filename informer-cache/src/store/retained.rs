@@ -1,8 +1,8 @@
 //! SHELL. Registers the earlier states of a store that snapshots still hold.
 //!
-//! The states are registered in a list of weak references to tables. This list has its own lock, which is the last in the lock order. When the writer
-//! is about to change a table that a snapshot holds, it copies the table, and adds a reference to the old table to the list. So taking a snapshot
-//! does not register anything, and a snapshot of the current state is not counted.
+//! The states are registered in a list of weak references to tables. This list has its own lock, under which no other lock is taken. When the writer
+//! is about to replace a table that a snapshot holds, or to change a copy of it, it adds a reference to the old table to the list. So taking a
+//! snapshot does not register anything, and a snapshot of the current state is not counted.
 
 use std::sync::{Arc, Weak};
 

@@ -1,5 +1,5 @@
 //! SHELL. The pending waits for versions of a store. The lock `published` of the store guards the list of waits. The outcome of each wait has its own
-//! lock, the last in the lock order, so that a future can read the outcome after the store was dropped.
+//! lock, under which no other lock is taken, so that a future can read the outcome after the store was dropped.
 //!
 //! # Invariants
 //! 1. A wait in the list has no outcome yet.
@@ -28,8 +28,7 @@ pub(crate) struct Ticket {
     ended: Ended,
 }
 
-/// The outcome of a wait. The waiting future shares it, so the outcome outlives the store. It is set once, under the store's lock `published`. The
-/// mutex of an outcome is the last lock in the lock order.
+/// The outcome of a wait. The waiting future shares it, so the outcome outlives the store. It is set once, under the store's lock `published`.
 type Ended = Arc<Mutex<Option<Result<Version, WaitForError>>>>;
 
 impl Ticket {

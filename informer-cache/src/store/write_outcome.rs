@@ -35,7 +35,7 @@ pub enum WriteOutcome {
     },
     /// The deletion had no effect, because no object with this key was stored.
     Absent,
-    /// The event was a bookmark. It raises the version of the store, or has no effect.
+    /// The event was a bookmark or the end of a streaming list. It raised the version of the store, or had no effect.
     Bookmarked,
 }
 

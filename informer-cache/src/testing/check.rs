@@ -138,8 +138,8 @@ impl Error for SourceViolation {}
 /// Checks that a source keeps the contract of [`Source`]: every rule of [`SourceRule`].
 ///
 /// The check changes at most ten objects through the `fixture`, requests lists and watches, and compares the results. It waits at most `patience` for
-/// each event, as measured by `timer`. One second is enough for most sources; with a timer that has virtual time, waiting takes no real time.
-/// Streaming lists and [unreadable](Source::is_unreadable) objects are not checked.
+/// each page, and for the events of each step, as measured by `timer`. One second is enough for most sources; with a timer that has virtual time,
+/// waiting takes no real time. Streaming lists and [unreadable](Source::is_unreadable) objects are not checked.
 ///
 /// # Errors
 /// Returns an error that names the first rule that the source breaks.

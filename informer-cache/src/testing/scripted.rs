@@ -109,7 +109,7 @@ impl<V> ScriptedSource<V> {
     /// Sends an event on the watch that was [added](Self::answer_watch) last.
     ///
     /// # Panics
-    /// Panics if no watch was added, or the watch has ended.
+    /// Panics if no watch was added, or if that watch was dropped.
     #[track_caller]
     pub fn send(&self, event: WatchEvent<V>) {
         self.push_message(Some(Ok(event)));
@@ -118,7 +118,7 @@ impl<V> ScriptedSource<V> {
     /// Sends an error on the watch that was [added](Self::answer_watch) last.
     ///
     /// # Panics
-    /// Panics if no watch was added, or the watch has ended.
+    /// Panics if no watch was added, or if that watch was dropped.
     ///
     /// # Examples
     /// Fails a watch, and checks the informer's next request:
@@ -155,7 +155,7 @@ impl<V> ScriptedSource<V> {
     /// Ends the watch that was [added](Self::answer_watch) last, without an error.
     ///
     /// # Panics
-    /// Panics if no watch was added, or the watch has ended.
+    /// Panics if no watch was added, or if that watch was dropped.
     #[track_caller]
     pub fn close_watch(&self) {
         self.push_message(None);

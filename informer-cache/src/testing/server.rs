@@ -6,8 +6,8 @@
 //! |---|---|
 //! | objects, history, faults, watches | a call that changes them wakes all waiters, outside the lock |
 //!
-//! The following functions run under the lock and must not call the server: those of the schema, `stamp`, and `Clone`, `Drop` and `Ord` of objects
-//! and keys.
+//! The following functions run under the lock and must not call the server: `stamp`, the closures of `update` and `set_faults`, and `Clone`, `Drop`
+//! and `Ord` of objects and keys.
 
 mod faults;
 mod state;

@@ -14,7 +14,7 @@ use crate::{
 
 type Checked<R> = Result<R, SourceViolation>;
 
-/// The maximum number of pages of a list. If a list has more pages than this, the source breaks the rule that is being checked.
+/// The maximum number of pages of the paged list. If the list has more pages than this, the source breaks [`SourceRule::Pages`].
 const MOST_PAGES: usize = 100;
 
 pub(super) struct Check<'a, F: SourceFixture, T> {
