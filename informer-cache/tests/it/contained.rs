@@ -206,7 +206,7 @@ fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
     }
 }
 
-/// `eq` of an index value panics, so the store rejects the whole list.
+/// `cmp` of an index value panics, so the store rejects the whole list.
 #[test]
 fn a_list_that_cannot_be_published_is_asked_for_again() {
     #[derive(Clone, Debug)]

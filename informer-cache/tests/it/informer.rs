@@ -499,7 +499,7 @@ fn an_alarm_that_comes_too_early_is_set_again() {
     let mut run = Box::pin(run);
     assert!(poll_once(run.as_mut()).is_pending());
     let InformerState::Waiting { until, .. } = informer.status().state else { panic!() };
-    // The clock is set past the time of the alarm, and then back.
+    // The clock is set to the time of the alarm, so that the alarm fires, and then back.
     clock.set(until);
     clock.set(Nanos::ZERO);
     assert_eq!(clock.next_alarm(), None);

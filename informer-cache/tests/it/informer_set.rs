@@ -190,7 +190,8 @@ fn a_stopping_informer_is_not_shared() {
     let source = listing(&[1]);
     let old = world.get("numbers", &source);
     world.settle();
-    // Any handle can shut the informer down. Its run future has not been polled since then, so the informer has not stopped yet.
+    // Any handle can shut the informer down. The informer stops at the next poll of its run future, so it has not stopped immediately after this
+    // call.
     old.shut_down();
     assert!(!old.is_stopped());
     list(&source, &[1, 2]);

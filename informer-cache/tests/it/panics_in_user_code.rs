@@ -281,7 +281,7 @@ impl Drop for Echo {
     }
 }
 
-/// A waker that calls the store whenever it is cloned, woken or dropped.
+/// A waker that calls the store when it is woken, and when its last clone is dropped.
 struct EchoWaker;
 
 impl Wake for EchoWaker {
