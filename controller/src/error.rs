@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_informer_cache::InformerState;
 
-use crate::CacheStatus;
+use crate::WatchStatus;
 
 /// An invalid configuration of a controller. Nothing was started.
 ///
@@ -126,13 +126,13 @@ pub enum RunError {
         /// The timeout.
         limit: Duration,
         /// The required caches that had not synced.
-        missing: Vec<CacheStatus>,
+        missing: Vec<WatchStatus>,
     },
     /// The informer of a cache failed, or was shut down, while the controller ran, so the cache no longer changes. With
     /// [`stop_when_idle`](crate::Controller::stop_when_idle), an informer that was shut down is not an error. Before the run returned this error, it
     /// ended the running reconciles in the same way as at a [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut down, and
     /// keeps the keys that were not reconciled, for a later controller with new caches.
-    CacheEnded(CacheStatus),
+    CacheEnded(WatchStatus),
 }
 
 /// A condition that must be met before workers start.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::CacheStatus;
+use crate::WatchStatus;
 use crate::run::watch_set::{Lifecycle, WatchSet};
 
 /// The readiness and liveness of a controller, for probes. See [`Controller::health`](crate::Controller::health). A clone costs
@@ -52,13 +52,13 @@ impl Health {
     /// # Errors
     /// Returns the reason why the controller is not ready.
     pub fn ready(&self) -> Result<(), NotReady> {
-        if let Some(CacheStatus { index, object_type, .. }) = self.watches.ended_cache() {
+        if let Some(WatchStatus { index, object_type, .. }) = self.watches.ended_cache() {
             return Err(NotReady::CacheEnded { index, object_type });
         }
         match self.watches.lifecycle() {
             Lifecycle::NotStarted => Err(NotReady::NotStarted),
             Lifecycle::Syncing => Err(NotReady::Syncing),
-            Lifecycle::Standby if self.caches().iter().any(|cache| cache.required && !cache.synced) => {
+            Lifecycle::Standby if self.watches().iter().any(|watch| watch.required && !watch.synced) => {
                 Err(NotReady::Syncing)
             }
             Lifecycle::Standby | Lifecycle::Running => Ok(()),
@@ -89,10 +89,10 @@ impl Health {
         }
     }
 
-    /// Returns the status of each cache that the controller watches, in the order in which the watches were added. The list
-    /// is empty after the controller has ended.
+    /// Returns the status of each watch and of its cache, in the order in which the watches were added. The list is empty after the controller has
+    /// ended.
     #[must_use]
-    pub fn caches(&self) -> Vec<CacheStatus> {
+    pub fn watches(&self) -> Vec<WatchStatus> {
         self.watches.statuses()
     }
 }

@@ -3,7 +3,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-mod cache_status;
 mod config;
 mod error;
 mod health;
@@ -15,9 +14,9 @@ mod run;
 mod shard;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod watch_status;
 
 pub use crate::builder::Controller;
-pub use crate::cache_status::CacheStatus;
 pub use crate::config::ControllerConfig;
 pub use crate::error::{InvalidControllerConfig, RunError, StartCondition};
 pub use crate::health::{Health, NotLive, NotReady};
@@ -29,5 +28,6 @@ pub use crate::run::controller_handle::{AddWatchError, ControllerHandle, WatchId
 pub use crate::run::into_keys::IntoKeys;
 pub use crate::run::watch_options::WatchOptions;
 pub use crate::shard::{InvalidShard, Shard};
+pub use crate::watch_status::WatchStatus;
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

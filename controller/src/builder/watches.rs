@@ -74,8 +74,8 @@ where
     ///     .watches_with(&pods, |change| change.key().clone(), generations)
     ///     .watches_with(&hints, |change| change.key().clone(), WatchOptions::new().optional());
     /// let health = controller.health();
-    /// for cache in health.caches().iter().filter(|cache| !cache.synced) {
-    ///     eprintln!("missing: {cache}");
+    /// for watch in health.watches().iter().filter(|watch| !watch.synced) {
+    ///     eprintln!("missing: {watch}");
     /// }
     /// # }
     /// ```

@@ -77,7 +77,7 @@ pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> 
 /// let controller = Controller::new(queue);
 /// let (handle, health) = (controller.handle(), controller.health());
 /// let watch: WatchId = handle.add_watch_with(&hints, |change| *change.key(), WatchOptions::new().optional())?;
-/// assert_eq!(health.caches()[0].index, watch.index());
+/// assert_eq!(health.watches()[0].index, watch.index());
 ///
 /// drop(controller);
 /// assert_eq!(handle.add_watch(&hints, |change| *change.key()).err(), Some(AddWatchError::Ended));
@@ -107,7 +107,7 @@ where
     /// | reconciles | the keys of its existing objects are added before this call returns; workers do not wait if its cache syncs later |
     /// | shuts down, or has ended | an error |
     ///
-    /// This call itself runs the mapper for the existing objects. [`Health::caches`](crate::Health::caches) lists the cache from
+    /// This call itself runs the mapper for the existing objects. [`Health::watches`](crate::Health::watches) lists the watch from
     /// now on.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ where
 }
 
 impl WatchId {
-    /// Returns the number of the watch, as in [`CacheStatus::index`](crate::CacheStatus::index). A controller never reuses
+    /// Returns the number of the watch, as in [`WatchStatus::index`](crate::WatchStatus::index). A controller never reuses
     /// a number.
     #[must_use]
     pub fn index(&self) -> usize {

@@ -19,7 +19,7 @@ use flyball_informer_cache::InformerState;
 use flyball_sync::panics;
 use tokio::sync::watch;
 
-use crate::CacheStatus;
+use crate::WatchStatus;
 use crate::run::mapper_retry::RetryMapping;
 use crate::run::watched_informer::{ActiveWatch, Observe, WatchedInformer};
 
@@ -40,7 +40,7 @@ pub(crate) struct State {
     added: usize,
     watches: Vec<Entry>,
     /// The cache that ended the run.
-    ended: Option<CacheStatus>,
+    ended: Option<WatchStatus>,
 }
 
 struct Entry {
@@ -207,7 +207,7 @@ impl WatchSet {
     }
 
     /// Shuts down: no watch is added or started from now on. Returns the active watches.
-    pub(crate) fn shut_down(&self, ended: Option<CacheStatus>) -> Vec<ActiveWatch> {
+    pub(crate) fn shut_down(&self, ended: Option<WatchStatus>) -> Vec<ActiveWatch> {
         let mut stages = Vec::new();
         self.change(|state| {
             (state.lifecycle, state.ended) = (Lifecycle::ShuttingDown, ended);
@@ -245,13 +245,13 @@ impl WatchSet {
         self.0.borrow().informers()
     }
 
-    /// Returns the status of each cache.
-    pub(crate) fn statuses(&self) -> Vec<CacheStatus> {
+    /// Returns the status of each watch.
+    pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
         self.informers().iter().map(|(index, informer)| informer.status(*index)).collect()
     }
 
-    /// Returns the cache that ended the run, or the first cache that has ended although the run needs it.
-    pub(crate) fn ended_cache(&self) -> Option<CacheStatus> {
+    /// Returns the status of the watch whose cache ended the run, or of the first watch whose cache has ended although the run needs it.
+    pub(crate) fn ended_cache(&self) -> Option<WatchStatus> {
         let state = self.0.borrow();
         let (lifecycle, stop_when_idle, ended) = (state.lifecycle, state.stop_when_idle, state.ended.clone());
         drop(state);
@@ -293,7 +293,7 @@ impl State {
 
 /// Returns whether a cache will never change again although the controller needs it. With `stop_when_idle`, a cache that was stopped normally does
 /// not count.
-pub(crate) fn has_ended(cache: &CacheStatus, stop_when_idle: bool) -> bool {
+pub(crate) fn has_ended(cache: &WatchStatus, stop_when_idle: bool) -> bool {
     cache.state.is_final() && !(stop_when_idle && cache.state == InformerState::Stopped)
 }
 

@@ -15,7 +15,7 @@ use flyball_workqueue::{
     AddError, AddErrorKind, Added, Key, KeyState, Order, Priority, Queue, QueueLimiter, TimeMode,
 };
 
-use crate::CacheStatus;
+use crate::WatchStatus;
 use crate::report::ReportCounters;
 use crate::run::into_keys::IntoKeys;
 use crate::run::mapper_retry::{Mapper, RetryMapping};
@@ -48,7 +48,7 @@ pub(crate) struct WatchedInformer {
 
 /// The operations that the controller needs from an informer, for any object type.
 trait AnyInformer: Send + Sync {
-    fn status(&self) -> CacheStatus;
+    fn status(&self) -> WatchStatus;
 
     /// Completes when the first list is published.
     fn synced(&self) -> BoxFuture<Result<(), Stopped>>;
@@ -62,9 +62,9 @@ where
     OK: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    fn status(&self) -> CacheStatus {
+    fn status(&self) -> WatchStatus {
         let status = self.status();
-        CacheStatus {
+        WatchStatus {
             index: 0,
             object_type: std::any::type_name::<V>(),
             required: true,
@@ -87,8 +87,8 @@ where
 
 impl WatchedInformer {
     /// Returns the status of the cache, for the watch with this index.
-    pub(crate) fn status(&self, index: usize) -> CacheStatus {
-        CacheStatus { index, required: self.required, ..self.informer.status() }
+    pub(crate) fn status(&self, index: usize) -> WatchStatus {
+        WatchStatus { index, required: self.required, ..self.informer.status() }
     }
 
     pub(crate) fn synced(&self) -> BoxFuture<Result<(), Stopped>> {

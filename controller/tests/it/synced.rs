@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::future::pending;
 
-use flyball_controller::{Action, CacheStatus, Controller, NotReady, RunError, StartCondition, WatchOptions};
+use flyball_controller::{Action, Controller, NotReady, RunError, StartCondition, WatchOptions, WatchStatus};
 use flyball_informer_cache::{
     Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, WatchEvent,
     WatchRequest, WatchStream,
@@ -170,7 +170,7 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
             controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
         assert_eq!(begin.elapsed(), limit.unwrap_or(120 * SECOND), "2 minutes by default");
         let RunError::SyncTimeout { missing, .. } = &error else { panic!("{error}") };
-        let [CacheStatus { index: 1, synced: false, last_error: Some(last), .. }] = &missing[..] else {
+        let [WatchStatus { index: 1, synced: false, last_error: Some(last), .. }] = &missing[..] else {
             panic!("{error:?}")
         };
         assert_eq!(&**last, "source failed: things are forbidden");
@@ -204,16 +204,16 @@ async fn does_not_wait_for_optional_watches_and_maps_their_first_list() {
     }));
     run_until_pending().await;
     assert_eq!((log.take(), health.ready()), (vec![1], Ok(())));
-    let synced = || health.caches().iter().map(|cache| cache.synced).collect::<Vec<_>>();
+    let synced = || health.watches().iter().map(|watch| watch.synced).collect::<Vec<_>>();
     assert_eq!(synced(), [true, false, false]);
-    assert_eq!(health.caches()[2].last_error.as_deref(), Some("source failed: things are forbidden"));
+    assert_eq!(health.watches()[2].last_error.as_deref(), Some("source failed: things are forbidden"));
     sleep(1_000 * SECOND).await;
     late.open();
     run_until_pending().await;
     assert_eq!((log.take(), synced()), (vec![2], vec![true, true, false]));
     never.shut_down();
     let error = running.await.unwrap().unwrap_err();
-    assert!(matches!(error, RunError::CacheEnded(CacheStatus { index: 2, required: false, .. })), "{error}");
+    assert!(matches!(error, RunError::CacheEnded(WatchStatus { index: 2, required: false, .. })), "{error}");
 }
 
 /// A source whose watch panics at the value 13.
@@ -286,7 +286,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
             "{error}"
         );
         let shared = second.await.unwrap().unwrap_err();
-        assert!(matches!(shared, RunError::CacheEnded(CacheStatus { index: 0, .. })), "{shared}");
+        assert!(matches!(shared, RunError::CacheEnded(WatchStatus { index: 0, .. })), "{shared}");
         assert_eq!((queue.stats().waiting, queue.is_shutting_down()), (1, false));
     }
 }

@@ -52,7 +52,7 @@ async fn working() -> (Handle, Health, Running, Log<u32>) {
 }
 
 fn synced(health: &Health) -> Vec<(usize, bool)> {
-    health.caches().iter().map(|cache| (cache.index, cache.synced)).collect()
+    health.watches().iter().map(|watch| (watch.index, watch.synced)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,7 +319,7 @@ async fn handles_hold_no_watch() {
     assert_eq!(log.take(), [1]);
     running.abort();
     let _ = running.await;
-    assert_eq!((Arc::strong_count(&held), health.caches().len()), (1, 0));
+    assert_eq!((Arc::strong_count(&held), health.watches().len()), (1, 0));
     assert!(!kept.remove_watch(&second));
 
     // The watch id of a different controller removes no watch.
