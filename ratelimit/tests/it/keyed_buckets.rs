@@ -169,8 +169,8 @@ fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
     }
 }
 
-/// Reservations can no longer be cancelled after the eviction of a bucket that is not full. A full bucket has no reservation that is due in the
-/// future, so its eviction affects no reservation.
+/// Reservations can no longer be cancelled after an eviction for lack of room. If there is room, only full buckets are evicted. A full bucket has no
+/// reservation that is due in the future, so such an eviction affects no reservation.
 #[test]
 fn keys_that_come_and_go_do_not_close_reservations() {
     let clock = ManualClock::new();

@@ -50,7 +50,7 @@ fn ages_are_kept_on_request() {
     assert_eq!(ages(&queue), (None, None));
 }
 
-/// The stats report the ages of the oldest Ready key and of the oldest lease. A key counts only while it can be handed out.
+/// The stats report the ages of the oldest Ready key and of the oldest lease. A key counts only while it is Ready.
 #[test]
 fn the_oldest_counts() {
     let (queue, clock) = timed();

@@ -191,7 +191,7 @@ fn a_stopped_getter_takes_nothing() {
     queue.check().unwrap();
 }
 
-/// `stop` wakes the tasks and threads that wait through this consumer, and no other getters.
+/// `stop` ends the waits of the tasks and threads that wait through this consumer. All other getters continue to wait.
 #[test]
 fn stop_releases_its_waiting_getters() {
     for _ in 0..30 {

@@ -1,4 +1,4 @@
-//! Tests of the queue's public interface: everything that its documentation promises, on virtual time.
+//! Tests of the queue's public interface, on virtual time except where a test needs real threads or the machine's clock.
 
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
