@@ -1,4 +1,4 @@
-//! Models of all concurrent operations of the flyball crates, and the runner that checks the claims of the models.
+//! Models of the concurrent operations of the queue, the limiters and the cache, and the runner that checks the claims of the models.
 //!
 //! A model is written once and runs in three ways:
 //!

@@ -1,4 +1,4 @@
-//! Every public operation of the queue as a value, and a check of concurrent operations: their results must equal those of some sequential order.
+//! Operations of the queue as values, and a check of concurrent operations: their results must equal those of some sequential order.
 
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a model fails")]
 

@@ -5,7 +5,7 @@ use crate::report;
 
 /// The claims about a model. The runner checks them against the run.
 ///
-/// The fields are shown in the report and in `MODELS.md`. A run that contradicts a field fails.
+/// The fields are shown in the report and in `MODELS.md`. A run that contradicts `threads` or `floor` fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
     /// `area::test`. The last part is the name of the test function; the whole name identifies the seeded fault (a row

@@ -1,4 +1,4 @@
-//! Every pair of public operations of the work queue, from every initial state that matters.
+//! Every pair of the operations of [`Op`], from every initial state that matters.
 //!
 //! The two operations run concurrently. Their results, and the later states of the queue, must equal those of some
 //! sequential order of their steps. So nothing is lost, duplicated or forgotten. Tasks are polled only when they are

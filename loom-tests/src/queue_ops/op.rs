@@ -1,4 +1,4 @@
-//! The public operations of the queue.
+//! The operations of the queue that the models combine in pairs and triples.
 
 use std::task::Poll;
 use std::time::Duration;
