@@ -121,7 +121,7 @@ pub(crate) fn fill_drain<P: Peer>(options: &Options) -> Figures {
     [("fill", per_op(fill, ops)), ("drain", per_op(drained, ops)), ("ops", ops as f64)].into()
 }
 
-/// Adds keys, of which `percent` % are queued already, then removes all keys. Measures the time per add.
+/// Adds keys, of which `percent` % are queued already, then removes all keys. The figure is the time of both, divided by the number of adds.
 pub(crate) fn mixed<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (mut draws, mut adds, mut fresh) = (Draws(1), Vec::new(), 0);

@@ -12,8 +12,8 @@
 //! | readers | an informer while many threads list the objects |
 //! | replace, stall | a relist while another thread reads objects |
 //!
-//! Objects are generated before the clock starts. Every read accesses a field of the object that it found, as real
-//! readers do.
+//! Objects are generated before the clock starts. A read accesses a field of each object that it found, as real readers
+//! do, unless the documentation of the run says that it does not.
 
 mod beside;
 mod cache;
