@@ -24,8 +24,8 @@ impl<'a> Arbitrary<'a> for SmallKey {
     }
 }
 
-/// A duration from a fixed set of edge cases: zero; a few nanoseconds, so that deadlines often coincide; and durations that are longer than a clock
-/// can represent.
+/// A duration from a fixed set of edge cases: zero; a few nanoseconds, so that deadlines often coincide; a second; and durations that never pass in a
+/// test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay(pub Duration);
 
