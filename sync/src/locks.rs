@@ -3,7 +3,7 @@
 //! The locks are those of parking_lot and std in a normal build, those of loom with `--cfg flyball_loom`, and those of
 //! shuttle with `--cfg flyball_shuttle`. Apart from `thread_number`, this layer only adapts signatures and has neither
 //! state nor branches, so the code that a model checker checks is the code that runs in production. A panic while a lock
-//! is held does not poison the lock, in any build.
+//! is held does not poison the lock. The exception is loom's build: loom's locks panic once they are poisoned.
 //!
 //! `Arc` is std's in every build, because loom's `Arc` has no `Weak` and cannot be converted to an `Arc<dyn Trait>`.
 
