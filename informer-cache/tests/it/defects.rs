@@ -4,11 +4,10 @@
 //! A number in parentheses is the number of an issue about client-go in the repository kubernetes/kubernetes. D13 to D16 are defects of kube-runtime
 //! 5.0.0, which `docs/comparison.md` describes.
 //!
-//! The tests for other defects are beside the parts that they concern. The `controller` crate has tests for errors of the process loop. The modules
-//! `subscription`, `observer` and `informer` have tests for updates to the same version after a relist, for handlers that are added late and stall
-//! others, and for changes that are pending at the end. The modules `informer` and `reflector` have tests for errors within a watch, the timer of
-//! resyncs, waits that ignore cancellation, several informers of one kind, and tombstones without an object. The measurements of contention and of
-//! lists are in `benches`.
+//! The tests for other defects are beside the parts that they concern: handlers that are added late and stall others in `observer` and `handler`,
+//! changes that are pending at the end in `subscription`, errors within a watch in `upstream_informer`, the timer of resyncs in `resync_every`, waits
+//! that ignore cancellation in `informer`, and several informers of one kind in `informer_set`. The `controller` crate has tests for errors of the
+//! process loop. The measurements of contention and of lists are in `benches`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -266,7 +265,7 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
 
 /// In client-go, a relist rebuilds the whole store under the lock. In kube-runtime, it blocks all readers while the old objects are dropped, and two
 /// full copies of the objects are in memory (D13). Here, unchanged objects are kept, the objects of a page are dropped immediately, and the thread
-/// that relists drops old objects while other threads read and write.
+/// that relists drops old objects while other threads read.
 #[test]
 fn a_relist_blocks_no_reader_and_keeps_unchanged_objects() {
     static LIVE: AtomicUsize = AtomicUsize::new(0);
@@ -277,7 +276,7 @@ fn a_relist_blocks_no_reader_and_keeps_unchanged_objects() {
     impl Drop for Big {
         fn drop(&mut self) {
             LIVE.fetch_sub(1, Ordering::SeqCst);
-            // The drop of the first old object sends a message to the test, and blocks until the test has read and written.
+            // The drop of the first old object sends a message to the test, and blocks until the test has read.
             if GATE.load(Ordering::SeqCst) {
                 if let Some((dropping, go_on)) = DROPPED.take() {
                     dropping.send(()).unwrap();

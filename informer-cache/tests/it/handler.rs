@@ -396,8 +396,8 @@ fn a_change_whose_merge_panics_is_delivered_later() {
     assert_eq!((observed.take(), handler.panic_count()), (vec![(1, 1), (1, 2), (2, 3)], 0));
 }
 
-/// `TestSharedInformerHandlerAbuse`: a hundred handlers are added and removed while a writer writes ten thousand events. The handlers that stay
-/// receive all events, and those that have ended do not receive further events.
+/// `TestSharedInformerHandlerAbuse`: a hundred handlers are added and removed while a writer performs ten thousand writes. The handlers that stay
+/// end with the state of the store. Handlers that were unsubscribed have dropped their function.
 #[test]
 fn a_hundred_handlers_come_and_go() {
     let store = store();

@@ -151,7 +151,8 @@ fn synced_comes_with_the_list_and_not_before() {
     assert_eq!(world.stored().len(), 2);
 }
 
-/// Runs a scenario in which the informer waits in every possible way, for at most `turns` polls. Returns whether the scenario is complete.
+/// Runs a scenario in which the informer waits for pages, watches and events, and after failures, for at most `turns` polls. Returns whether the
+/// scenario is complete.
 fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) -> bool {
     let half = Page { items: vec![object(1, 1)], version: Version::new(5), continuation: Some("c".into()) };
     let script: [&dyn Fn(); 10] = [
@@ -585,7 +586,7 @@ fn the_timeout_of_a_request_starts_when_it_is_sent() {
     assert_eq!(world.informer.status().last_error.unwrap().message.as_ref(), "no answer in time");
 }
 
-/// A timer that panics whenever it is asked for the time.
+/// The timer panics when its time is read, once `broken` is set.
 #[test]
 fn a_panic_of_the_timer_is_the_last_error() {
     struct Broken(ManualClock, Arc<AtomicBool>);

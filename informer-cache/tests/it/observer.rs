@@ -313,7 +313,7 @@ fn an_observer_whose_drop_panics_affects_no_other() {
     assert_eq!(Arc::strong_count(&observed.0), 1, "the other observers did not end");
 }
 
-/// Whatever method of a key panics, the write takes effect, and the next change is delivered.
+/// Whatever method of a key panics, either the write has no effect, or its change is delivered or counted as a panic. The next change is delivered.
 #[test]
 fn keys_that_panic_cost_a_change_and_nothing_else() {
     const HOSTILE: Schema<PanickingKey, (Arc<PanicSwitch>, u32, u64)> =

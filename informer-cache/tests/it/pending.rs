@@ -27,7 +27,8 @@ fn the_corpus_matches_the_oracle_subscription() {
     replay("subscription", |bytes| run_subscription(bytes, &mut MergeCells::default()));
 }
 
-/// Returns the number of operation sequences, and the minimum number of hits for each cell that only subscriptions with a filter can reach.
+/// Returns the number of operation sequences, and the minimum number of hits for each cell that only subscriptions with a filter or a selection can
+/// reach.
 fn floors() -> (u64, u64) {
     if thorough() { (100_000, 1_000) } else { (15_000, 200) }
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use drivers::cache::reflector::{Cells, SETTINGS, run};
 use testkit::random;
 
-/// The rows and columns of the state table in the docs of the reflector.
+/// The rows and columns of the state table in the docs of the reflector. `progress` is the arrival of a part of a page.
 const STATES: [&str; 7] =
     ["Listing", "Opening", "Watching", "Pausing", "Waiting", "Opening (streaming list)", "Streaming"];
 const INPUTS: [&str; 9] = [

@@ -259,7 +259,7 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
             store.upsert((1, 5, 1));
             store.upsert((2, 5, 1));
             let inside = store.clone();
-            // While the index function runs on the first record, this record is removed and added again.
+            // While the index function runs on the first record, this record is updated, and then a list sets it back.
             before_next_call(move || {
                 assert!(inside.upsert((1, 6, 1)).is_change());
                 assert!(!inside.replace([(1, 5, 1), (2, 5, 1)], version(5)).is_empty());

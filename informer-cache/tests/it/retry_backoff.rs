@@ -14,7 +14,7 @@ use testkit::wakers::poll_once;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A backoff that returns these waits in order, panics when no wait is left, and records each call.
+/// A backoff that returns these waits in order, panics when no wait is left, and records its calls (consecutive calls of `succeeded` once).
 struct Scripted {
     waits: VecDeque<Duration>,
     calls: Arc<Mutex<Vec<&'static str>>>,

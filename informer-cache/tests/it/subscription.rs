@@ -173,8 +173,8 @@ fn a_resync_overwrites_nothing() {
     assert!(rest.iter().all(|change| change.ends_with(">3")), "{rest:?}");
 }
 
-/// A subscriber runs on its own thread while other threads write. Each change must be consistent with the changes before it, and the store must
-/// already contain its state or a newer one. At the end, the subscriber must have the state of the store.
+/// Subscribers run on their own threads while other threads write. Each change must be consistent with the changes before it. At the end, each
+/// subscriber must have the state of the store.
 #[test]
 fn threads() {
     let store = store();

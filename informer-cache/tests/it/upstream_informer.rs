@@ -1,9 +1,10 @@
-//! Tests that correspond to client-go's tests of its reflector. Each test names its counterpart. A number in parentheses is the number of cases of
-//! the counterpart. `upstream_shared.rs` has the counterparts for the queue, the controller and the shared informer.
+//! Tests that correspond to client-go's tests of its reflector. A test names its counterpart, if it has one. A number in parentheses is the number of
+//! cases of the counterpart. `upstream_shared.rs` has the counterparts for the queue, the controller and the shared informer.
 //!
 //! Tests of client-go without a separate counterpart in this file:
 //! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`, `…WatchResultChanClosedBefore/After`:
-//!   all of these correspond to a single test here, `a_watch_is_dropped_once_whatever_ends_it`.
+//!   all of these correspond to a single test here, `a_watch_is_dropped_once_whatever_ends_it`. One case has a test of its own:
+//!   `a_very_short_watch_lists_again_after_a_wait`.
 //! - `TestReflectorWatchHandler`'s wrong types, `TestIsUnsupportedTableObject`, `TestGetTypeDescription…`, `TestGetExpectedGVK…`,
 //!   `TestReflectorListExtract`: not necessary, because objects have static types, and a page is a `Vec` that is moved.
 //! - `TestReflectorResyncChan`, `TestReflectorResync`: the reflector has no resync.
@@ -906,8 +907,8 @@ fn the_last_error_and_the_last_success_are_visible() {
     assert_eq!(world.informer.status().last_success, Some(world.now()));
 }
 
-// TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: the race cannot occur here, because an informer
-// does not start a task. This test checks the states of an informer.
+// TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: the race cannot occur here, because building an
+// informer starts no task. This test checks the states of an informer.
 #[test]
 fn states_of_an_informer() {
     let source = Source::new();

@@ -365,8 +365,8 @@ fn watching(server: &Server) -> World {
     world
 }
 
-/// `TestUpdate`, `TestHammerController`: hundreds of objects are added, changed and deleted. Only valid transitions are delivered, and every deletion
-/// is delivered.
+/// `TestUpdate`, `TestHammerController`: twenty objects are added, changed and deleted hundreds of times. Only valid transitions are delivered, and
+/// every deletion is delivered.
 #[test]
 fn only_valid_transitions_and_every_deletion_are_delivered() {
     let server = server();

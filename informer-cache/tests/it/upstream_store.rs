@@ -4,7 +4,7 @@
 //! - `TestKeyError`: every object has a key, so there is no key error. Only parsing a key from a string can fail, see `surface`.
 //! - `TestWithStoreMetricsDefaulting`: the store has no metrics.
 //! - `TestTypedIndexersToIndexers`: every index is typed, so there is no conversion between typed and untyped indexes.
-//! - `TestObjectNames`: the tests in `surface` and `key` cover keys and their string form.
+//! - `TestObjectNames`: its counterpart is `keys_round_trip` in `surface`.
 //! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change contains its key, and a deletion
 //!   always contains the deleted object.
 

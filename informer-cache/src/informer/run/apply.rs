@@ -226,8 +226,8 @@ where
     }
 }
 
-/// Applies an event. Returns whether the event was stale. A deletion is applied even if a user's function panics on the last state of the object, unless
-/// it is the key function; the panic message is then returned as the error.
+/// Applies an event. Returns whether the event was stale. If a user's function panics, returns the panic message as the error. A deletion is applied
+/// nevertheless, unless the key function panics.
 fn apply_event<K, V>(
     store: &SharedWriter<K, V>,
     schema: &Schema<K, V>,
