@@ -6,8 +6,9 @@ use super::rungs::Rung;
 const HEAD: &str = "\
 # Evidence
 
-The last run of each rung of `cargo xtask deep`, which writes this page; nobody edits it. A rung without a row has not run yet. *Commit* is
-the last one before the run that changed anything but this page. *Scale* multiplies the seconds and the numbers of cases that a rung runs for.
+This page lists the last run of each rung of `cargo xtask deep`, which generates the page; do not edit it by hand. A rung without a row has not run
+since the page was created. *Commit* is the last commit before the run that changed anything other than this page. *Scale* is a factor for the seconds
+and the numbers of cases of a rung: 1 is the full run.
 
 | rung | what it shows | result | figures | commit | date | seconds | scale | machine |
 |---|---|---|---|---|---|---|---|---|
