@@ -28,8 +28,9 @@ use crate::{
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
 ///
-/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every informer has
-/// synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the queue's limiter.
+/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every required
+/// informer has synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the
+/// queue's limiter.
 ///
 /// # Examples
 /// In this example the queue is already shut down, so the run ends by itself when all queued keys are reconciled:
@@ -178,8 +179,8 @@ where
     /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but changes add no keys and no worker starts.
     /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first.
     ///
-    /// A controller in standby is [ready](Health::ready) when all caches have synced. If it were not ready, a rolling update would wait for the new
-    /// replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
+    /// A controller in standby is [ready](Health::ready) when all required caches have synced. If it were not ready, a rolling update would wait for
+    /// the new replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
     /// controller. To keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function that
     /// returns whether this replica still leads.
     ///
@@ -209,7 +210,7 @@ where
     }
 
     /// Runs the controller. Returns a report when the run has ended. The run ends when the controller is shut down or [idle](Self::stop_when_idle),
-    /// or when other code has shut down the queue and all queued keys are reconciled. The future must be polled within a tokio runtime, because it
+    /// or when other code has shut down the queue and all Ready keys are reconciled. The future must be polled within a tokio runtime, because it
     /// uses the runtime's timer.
     ///
     /// The run has these steps:
@@ -225,19 +226,20 @@ where
     /// 5. The workers are joined and the queue is shut down. The keys that are still in the queue are in the
     ///    [report](RunReport::leftovers).
     ///
-    /// A controller that is shut down before its informers have synced reconciles nothing, and all its keys are leftovers.
+    /// A controller that is shut down before its workers have started reconciles nothing, and all its keys are leftovers.
     ///
     /// # Errors
     /// - [`RunError::Config`] if the configuration of the controller is invalid.
-    /// - [`RunError::SyncFailed`] if an informer ended before it had synced, and [`RunError::SyncTimeout`] if an informer
-    ///   took [too long](Self::cache_sync_timeout) to sync. No key was reconciled in either case.
-    /// - [`RunError::CacheEnded`] if an informer ended after it had synced, because the cache of that informer no longer changes. The error is
-    ///   returned after the running reconciles have ended.
+    /// - [`RunError::SyncFailed`] if a required informer ended before it had synced or a [start condition](Self::wait_for_cache) failed, and
+    ///   [`RunError::SyncTimeout`] if a required informer took [too long](Self::cache_sync_timeout) to sync. No key was reconciled in either case.
+    /// - [`RunError::CacheEnded`] if an informer ended at any other time, because the cache of that informer no longer changes. The error is returned
+    ///   after the running reconciles have ended, as at a shutdown.
     ///
     /// After an error the queue is not shut down, and keeps its keys.
     ///
     /// # Panics
-    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
+    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue, or if `Clone` of an object's key panics when a
+    /// watch starts.
     ///
     /// # Cancel safety
     /// Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops each of them at

@@ -117,11 +117,11 @@ impl Error for InvalidControllerConfig {}
 pub enum RunError {
     /// The configuration is invalid. Nothing was started.
     Config(InvalidControllerConfig),
-    /// An informer ended before it had synced, or another start condition of the workers failed, so the workers never started. The queue stays open,
-    /// and holds the keys that have been added so far.
+    /// A required informer ended before it had synced, or another start condition of the workers failed, so the workers never started. The queue
+    /// stays open, and holds the keys that have been added so far.
     SyncFailed(StartCondition),
-    /// Not all caches had synced within the [sync timeout](crate::Controller::cache_sync_timeout), so the workers never
-    /// started. The queue stays open, and holds the keys that have been added so far.
+    /// Not all required caches had synced within the [sync timeout](crate::Controller::cache_sync_timeout), so the workers never started. The queue
+    /// stays open, and holds the keys that have been added so far.
     SyncTimeout {
         /// The timeout.
         limit: Duration,

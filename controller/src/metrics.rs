@@ -11,8 +11,8 @@ use flyball_sync::panics;
 /// Receives the metrics of a controller; pass an implementation to [`Controller::metrics`](crate::Controller::metrics).
 ///
 /// Every method has an empty default body; implement only the methods that you need. The workers call the methods, so the methods must be quick. A
-/// panic in a method is caught and [counted](crate::RunReport::callback_panics), and has no other effect. Keys are not reported, because a metric
-/// labelled by key would have one series per key.
+/// panic in a method is caught and has no effect, except that it is [counted](crate::RunReport::callback_panics); panics in `worker_stopped` and
+/// `reconcile_dropped` are not counted. Keys are not reported, because a metric labelled by key would have one series per key.
 ///
 /// The depth of the queue and the waiting times of keys are reported by the queue's own [metrics](flyball_workqueue::QueueBuilder::metrics).
 ///
@@ -134,8 +134,8 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = keys;
     }
 
-    /// A reconcile has ended; `took` is the time since its key was dequeued. After a failure, the lease of the key ends
-    /// before this call. After a success, the lease ends right after this call, when the worker dequeues its next key.
+    /// A reconcile has ended; `took` is the time since its key was dequeued. After a failure, the lease of the key ends before this call. After a
+    /// success, the lease ends right after this call.
     fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
         let _ = (outcome, took);
     }
@@ -144,7 +144,8 @@ pub trait ControllerMetrics: Send + Sync + 'static {
     /// [`abort_after`](crate::Controller::abort_after) was over.
     fn reconcile_dropped(&self) {}
 
-    /// A key succeeded after `failures` failures, including conflicts. Called before the lease of the key ends.
+    /// A key succeeded after `failures` failures: those that the queue's limiter has counted, and the counted conflicts. Called before the lease of
+    /// the key ends.
     fn retry_succeeded(&self, failures: u32) {
         let _ = failures;
     }

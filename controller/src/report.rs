@@ -68,14 +68,15 @@ pub struct RunReport<K> {
     /// Failures of the [`finally`](crate::Controller::finally) function. If the reconcile itself had succeeded, the failure
     /// is also counted in `errors`, `panics` or `timeouts`.
     pub finally_failures: u64,
-    /// Successful reconciles of keys that had failed before.
+    /// Successful reconciles of keys that had failed since their last success. Without a limiter that counts failures, only conflicts count as
+    /// failures here.
     pub successful_retries: u64,
     /// The total durations of reconciles. They are zero without [metrics](crate::Controller::metrics), because then the clock is not read.
     pub durations: ReconcileDurations,
     /// Panics in mappers and in other functions that were passed to the controller, except for the reconcile function and `finally`. The
     /// result of such a call is lost, but a change whose mapper panicked is mapped again.
     pub callback_panics: u64,
-    /// Changes that were still not mapped at the end of the run, because their mapper panicked at each attempt.
+    /// Changes that were still not mapped at the end of the run, because their mapper panicked at each attempt; at most the 16 newest of each object.
     pub mapper_failures: u64,
     /// The keys that were in the queue at the end of the run: `ready` and `waiting` are the queued keys; `leased` are the keys whose reconciles
     /// were [dropped](crate::Controller::abort_after), and the keys that other users of the queue have leased.
@@ -100,7 +101,7 @@ pub struct ReconcileDurations {
 }
 
 impl<K> RunReport<K> {
-    /// Returns the number of failures after which the key was retried.
+    /// Returns the number of failures after which the controller did not give the key up.
     #[must_use]
     pub fn retries(&self) -> u64 {
         self.failures() - self.given_up

@@ -169,8 +169,8 @@ where
         }
     };
     let outcome: Result<(), RunError> = tokio::select! {
-        // Biased, so that a simulation with the same seed repeats the run. The signal is polled first, so that nothing is started if it has
-        // already completed.
+        // Biased, so that a simulation with the same seed repeats the run. The signal is polled first, so that no worker is started if it has already
+        // completed.
         biased;
         () = stop => Ok(()),
         outcome = main_future => outcome,

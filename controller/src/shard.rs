@@ -14,7 +14,7 @@ use flyball_sync::random::mix;
 ///
 /// The bytes of a name determine its shard. Use the namespace of an object as its name if each namespace is to belong to one replica; otherwise use
 /// the whole key. The same name is in the same shard in every process and every version of this crate. Shards are about equal in size if there are
-/// many names. When the number of shards changes, most names move to a different shard.
+/// many names. When the number of shards changes, at least half of the names move to a different shard.
 ///
 /// While a replica is down, no other replica reconciles its shard. Sharding only divides the work; for failover, elect a
 /// leader for each shard.

@@ -76,15 +76,15 @@ where
     /// the reconcile is dropped at an await point, and its key is a [leftover](crate::RunReport::leftovers); a panic during
     /// the drop is caught. The default is 5 s.
     ///
-    /// With the default [grace](Self::shutdown_grace) the shutdown takes at most 25 s. Kubernetes by default kills a pod
-    /// 30 s after the signal.
+    /// With the default [grace](Self::shutdown_grace) the shutdown takes at most 25 s, unless a reconcile blocks its thread. Kubernetes by default
+    /// kills a pod 30 s after the signal.
     pub fn abort_after(mut self, limit: Duration) -> Self {
         self.setup.config.settings.abort_after = limit;
         self
     }
 
-    /// Also reconciles the keys that are Ready at shutdown, within the [grace](Self::shutdown_grace). By default these keys are left
-    /// in the queue, because the next controller lists all objects anyway.
+    /// Also reconciles the keys that are Ready at shutdown, and once more the leased keys that are dirty, within the [grace](Self::shutdown_grace).
+    /// By default these keys are left in the queue, because the next controller lists all objects anyway.
     ///
     /// Retries and delayed keys are not reconciled. From the signal on, the queue rejects new keys. Open [batches](Self::run_batches) are closed
     /// immediately.

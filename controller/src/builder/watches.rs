@@ -30,7 +30,7 @@ where
     /// If the mapper panics, the change is mapped again until the mapper returns: the first wait is 100 ms, and each further wait is twice as long as
     /// the previous one, up to a minute. Changes of other objects do not wait for these retries. At most the 16 newest changes of each object are
     /// kept for a retry. [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
-    /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the changes that are still not mapped when the run ends.
+    /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the kept changes that are still not mapped when the run ends.
     ///
     /// # Examples
     /// ```no_run
@@ -200,8 +200,8 @@ where
     /// its keys that belong to this controller. If other code adds a key of a different replica to the queue, a worker removes and
     /// [counts](crate::RunReport::filtered_keys) that key.
     ///
-    /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is
-    /// treated like a panic in the mapper.
+    /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is then treated like a panic in the
+    /// mapper. A worker calls `mine` for every key that it dequeues; if `mine` then panics, the panic is counted and the key is reconciled.
     ///
     /// # Examples
     /// Runs one of three replicas, each of which reconciles the keys of its share of the namespaces:

@@ -17,13 +17,14 @@ where
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
-    /// Sets how many keys are reconciled at once. The default is 1.
+    /// Sets how many keys (with [`run_batches`](Self::run_batches), how many batches) are reconciled at once. The default is 1.
     pub fn workers(self, workers: usize) -> Self {
         self.workers_between(workers..=workers)
     }
 
     /// Sets the minimum and maximum number of keys that are reconciled at once. Whenever all running workers are busy, one more worker is started, up
-    /// to the maximum; a worker that was idle [for some time](Self::worker_idle_timeout) stops, unless only the minimum is running.
+    /// to the maximum; a worker that was idle [for some time](Self::worker_idle_timeout) stops, unless no other worker is idle or only the minimum is
+    /// running.
     ///
     /// A key waits for a worker only while the maximum number of workers is busy. Each worker is a task, which is cheap to
     /// start; the maximum limits the resources that reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) reports

@@ -8,7 +8,8 @@
 /// | `Conflict` | is retried with [a backoff of its own](crate::Controller::conflict_backoff) | no: the failure count is kept | a leftover |
 /// | `Permanent` | is [given up](crate::Controller::on_give_up); the next change adds it again | no: the failure count is reset | is given up |
 ///
-/// In all three cases, a key that was added while it was reconciled is reconciled again immediately.
+/// In all three cases, a key that was added while it was reconciled is reconciled again immediately. Exception: with [strict
+/// backoff](flyball_workqueue::QueueBuilder::strict_backoff), it waits for the backoff of a transient failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailureClass {
     /// The failure may go away without a change of the object, for example when a server is overloaded or down.

@@ -170,7 +170,8 @@ where
 
     /// Adds a key to the accumulator.
     fn put(&self, collected: &mut Accumulator<G, Lease<K, T>>, lease: Lease<K, T>) -> Put<Lease<K, T>> {
-        // `Eq` and `Hash` of the group, and the clock, are also user code. If they panic, the lease is dropped, which counts as a failure.
+        // The group function, and `Eq`, `Hash` and `Clone` of the group, are user code. If they panic, the lease is dropped, which counts as a
+        // failure.
         let taken = self.filter_key(lease).and_then(|lease| {
             self.call(|| {
                 let group = (self.reconcile.batches.group)(lease.key());

@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `failed` | a `watch` channel: the informer adds changes, and the run future takes them out. No user code runs under its lock |
+//! | `failed` | a `watch` channel: the informer adds changes, and the run future takes them out. No user code runs under its lock, except when the `Mapper` is dropped, which drops the changes under the lock |
 //! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

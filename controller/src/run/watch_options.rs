@@ -104,9 +104,9 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     ///
     /// Each object is mapped as an [initial](Change::is_initial) addition, as when a controller starts, and the [`filter`](Self::filter) applies. Its
     /// keys are added behind all others. Only keys that the queue does not hold are added, so a resync neither changes a key's priority nor ends its
-    /// backoff nor makes it dirty. In a queue with [priorities](Priority) the keys of a resync get the lowest priority. In any other queue they go to
-    /// the tail. A resync does not call [`add_with`](Self::add_with). If other code adds a key at the same time, both adds coalesce like any other
-    /// adds.
+    /// backoff nor makes it dirty. In a queue with [priorities](Priority) the keys of a resync get the lowest priority. In a [`Fifo`] queue they go
+    /// to the tail, and in a [`Fair`](flyball_workqueue::Fair) queue to the tail of their group. A resync does not call [`add_with`](Self::add_with).
+    /// If other code adds a key at the same time, both adds coalesce like any other adds.
     ///
     /// The first period starts when the controller starts to map changes; a period that ends while the objects are still being mapped is skipped. The
     /// objects are mapped one by one, and other tasks run in between. In a queue with a capacity, each resync would fill the remaining capacity with
