@@ -163,7 +163,7 @@ impl Config {
         self.debounce_with_max_wait(quiet, quiet.saturating_mul(DEBOUNCES))
     }
 
-    /// Like [`debounce`](Self::debounce), but no change waits for longer than `max_wait`.
+    /// Like [`debounce`](Self::debounce), but no change waits for longer than `max_wait`, or than `quiet` if that is longer.
     pub fn debounce_with_max_wait(mut self, quiet: Duration, max_wait: Duration) -> Self {
         self.debounce = (!quiet.is_zero()).then_some(Debounce { quiet, max_wait: max_wait.max(quiet) });
         self
@@ -186,7 +186,8 @@ impl Config {
         self
     }
 
-    /// Drops a reconcile at an await point if it has not completed within this time, and counts it as failed. No limit by default.
+    /// Drops a reconcile at an await point if it has not completed within this time, and counts it as failed. By default, or if `limit` is zero,
+    /// there is no limit.
     ///
     /// The limit applies to the reconcile alone: if its result has to wait until the consumer of the stream reads earlier results, this wait does not
     /// count.

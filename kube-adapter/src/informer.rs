@@ -62,9 +62,9 @@ where
 ///   in every list. A page size of `None` or 0 turns paging off.
 /// - `list_semantic`: applies to the first list only. Later lists request a state at least as new as that of the informer, and the server answers
 ///   them from its cache.
-/// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of the timeout and the whole
-///   timeout, so that watches do not end together. The client's `read_timeout`, 295 s by default, must be longer, because the client treats
-///   a watch without events as a lost connection. With zero, the server chooses the duration, which is at most an hour.
+/// - `timeout`: how long a watch may last, 290 s by default. Each watch lasts a random time between half of the timeout and the whole timeout, so
+///   that watches do not end together. The client's `read_timeout`, 295 s by default, must be longer, because the client treats a watch without
+///   events as a lost connection. Zero, with which kube's watcher leaves the choice to the server, counts as an hour.
 /// - `initial_list_strategy`: streaming lists or plain lists. If a streaming list has failed, plain lists are used instead.
 ///
 /// # Examples

@@ -35,7 +35,7 @@ pub use throttled::{Throttled, ThrottledFuture};
 ///
 /// **FIFO**: tokens are granted in the order of the calls, over all clients that share the layer. Clones of the layer share one bucket. **Exact**: no
 /// interval of length `d` contains more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token.
-/// A request that does not have to wait costs one atomic compare-and-exchange.
+/// A request that does not have to wait costs one atomic compare-and-exchange and one atomic increment.
 ///
 /// # Events
 /// Target `flyball_kube`. A request that waited for 50 ms or more is logged at the level debug. A request that waited for a second or more is logged

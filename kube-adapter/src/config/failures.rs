@@ -82,8 +82,10 @@ impl Config {
     /// Sets the class of errors for requests that the API server answered with this status, such as 403, 404 or 422. By default all errors are
     /// [transient](FailureClass::Transient), and the object waits for the delay of the error policy.
     ///
-    /// The status is that of the first error with a status, beginning with the error of `reconcile` and continuing with its
-    /// [sources](std::error::Error::source). So a variant of your own error type needs a `source()` that returns the `kube::Error`. The same applies to [`conflict_backoff`](Self::conflict_backoff) and [`respect_retry_after`](Self::respect_retry_after).
+    /// If the error policy returns [`Action::await_change`](crate::Action::await_change), the object is not retried until it changes, whatever its
+    /// class. The status is that of the first error with a status, beginning with the error of `reconcile` and continuing with its
+    /// [sources](std::error::Error::source). So a variant of your own error type needs a `source()` that returns the `kube::Error`. The same applies
+    /// to [`conflict_backoff`](Self::conflict_backoff) and [`respect_retry_after`](Self::respect_retry_after).
     ///
     /// | class | retried |
     /// |---|---|
@@ -119,7 +121,8 @@ impl Config {
     }
 
     /// Sets a backoff for conflicts (409): the wait after consecutive conflicts of an object starts at the lower bound and doubles up to the upper
-    /// bound, whatever the error policy returns. By default there is no such backoff: a conflict is handled like any other error.
+    /// bound, whatever delay the error policy returns. After [`Action::await_change`](crate::Action::await_change) the object is not retried. By
+    /// default there is no such backoff: a conflict is handled like any other error.
     ///
     /// A conflict between versions is resolved once the cache has received the newer version. A conflict between field managers, or over a name that
     /// is already in use, is not resolved by waiting. An object that changes during the wait is reconciled immediately; if that reconcile also ends

@@ -54,7 +54,7 @@ pub struct CacheStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchFailure {
-    /// The type of the last request that failed: `list` or `watch`.
+    /// The type of the last request that failed: `list`, `watch`, or `list or watch` if it timed out.
     pub request: &'static str,
     /// The error of the last failed request.
     pub message: String,

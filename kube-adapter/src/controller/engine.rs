@@ -66,7 +66,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Runs until a shutdown is requested.
+    /// Runs until the controller has shut down or cannot continue.
     pub(crate) async fn run(self) {
         match self.config.queue_order {
             QueueOrder::Fifo => self.run_in(Fifo, 0).await,

@@ -21,7 +21,7 @@ pub(crate) struct MappedObject {
     key: NamespacedName,
     uid: Option<Box<str>>,
     version: Version,
-    /// The hash of the predicate; `None` if there is no predicate, or if the predicate returned `None`.
+    /// The hash of the predicate; `None` if there is no predicate, if the predicate returned `None`, or if the predicate or the mapper panicked.
     property: Option<u64>,
     /// The keys to which the newest state of the object maps.
     pub(crate) keys: Box<[NamespacedName]>,

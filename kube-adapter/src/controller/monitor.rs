@@ -91,9 +91,10 @@ impl Monitor {
         let _ = self.watched.set(watched);
     }
 
-    /// Returns `Ok` if the caches that the controller [waits for](crate::Config::wait_for_all_caches) have synced and the controller is not shutting
-    /// down: it reconciles, or waits to become the [leader](crate::Controller::with_leadership). [`caches`](Self::caches) also reports the caches
-    /// that the controller does not wait for.
+    /// Returns `Ok` if the caches that the controller [waits for](crate::Config::wait_for_all_caches) have synced, no cache has ended and the
+    /// controller is not shutting down: it reconciles, or waits to become the [leader](crate::Controller::with_leadership). While it waits to become
+    /// the leader, it is ready only when all of its caches have synced. [`caches`](Self::caches) also reports the caches that the controller does not
+    /// wait for.
     ///
     /// # Errors
     /// Returns the reason why the controller is not ready.
@@ -110,8 +111,8 @@ impl Monitor {
         self.watched.get().map_or(Ok(()), |watched| watched.health.live(longest))
     }
 
-    /// Returns the statistics of the queue: how many objects are ready, delayed and being reconciled, and the age of the oldest object in each of
-    /// these states. Returns `None` before the controller runs.
+    /// Returns the statistics of the queue: how many objects are ready, delayed and being reconciled, how long the oldest ready object has been
+    /// ready, and how long the oldest running reconcile has been running. Returns `None` before the controller runs.
     #[must_use]
     pub fn stats(&self) -> Option<QueueStats> {
         self.watched.get().map(|watched| (watched.stats)())
@@ -146,14 +147,14 @@ impl Monitor {
     }
 
     /// Returns how many objects the controller's own caches could not decode so far; see [`ApiSource`](crate::ApiSource). The same object is counted
-    /// again each time that it is listed.
+    /// again each time that it is listed, and at each of its watch events.
     #[must_use]
     pub fn unreadable_count(&self) -> u64 {
         self.unreadable.get()
     }
 
     /// Returns the status of each of the controller's own caches: whether it has synced, whether its lists or watches fail, and why. The cache of the
-    /// reconciled objects is the first. Kinds that the controller has no permission to list are included.
+    /// reconciled objects is the first, if the controller owns it. Kinds that the controller has no permission to list are included.
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
         self.caches.states()

@@ -162,8 +162,8 @@ where
     /// waiter; the other tasks continue at most one second later.
     ///
     /// # Errors
-    /// Returns an error if the informer ended before its first list was complete, for example because its controller was dropped, or if the
-    /// writer of kube's store was dropped.
+    /// Returns an error if the informer ended, for example because its controller was dropped, or the writer of kube's store was dropped, before the
+    /// first list was complete.
     ///
     /// # Cancel safety
     /// Dropping the future ends the wait and has no other effect.

@@ -30,8 +30,9 @@ where
     /// deletion never causes a reconcile.
     ///
     /// The module [`predicate`](crate::predicate) has the usual predicates, and a conversion for those of kube-runtime. The informer calls the
-    /// filter; if the filter panics for a change, the change is lost. A later call replaces the filter. The filter has no effect on a controller
-    /// [over a stream](Self::for_stream), because a stream has no previous states to compare.
+    /// filter; if the filter panics for a change, it is called again with this change after a wait, which doubles from 100 ms up to a minute. A later
+    /// call replaces the filter. The filter has no effect on a controller [over a stream](Self::for_stream), because a stream has no previous states
+    /// to compare.
     ///
     /// # Examples
     /// ```
@@ -61,8 +62,8 @@ where
     /// gets a different owner, both the old and the new owner are reconciled. The owner is also reconciled if a deletion was missed while the watch
     /// was down.
     ///
-    /// Only metadata is requested. For each object, only its name, its version and its last owners are kept, which takes a few hundred bytes in
-    /// total. To keep the objects, pass an informer to [`owns_shared`](Self::owns_shared).
+    /// Only metadata is requested. For each object, only its name, its `uid`, its version and its last owners are kept, which takes a few hundred
+    /// bytes in total. To keep the objects, pass an informer to [`owns_shared`](Self::owns_shared).
     ///
     /// # Panics
     /// Panics outside a tokio runtime.
@@ -114,9 +115,9 @@ where
     ///
     /// The mapper is called for each decoded state of an object, including the last state in a deletion event, and for each object of a relist. The
     /// first list is decoded only after the [store](Self::store) of this controller has synced, so a mapper may read the store. For each object, only
-    /// its name, its version and the keys to which it mapped last are kept. If a deletion was missed while the watch was down, the objects with these
-    /// keys are reconciled. With [`watches_shared`](Self::watches_shared), the informer keeps the objects, and the mapper is called for both states
-    /// of a change.
+    /// its name, its `uid`, its version and the keys to which it mapped last are kept. If a deletion was missed while the watch was down, the objects
+    /// with these keys are reconciled. With [`watches_shared`](Self::watches_shared), the informer keeps the objects, and the mapper is called for
+    /// both states of a change.
     ///
     /// The mapper runs in the task of the informer, or on a blocking thread. If the mapper panics, the panic is logged with the name of the
     /// object. The objects to which the previous state maps are then reconciled, and the mapper is called again when the object changes.

@@ -11,7 +11,8 @@ use super::decode::Unreadable;
 pub struct UnreadableCounter(Arc<AtomicU64>);
 
 impl UnreadableCounter {
-    /// Returns the number of unreadable objects since the source was created. An object is counted again each time that it is listed.
+    /// Returns the number of unreadable objects since the source was created. An object is counted again each time that it is listed, and at each of
+    /// its watch events.
     #[must_use]
     pub fn get(&self) -> u64 {
         // Ordering: Relaxed, because the counter publishes no other memory.

@@ -83,7 +83,7 @@ where
 }
 
 pin_project! {
-    /// A request to a [`Throttled`] service. The future allocates only if it must wait for its token.
+    /// A request to a [`Throttled`] service. The future allocates only if it must wait for its token or for the inner service.
     ///
     /// # Panics
     /// Panics if it is polled again after the inner service returned an error or panicked.

@@ -311,7 +311,8 @@ async fn a_store_whose_writer_is_gone_is_the_end() {
     let item = reconciles.next().await;
     assert!(matches!(item, Some(Err(Outcome::RunnerError(RunnerError::Readiness(_))))), "{item:?}");
     assert!(timeout(SECOND, reconciles.next()).await.expect("the stream must end").is_none());
-    // If the writer of a ready store is dropped, the store keeps its objects, and the controller continues. kube-runtime has the same defect.
+    // If the writer of a store is dropped after the store has become ready, the controller does not detect this: the store keeps its objects, and the
+    // controller continues to reconcile them, as with kube-runtime.
     let (store, writer) = stored(&["default/a"]);
     let (own, own_stream) = fed::<Item<ConfigMap>>();
     let mut reconciles = nothing(Controller::for_stream(own_stream, store));
