@@ -97,7 +97,7 @@ impl ElectionBuilder {
     }
 
     /// Sets the time between two attempts to acquire or to renew the lease. A leader waits exactly this long; other candidates add a random time of
-    /// up to 1.2 retry periods.
+    /// up to 1.2 retry periods, but wait no longer than until the lease expires.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self

@@ -96,7 +96,7 @@ impl Election {
     /// completes when the work or the leadership ends. After that, the election can be run again.
     ///
     /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later, before
-    /// other candidates can lead, or immediately if the Lease already names another holder. The work is never polled after the stop grace, even if
+    /// other candidates can lead, or immediately if the Lease no longer names this candidate. The work is never polled after the stop grace, even if
     /// the process was suspended in the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned
     /// continue: end them when [`Leadership::lost`] completes. A request that was sent cannot be recalled: guard it with `resourceVersion`, or with a
     /// field of the object that names its owner.
@@ -119,8 +119,9 @@ impl Election {
     /// Like [`run`](Self::run), but ends when `stop` completes. If this candidate leads at that time, [`Leadership::lost`] completes, and the
     /// candidate continues to lead and to renew its lease until the work has ended, without a time limit.
     ///
-    /// A candidate that does not lead ends immediately, unless it is acquiring the lease at that moment. In that case it waits for the response, for
-    /// at most half of the [renew deadline](ElectionBuilder::renew_deadline), and releases the lease if the request acquired it.
+    /// A candidate that does not lead ends immediately, unless it may hold the lease, for example because a request that acquires it is open. In that
+    /// case it waits for the response or reads the Lease, and releases the lease if it holds it. Each request may take half of the [renew
+    /// deadline](ElectionBuilder::renew_deadline); a failed release is retried twice.
     ///
     /// # Panics
     /// Panics if the work or `stop` panics; the lease is released first.

@@ -77,7 +77,7 @@ impl LeaderStatus {
     }
 
     /// Returns the identity of the leader according to the last response that contained the Lease; `None` if no response has contained it, or if the
-    /// Lease was released.
+    /// Lease was released or deleted.
     #[must_use]
     pub fn leader(&self) -> Option<Arc<str>> {
         self.state.borrow().leader.clone()
@@ -95,7 +95,7 @@ impl LeaderStatus {
         self.state.borrow().last_renewal.map(|at| at.elapsed())
     }
 
-    /// Returns the error of the last request; `None` if the last request succeeded.
+    /// Returns the error of the last request; `None` if the last request succeeded or ended in a conflict.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.state.borrow().last_error.clone()
