@@ -50,9 +50,10 @@ use crate::state::watches::Next;
 /// Scripts of requests test the implemented behaviour: they run against this server and a kube-apiserver 1.36, and both must send the same responses.
 /// The server also has these properties, which neither table contains:
 ///
-/// - A read always returns the newest state: there are no stale caches.
+/// - A read returns the newest state, unless the request names an earlier version: there are no stale caches.
 /// - At the end of each write, before the next request, the server collects garbage and starts to serve the kinds of new custom resource definitions.
-/// - Bookmarks are sent only at the end of a watch, and by [`send_bookmarks`](Self::send_bookmarks).
+/// - Bookmarks are sent only after the initial objects of a streaming list, at the timeout of a watch, and by
+///   [`send_bookmarks`](Self::send_bookmarks).
 ///
 /// # Examples
 /// ```
@@ -176,7 +177,7 @@ impl ApiServer {
 
 /// Direct access to the objects. Faults do not affect these methods.
 impl ApiServer {
-    /// Returns all objects of a kind, sorted by namespace and name.
+    /// Returns all objects of a kind, sorted by `namespace/name`.
     ///
     /// # Panics
     /// Panics if the kind is not registered, or a stored object is not of this type.
