@@ -21,9 +21,8 @@ use super::totals::Totals;
 /// All names have the prefix `workqueue_`. Seven metrics have the names and meanings of client-go; the book (docs/book)
 /// documents every name.
 ///
-/// Histograms, and counters of rare events, are recorded as the events happen. Gauges, adds and retries are recorded by [`record`](Self::record):
-/// call it before each scrape, because there is no background task. Clones are handles to the same metrics: pass one clone to the queue, and keep
-/// another to call `record`.
+/// Gauges, adds and retries are recorded by [`record`](Self::record): call it before each scrape, because there is no background task. All other
+/// metrics are recorded as the events happen. Clones are handles to the same metrics: pass one clone to the queue, and keep another to call `record`.
 ///
 /// Install the recorder first, because handles that are created without a recorder never record anything. The facade cannot
 /// remove a series, so once the queue is dropped, `record` sets its gauges to zero and returns `false`.
@@ -142,7 +141,7 @@ impl MetricsQueue {
     /// Reads the queue and records its metrics. Returns `false` if the queue does not exist yet, or was dropped; in that
     /// case all gauges are set to zero.
     ///
-    /// Adds between the last `record` and the drop of the queue are missing in `workqueue_adds_total`.
+    /// Adds and retries between the last `record` and the drop of the queue are missing in `workqueue_adds_total` and `workqueue_retries_total`.
     ///
     /// # Panics
     /// Panics if the queue's clock or the recorder panics.

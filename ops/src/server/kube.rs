@@ -15,9 +15,9 @@ use super::ops_server::OpsServer;
 const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
 
 impl OpsServer {
-    /// Adds a controller of flyball-kube: its metrics, and in `/debug` its queue under `queues`, the list of its own caches under `caches`,
-    /// and its running reconciles with their reasons under `reconciles`. Reasons are recorded only after the first request of `/debug`; see
-    /// [`Monitor::in_flight`].
+    /// Adds a controller of flyball-kube: its metrics, and in `/debug` its queue under `queues`, the list of its own caches under `caches`, and its
+    /// running reconciles with their reasons under `reconciles`. Unless a `tracing` subscriber enables the span of reconciles, reasons are recorded
+    /// only after the first request of `/debug`; see [`Monitor::in_flight`].
     ///
     /// The readiness check is [`Monitor::ready`]. The liveness check is [`Monitor::live`], which fails if an object has been reconciled for
     /// longer than `max_lease`.
