@@ -1,6 +1,6 @@
-//! Reimplementations of published programs for kube-runtime. Each program is compiled for both engines: kube-runtime and flyball. If both modules of
-//! a program have the same source, they differ only in their imports. `tests/e2e` runs both modules and compares the remaining objects; a table in
-//! the README lists the programs.
+//! Reimplementations of published programs for kube-runtime. Each program is compiled for both engines: kube-runtime and flyball. Except in
+//! `readers`, both modules of a program are compiled from the same text, and differ only in their imports. `tests/e2e` runs both modules and compares
+//! the remaining objects; a table in the README lists the programs.
 
 #[macro_use]
 mod both;
