@@ -169,7 +169,8 @@ pub async fn names_are_validated(on: &Server) {
     assert_eq!(on.ask("POST", "v1/configmaps", mismatched).await.code, 400);
 }
 
-/// The server validates labels and owner references of all kinds, and finalizers only of Kubernetes' own kinds.
+/// The server validates labels, owner references and finalizers. Only an object of one of Kubernetes' own kinds needs finalizers that are standard
+/// names or fully qualified.
 pub async fn other_metadata_is_validated(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let with = |field: &str, value: &Value| {

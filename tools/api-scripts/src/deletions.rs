@@ -110,7 +110,8 @@ pub async fn a_pod_has_a_grace_period(on: &Server) {
     assert_eq!(on.get("v1/pods/c").await.code, 404);
 }
 
-/// A deletion with a propagation policy adds a finalizer. It stays on the object, because no controller manager runs that would remove it.
+/// A deletion with the propagation policy `Foreground` or `Orphan` adds a finalizer, which the garbage collector removes. With `Background`, no
+/// finalizer is added.
 pub async fn policies_are_finalizers(on: &Server) {
     for (policy, finalizers) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
         let path = "v1/configmaps/owner";
@@ -161,7 +162,7 @@ pub async fn a_collection_is_deleted_by_selectors(on: &Server) {
     on.merge("v1/configmaps/d", json!({"metadata": {"finalizers": null}})).await.ok();
 }
 
-/// The response to a dry run is the same as the response to the real request, but nothing is stored.
+/// A dry run stores nothing. Its response contains the object that the real request would return, but without a new version.
 pub async fn a_dry_run_stores_nothing(on: &Server) {
     let made = on.ask("POST", "v1/configmaps?dryRun=All", config_map("dry", "1")).await.ok();
     assert_eq!((made["metadata"].get("resourceVersion"), made["metadata"]["uid"].is_string()), (None, true));

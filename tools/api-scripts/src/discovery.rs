@@ -50,7 +50,7 @@ pub async fn groups_and_kinds_are_discovered(on: &Server) {
     assert_eq!(on.get("/apis/none.example.com").await.code, 404);
 }
 
-/// Aggregated discovery: `Discovery::run_aggregated` requests all groups at once.
+/// Aggregated discovery: `Discovery::run_aggregated` requests the kinds of all groups at once.
 pub async fn kinds_are_discovered_in_one_answer(on: &Server) {
     let all = Discovery::new(on.client.clone()).run_aggregated().await.unwrap();
     for (group, kind, plural) in [("", "ConfigMap", "configmaps"), ("apps", "Deployment", "deployments")] {
