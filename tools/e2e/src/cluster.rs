@@ -85,7 +85,7 @@ impl Cluster {
         &self.credentials.nobody
     }
 
-    /// The CA certificates, as a PEM file.
+    /// The PEM file with the certificate of the API server and the certificate of its signer. A client has to trust it.
     pub fn authority(&self) -> &Path {
         &self.certificate
     }

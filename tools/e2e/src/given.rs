@@ -13,7 +13,7 @@ const BINARIES: &str = "FLYBALL_E2E_BIN";
 /// The variable with the path of the kubeconfig of an existing cluster.
 const EXISTING: &str = "FLYBALL_E2E_KUBECONFIG";
 /// The variable with the path of the folder in which each cluster creates a folder of its own. The tests do not remove this folder, because the logs
-/// in it are read after a test; the program that sets the variable removes it.
+/// in it are read after a test; the program that sets the variable removes it, or keeps it for the logs.
 const FOLDER: &str = "FLYBALL_E2E_DIR";
 
 /// The cluster or the servers that tests use.
