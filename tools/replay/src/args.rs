@@ -8,7 +8,8 @@ use clap::{Parser, ValueEnum};
 /// Plays a recorded Kubernetes cluster through informers into two controllers, and compares their results with the
 /// final state of the real cluster.
 ///
-/// Exit status: 0 if the results converged, 1 if not, 2 for a bad file or argument, 130 after Ctrl-C.
+/// Exit status: 0 if the results converged, 1 if not or if the run failed, 2 for a bad file or argument, 130 after Ctrl-C. With `--kube`: 0 if every
+/// kind was listed, even if results differ.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "replay", version)]
 pub(crate) struct Args {

@@ -83,7 +83,8 @@ pub(crate) struct Fired {
 
 const ONE: u64 = 1 << 32;
 
-/// The approximate number of times that watches are cut in a pass, however long the trace is. Compactions of the history are half as frequent.
+/// The approximate number of times that watches are cut in a pass. It is lower for a trace with less than about 500 events. Compactions of the
+/// history are half as frequent.
 const CUTS: u64 = 64;
 
 impl Injector {

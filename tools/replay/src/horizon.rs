@@ -5,8 +5,8 @@
 //! | `next` | for each resource, the next position of its watch; the watch has delivered all events before this position |
 //! | `horizon` | all events at lower positions have happened; after each change, the new value is sent to `moved`, without holding the lock |
 //!
-//! At full speed, the horizon advances by [`WINDOW`] positions each time all watches have reached it. So the watches of different resources are never
-//! more than one window apart, and within a window no watch waits for the others.
+//! At full speed, each time all watches have reached the horizon, it advances to [`WINDOW`] positions after the slowest of them. So the watches of
+//! different resources are never more than one window apart, and within a window no watch waits for the others.
 
 use parking_lot::Mutex;
 use tokio::sync::watch;

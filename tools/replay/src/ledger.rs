@@ -42,7 +42,7 @@ impl<R> Ledger<R> {
         if faults.fails() { Err(Injected) } else { Ok(()) }
     }
 
-    /// Stores the result of a reconcile; `None` if the object was deleted.
+    /// Stores the result of a reconcile; `None` if the object was deleted, or is a Service without a selector.
     pub(crate) fn store(&self, key: &Key, result: Option<R>) {
         let mut stored = self.stored.lock();
         let old = match result {

@@ -44,8 +44,8 @@ use crate::stop::Stop;
 
 pub(crate) use self::read_only::client;
 
-/// The interval at which the summary is updated on a terminal. If the output is not a terminal, a line is printed after every [`LOOKS_A_LINE`]
-/// updates.
+/// The interval at which the summary is updated. It is displayed if stderr is a terminal; otherwise, a line is printed for the first of every
+/// [`LOOKS_A_LINE`] updates.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS_A_LINE: u32 = 5;
 

@@ -9,7 +9,7 @@
 //! | live | the same controllers on a live cluster (feature `kube`) |
 //! | report, usage, progress, stop | the output |
 //! Cancel safety: Ctrl-C requests the [`Stop`] that all parts of the program observe, so that a pass shuts down in order. In two cases the program
-//! exits without waiting: if a read blocks on a pipe, and if a pass needs longer than [`TIMEOUT`] to shut down.
+//! exits without waiting: while it reads the trace, because the read may block on a pipe, and if a run needs longer than [`TIMEOUT`] to shut down.
 
 #![forbid(unsafe_code)]
 

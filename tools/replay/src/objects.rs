@@ -141,7 +141,7 @@ pub(crate) struct Key(Arc<Entry>);
 
 struct Entry {
     name: Arc<str>,
-    /// The time at which the key was added to the queue; no time if the key is not queued.
+    /// The time at which the mapper added the key to the queue; no time if the key is not queued, or only for a retry.
     queued: Moment,
     /// The time of the first change since the start of the last reconcile.
     changed: Moment,

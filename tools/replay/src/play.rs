@@ -34,7 +34,7 @@ pub(crate) enum Ended {
     Done(Box<Figures>, Vec<Difference>),
     /// A stop was requested.
     Stopped {
-        /// How many positions of the trace had been played.
+        /// How many positions of the trace the cluster had reached.
         places: usize,
         /// How many keys were still queued.
         leftovers: usize,

@@ -90,7 +90,7 @@ impl<V> Stream<V> {
 
 impl<V: Object> Stream<V> {
     /// Returns the objects that exist after this number of records, by name. The map is built for each list. Lists are rare, and this way the
-    /// delivery of an event needs no additional work. This takes O(objects + records).
+    /// delivery of an event needs no additional work. The time is about proportional to the numbers of objects and records.
     fn state_at(&self, at: usize) -> BTreeMap<&str, &Arc<V>> {
         let mut state: BTreeMap<&str, _> =
             self.list.iter().map(|object| (&*object.meta().name, object)).collect();
@@ -186,7 +186,7 @@ pub(crate) struct RecordedWatch<V> {
     resource: usize,
     stream: Arc<Stream<V>>,
     compacted: Arc<AtomicUsize>,
-    /// The objects of a streaming list, as events that are delivered before the records.
+    /// The objects with which a streaming list, or a watch without a version, begins, as events that are delivered before the records.
     initial_events: VecDeque<WatchEvent<Arc<V>>>,
     /// The number of the record that is delivered next.
     at: usize,
@@ -247,8 +247,8 @@ impl<V: Object> RecordedWatch<V> {
     fn fault(&self) -> Option<Option<Result<WatchEvent<Arc<V>>, SourceError>>> {
         let faults = &self.cluster.faults;
         if faults.compacts() {
-            // Compacts all records that have happened, including the next record of this watch. Then either this watch ends with "gone" now, or it is
-            // closed and the next watch request fails with "gone".
+            // Compacts all records up to the horizon that this watch has observed, including the next record of this watch. Then either this watch
+            // ends with "gone" now, or it is closed and the next watch request fails with "gone".
             let kept = self.stream.records.partition_point(|record| record.place < self.seen);
             // Ordering: Relaxed; a reader needs only this value, and no other memory.
             self.compacted.fetch_max(kept, Ordering::Relaxed);

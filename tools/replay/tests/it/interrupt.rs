@@ -1,4 +1,4 @@
-//! After Ctrl-C, a run shuts down in order within a second, with the exit status 130. No other test of this program measures real time.
+//! After Ctrl-C, a run shuts down in order within a second, with the exit status 130.
 #![cfg(unix)]
 
 use std::process::{Command, Stdio};
