@@ -49,7 +49,7 @@ enum Job {
     Api(api::Options),
     /// Check each published crate with no features, with each feature alone and with all features; check that primitives have few dependencies.
     Features(features::Options),
-    /// Run the tests that need a real Kubernetes API server. Builds kube-apiserver and etcd.
+    /// Run the tests that need a real Kubernetes API server. Builds etcd, kube-apiserver and kube-controller-manager if they are not in the cache.
     E2e(e2e::Options),
     /// Run the checks that take hours, called rungs, one after the other; skip those that have passed at this commit. Writes docs/evidence.md.
     Deep(deep::Options),

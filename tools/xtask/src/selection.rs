@@ -1,4 +1,5 @@
-//! Selects the seeded faults that a run applies. Each fault needs a separate build, so only `cargo xtask deep` applies all of them.
+//! Selects the seeded faults that a run applies. Each fault needs a separate build, so a run applies the faults of all models only in `cargo xtask
+//! deep` or with `--all-faults`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

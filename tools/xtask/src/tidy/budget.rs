@@ -1,4 +1,4 @@
-//! Limits the length of a source file: more than 350 lines give a warning, and more than 500 give an error. Test code does not count.
+//! Limits the length of a source file: more than 350 lines give a warning, and more than 500 give an error. Test code and blank lines do not count.
 
 use super::Source;
 

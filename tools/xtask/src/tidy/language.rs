@@ -1,5 +1,5 @@
-//! Forbids words that make a reader hesitate, and suggests alternatives. The check covers the comments of shipped code and of tools, and Markdown
-//! pages. It skips the decision records, which are not changed any more.
+//! Forbids words that make a reader hesitate, and suggests alternatives. The check covers Markdown pages and the comments of Rust code that is not
+//! test code. It skips the decision records, which are not changed any more.
 
 use super::Source;
 
