@@ -1,5 +1,5 @@
 //! `cargo xtask api`: lists the public API of each published crate. The listings are committed, so a reviewer sees each change of the API. Also
-//! checks that every public item is used in a compiled example.
+//! checks that a compiled example uses every public type and function, except for those that `WITHOUT_EXAMPLE` lists.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,8 +11,8 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only check that the crate and its tests compile with each set of features; run no tests. `cargo test --workspace` runs the tests with all
-    /// features.
+    /// Only check that the crate and its tests compile with each set of features; run no tests. `cargo test --workspace` runs the tests with the
+    /// features that the members of the workspace enable.
     #[arg(long)]
     light: bool,
     /// Also check that the crate compiles with each of the other possible sets of features.

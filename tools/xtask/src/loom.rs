@@ -34,7 +34,7 @@ pub(crate) struct Options {
     all_faults: bool,
     /// Apply the seeded faults that the changes since this commit may affect: the fault itself, the test binary of its model, or the crate that it
     /// changes or a dependency of that crate has changed. The default is $FLYBALL_BASE. If neither this option nor the variable is set, apply a
-    /// sample of the faults, which is different for each commit.
+    /// sample of the faults, which the commit determines.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["no_faults", "all_faults"])]
     base: Option<String>,
     /// The number of faults in the sample.

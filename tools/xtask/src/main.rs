@@ -45,7 +45,7 @@ enum Job {
     Fuzz(fuzz::Options),
     /// Execute new scripts on flyball, on client-go and on a reference with one switch per intended difference, and compare the results.
     Parity(parity::Options),
-    /// Compare the public API of each published crate with its listing in docs/api; check that every public item is used in an example.
+    /// Compare the public API of each published crate with its listing in docs/api; check that every public type and function is used in an example.
     Api(api::Options),
     /// Check each published crate with no features, with each feature alone and with all features; check that primitives have few dependencies.
     Features(features::Options),

@@ -18,7 +18,7 @@ pub(crate) enum Selection<'a> {
     All,
     /// The faults that the changes since this commit may affect.
     Since(&'a str),
-    /// This number of faults, evenly spread over all of them. Each commit selects different faults.
+    /// This number of faults, evenly spread over all of them. The commit determines which ones.
     Sample(usize),
 }
 
@@ -58,7 +58,7 @@ fn spread(all: usize, size: usize, first: usize) -> BTreeSet<usize> {
 /// The changes since a commit, including those of the work tree.
 #[derive(Debug)]
 struct Change {
-    /// The packages with a changed file, and all packages that depend on them.
+    /// The published packages with a changed source file or manifest, and all packages that depend on them.
     packages: BTreeSet<String>,
     /// The test binaries whose sources have changed.
     binaries: BTreeSet<String>,

@@ -129,7 +129,7 @@ macro_rules! cluster {
     };
 }
 
-/// Like `cluster`, but at a fixed speed of about 36 000 events per second. The events come in bursts, as they were recorded.
+/// Like `cluster`, but at a fixed speed of about 42 000 events per second on average. The events come in bursts, as they were recorded.
 macro_rules! cluster_paced {
     ($row:literal, $copies:literal, $speed:literal) => {
         measurement(
