@@ -89,7 +89,7 @@ pub async fn an_update_is_of_the_object_that_the_path_names(on: &Server) {
     assert_eq!(on.ask("PUT", here, object).await.code, 400);
 }
 
-/// An update of a custom resource or of a lease must contain a version.
+/// An update of an existing custom resource or lease must contain a version.
 pub async fn custom_resources_and_leases_are_updated_with_a_version(on: &Server) {
     let sites = Definition::new(on, "Site").create(on).await;
     let site = sites.object("s", json!({"color": "red"}));
