@@ -8,6 +8,7 @@ use crate::process;
 use crate::workspace::Workspace;
 
 mod budget;
+mod commits;
 mod evidence;
 mod habits;
 mod language;
@@ -30,6 +31,7 @@ const SHIPPED: [Rule; 4] = [budget::check, layers::check, sync_only::check, orde
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut complaints = Vec::new();
     let files = workspace.files()?;
+    let history = commits::History::read(workspace);
     for file in &files {
         // Files that are not UTF-8 are skipped.
         let Ok(text) = workspace.read(file) else { continue };
@@ -40,6 +42,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
         if name.ends_with(".md") {
             complaints.extend(language::check_page(&name, &text));
+            complaints.extend(history.iter().flat_map(|history| commits::check(&name, &text, history)));
             let exists = |path: &_| workspace.root.join(path).exists();
             complaints.extend(links::check(&name, &text, exists, |path| workspace.read(path).ok()));
         }
