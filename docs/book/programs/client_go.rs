@@ -20,11 +20,8 @@ static BY_NODE: Index<Pod, String> = Index::new("node", |pod: &Pod| {
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = ApiServer::new();
     server.register::<Pod>();
-    let put = |name: &str| -> Result<Pod, serde_json::Error> {
-        let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": "node-1", "containers": []}});
-        Ok(server.put(&from_value(pod)?))
-    };
-    put("web-0")?;
+    let pod = |name| from_value::<Pod>(json!({"metadata": {"name": name}, "spec": {"nodeName": "node-1"}}));
+    server.put(&pod("web-0")?);
 
     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000));
     let queue = Queue::builder().timer(TokioTimer::current()).limiter(backoff).build();
@@ -34,12 +31,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let _observer = pods.observe(move |change| drop(adder.add(change.key().clone())));
     pods.synced().await?;
 
-    let mut attempts = 0;
     for step in 1..=4 {
         let Some(lease) = queue.get().await else { break };
         let key: &NamespacedName = &lease;
-        attempts += 1;
-        if attempts == 1 {
+        if step == 1 {
             println!("{key}: failed");
             lease.retry(); // retried after 5 ms
         } else if pods.store().get(key).is_none() {
@@ -50,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             lease.succeed(); // resets the failure count
         }
         match step {
-            2 => drop(put("web-1")?),
+            2 => drop(server.put(&pod("web-1")?)),
             3 => drop(server.delete::<Pod>("default", "web-0")),
             _ => {}
         }

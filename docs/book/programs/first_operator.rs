@@ -48,11 +48,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .run(reconcile, error_policy, Arc::new(client));
     let running = tokio::spawn(controller.for_each(async |_| {}));
 
-    let namespace = |team| from_value(json!({"metadata": {"name": "web", "labels": {"team": team}}}));
-    server.put::<Namespace>(&namespace("blue")?);
-    sleep(Duration::from_secs(1)).await;
-    server.put::<Namespace>(&namespace("green")?);
-    sleep(Duration::from_secs(1)).await;
+    for team in ["blue", "green"] {
+        server.put::<Namespace>(&from_value(json!({"metadata": {"name": "web", "labels": {"team": team}}}))?);
+        sleep(Duration::from_secs(1)).await;
+    }
     println!("somebody deletes the ConfigMap");
     server.delete::<ConfigMap>("web", "team");
     sleep(Duration::from_secs(1)).await;

@@ -6,7 +6,7 @@ use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::core::Status;
 use kube::runtime::{Controller, controller::Action, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -22,10 +22,7 @@ async fn reconcile(namespace: Arc<Namespace>, client: Arc<Client>) -> Result<Act
     quota.metadata.owner_references = namespace.controller_owner_ref(&()).map(|owner| vec![owner]);
 
     let quotas = Api::<ResourceQuota>::namespaced(Client::clone(&client), &name);
-    match quotas.get_opt("pods").await? {
-        None => quotas.create(&PostParams::default(), &quota).await?,
-        Some(_) => quotas.patch("pods", &PatchParams::default(), &Patch::Merge(&quota)).await?,
-    };
+    quotas.patch("pods", &PatchParams::apply("quotas"), &Patch::Apply(&quota)).await?;
     Ok(Action::requeue(Duration::from_secs(3_600)))
 }
 
@@ -42,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = ApiServer::new();
     server.register::<Namespace>().register::<ResourceQuota>();
     let forbidden = Status::failure("quotas are forbidden", "Forbidden").with_code(403);
-    server.fail_next(RequestMatcher::verb(Verb::Create).resource::<ResourceQuota>(), 1, forbidden);
+    server.fail_next(RequestMatcher::verb(Verb::Patch).resource::<ResourceQuota>(), 1, forbidden);
     let client = server.client();
 
     let (stop, stopped) = oneshot::channel::<()>();
@@ -53,8 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let running = tokio::spawn(controller.for_each(async |_| {}));
 
     for pods in ["10", "20"] {
-        let web = json!({"metadata": {"name": "web", "labels": {"pods": pods}}});
-        server.put::<Namespace>(&from_value(web)?);
+        server.put::<Namespace>(&from_value(json!({"metadata": {"name": "web", "labels": {"pods": pods}}}))?);
         sleep(Duration::from_secs(10)).await;
         let quota = server.get::<ResourceQuota>("web", "pods").and_then(|quota| quota.spec?.hard);
         println!("web may have {:?} pods", quota.map(|hard| hard["pods"].0.clone()));

@@ -40,19 +40,17 @@ impl WatchStream for Log {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (log, reader) = watch::channel(vec![(1, "db", Some(5432)), (2, "web", Some(80))]);
+    let (log, reader) = watch::channel(vec![(1, "db", Some(5432))]);
     let services = Informer::builder(SERVICES, Log(reader, 0)).start()?;
     services.synced().await?;
 
     let mut changes = services.subscribe();
-    while let Some(change) = changes.try_next() {
+    let mut entries = [(2, "web", Some(80)), (3, "web", Some(443)), (4, "db", None)].into_iter();
+    while let Some(change) = changes.next().await {
         println!("{:?} {:?}", change.kind(), change.object());
+        let Some(entry) = entries.next() else { break };
+        log.send_modify(|log| log.push(entry));
     }
-    log.send_modify(|log| log.extend([(3, "web", Some(443)), (4, "db", None)]));
-    services.store().wait_for_version(Version::new(4)).await?;
     println!("now {:?}", services.store().get("web"));
-    while let Some(change) = changes.try_next() {
-        println!("{:?} {:?}", change.kind(), change.object());
-    }
     Ok(())
 }

@@ -9,14 +9,11 @@ use tokio::sync::watch;
 const TABLES: &str = "
     CREATE TABLE sites (name TEXT PRIMARY KEY, port INTEGER NOT NULL, deleted INTEGER NOT NULL, version INTEGER NOT NULL);
     CREATE INDEX sites_by_version ON sites (version);
-    CREATE TABLE sequence (version INTEGER NOT NULL, expired INTEGER NOT NULL);
-    INSERT INTO sequence VALUES (1, 0);";
+    CREATE TABLE sequence (version INTEGER NOT NULL, expired INTEGER NOT NULL); INSERT INTO sequence VALUES (1, 0);";
 
 const NEXT_VERSION: &str = "UPDATE sequence SET version = version + 1 RETURNING version";
 
-const WRITE: &str = "
-    INSERT INTO sites VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT (name) DO UPDATE SET port = ?2, deleted = ?3, version = ?4";
+const WRITE: &str = "INSERT OR REPLACE INTO sites VALUES (?1, ?2, ?3, ?4)";
 
 #[derive(Clone)]
 pub(crate) struct Table {

@@ -39,11 +39,9 @@ func main() {
 	go pods.RunWithContext(ctx)
 	cache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
 
-	attempts := 0
 	for step := 1; step <= 4; step++ {
 		key, _ := queue.Get()
-		attempts++
-		if attempts == 1 {
+		if step == 1 {
 			fmt.Printf("%s: failed\n", key)
 			queue.AddRateLimited(key) // retried after 5 ms
 		} else if _, exists, _ := pods.GetStore().GetByKey(key); !exists {
