@@ -2,6 +2,7 @@
 //! changes only imports.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,24 +15,69 @@ fn read(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Each folder in `programs/go` has a program in Go, and is named after the Rust program that replaces it.
+/// Returns the folders with the programs in Go. A folder is named after the Rust program that replaces its program.
+fn go_programs() -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(programs().join("go")).unwrap().map(|entry| entry.unwrap());
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    folders.map(|entry| (entry.file_name().into_string().unwrap(), entry.path())).collect()
+}
+
 #[test]
 fn every_program_in_go_prints_what_the_program_in_rust_prints() {
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped the programs in Go: there is no `go` on the PATH");
+        // Not `eprintln!`, whose output is hidden when the test passes. `.ci/run` shows the part as left out.
+        let _ =
+            io::stderr().write_all(b"left out: the programs in Go, because there is no `go` on the PATH\n");
         return;
     }
-    for entry in fs::read_dir(programs().join("go")).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.is_dir() {
-            continue;
-        }
-        let name = path.file_name().unwrap().to_str().unwrap();
+    for (name, path) in go_programs() {
         let output =
             Command::new("go").args(["run", "."]).current_dir(&path).output().expect("go can be run");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name}: {}\n{stderr}", output.status);
         assert_eq!(String::from_utf8(output.stdout).unwrap(), read(&format!("{name}.out")), "{name}");
+    }
+}
+
+#[test]
+fn every_migration_has_a_program_before_and_after() {
+    for entry in fs::read_dir(programs().join("../src/migration")).unwrap() {
+        let path = entry.unwrap().path();
+        let (page, name) = (fs::read_to_string(&path).unwrap(), path.file_stem().unwrap().to_str().unwrap());
+        let name = name.replace('-', "_");
+        let before = if programs().join("go").join(&name).is_dir() {
+            format!("go/{name}/main.go")
+        } else {
+            format!("{name}_before.rs")
+        };
+        let parts = [before, format!("{name}.rs"), format!("{name}.out")];
+        let at = parts.each_ref().map(|file| page.find(&format!("{{{{#include ../../programs/{file}}}}}")));
+        assert!(
+            at.iter().all(Option::is_some) && at.is_sorted(),
+            "{name}: not on its page, in order: {parts:?}"
+        );
+    }
+}
+
+/// A page with a program in Go shows the command that adds the modules that the program imports.
+#[test]
+fn programs_in_go_list_their_modules() {
+    let go_mod = read("go/go.mod");
+    let modules: Vec<_> = go_mod
+        .lines()
+        .filter(|line| line.starts_with('\t') && !line.ends_with("// indirect"))
+        .map(|line| line.trim().split_once(' ').unwrap())
+        .collect();
+    assert!(modules.len() >= 4, "{modules:?}");
+    for (name, _) in go_programs() {
+        let program = read(&format!("go/{name}/main.go"));
+        let used = modules
+            .iter()
+            .filter(|(module, _)| ['/', '"'].iter().any(|end| program.contains(&format!("\"{module}{end}"))));
+        let used: String = used.map(|(module, version)| format!(" {module}@{version}")).collect();
+        let page = format!("../src/migration/{}.md", name.replace('_', "-"));
+        let command = format!("\ngo get{used}\ngo mod tidy\n");
+        assert!(read(&page).contains(&command), "{page}: without {command:?}");
     }
 }
 

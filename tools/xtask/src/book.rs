@@ -1,5 +1,5 @@
-//! `cargo xtask book`: builds the book, checks every link of the HTML, and runs the programs of *Getting started* as
-//! separate projects, as a reader does.
+//! `cargo xtask book`: builds the book, checks every link of the HTML, and runs the programs of the book as separate
+//! projects, as a reader does.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Runs the programs of *Getting started* as a reader does: each is a separate project with the dependencies that its page lists.
+//! Runs the programs of the book as a reader does: each is a separate project with the dependencies that its page lists.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,15 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             &project.join("Cargo.toml"),
             manifest(&name, &page("toml")?, &workspace.root.to_string_lossy()),
         )?;
-        write(&project.join("src/main.rs"), page("rs")?)?;
+        let folder = programs.join(&name);
+        if folder.is_dir() {
+            for entry in fs::read_dir(&folder)? {
+                let entry = entry?;
+                write(&project.join("src").join(entry.file_name()), fs::read(entry.path())?)?;
+            }
+        } else {
+            write(&project.join("src/main.rs"), page("rs")?)?;
+        }
         // With a copy of the workspace's lock file, the project uses the versions with which the workspace is tested. Cargo removes from this copy
         // the packages that the project does not need.
         fs::copy(workspace.root.join("Cargo.lock"), project.join("Cargo.lock"))?;
