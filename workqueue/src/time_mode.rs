@@ -84,7 +84,7 @@ pub trait TimeMode: sealed::TimeMode {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "this queue has no delays",
-    note = "build it with `.clock(..)` for threads or with `.timer(..)` for tasks"
+    note = "build it with `.with_delays()` for threads, or with `.timer(..)`, such as `TokioTimer::current()`, for tasks"
 )]
 pub trait SupportsDelays: TimeMode {}
 
