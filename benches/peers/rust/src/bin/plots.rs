@@ -108,14 +108,14 @@ const STORE: [Plot; 8] = [
     Plot {
         file: "beside",
         lines: |all| growth(all, "beside", "p999"),
-        title: "an update beside somebody who lists, 99.9 %",
+        title: "an update while a thread lists all objects, 99.9th percentile",
         across: "objects",
         up: "µs",
     },
     Plot {
         file: "blocked",
         lines: |all| growth(all, "replace", "blocked"),
-        title: "a reader beside a relist, four indexes, the longest wait",
+        title: "the longest time for which a relist blocks a reader, four indexes",
         across: "objects",
         up: "µs",
     },
@@ -146,14 +146,14 @@ const INFORMER: [Plot; 2] = [
     Plot {
         file: "listeners",
         lines: |all| growth(all, "listeners", "ns"),
-        title: "changes as fast as they are taken, 100 000 objects, until all listeners know",
+        title: "changes as fast as they are taken, 100 000 objects, until all listeners have the last state",
         across: "listeners",
         up: "ns a change",
     },
     Plot {
         file: "listeners-cpu",
         lines: |all| growth(all, "listeners", "cpu"),
-        title: "the same, CPU",
+        title: "CPU of a change, as fast as changes are taken, 100 000 objects",
         across: "listeners",
         up: "ns a change",
     },
@@ -170,7 +170,7 @@ const CONTROLLER: [Plot; 8] = [
     Plot {
         file: "cpu",
         lines: |all| growth(all, "throughput", "cpu"),
-        title: "the same, CPU",
+        title: "CPU of a reconcile, as fast as changes are reconciled, 10 000 objects",
         across: "workers (10k: unbounded)",
         up: "ns a reconcile",
     },
