@@ -2,11 +2,13 @@
 //! object must be reconciled.
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use e2e::Process;
 use flyball_kube::{Config, Controller};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -142,24 +144,12 @@ async fn process_of_a_copier() {
     copier(client, &namespace, Duration::from_millis(20), Config::default(), std::future::pending()).await;
 }
 
-/// A child process that is killed when this value is dropped.
-struct Process(Child);
-
-impl Process {
-    fn start(namespace: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "controller::process_of_a_copier", "--ignored"]);
-        command.env("COPIER_CONFIG", e2e::shared_kubeconfig()).env("COPIER_NAMESPACE", namespace);
-        Self(command.stdout(std::process::Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // SIGKILL: the process cannot clean up.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a process that copies the config maps of a namespace.
+fn start_copier(namespace: &str) -> Process {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "controller::process_of_a_copier", "--ignored"]);
+    command.env("COPIER_CONFIG", e2e::shared_kubeconfig()).env("COPIER_NAMESPACE", namespace);
+    Process::start(&command, Path::new(env!("CARGO_TARGET_TMPDIR")).join("copier.log")).unwrap()
 }
 
 #[tokio::test]
@@ -172,17 +162,17 @@ async fn killed_at_any_point_and_started_again_it_converges() {
     let mut dice = SplitMix64(0x5eed);
     let mut killed_in_the_middle = 0;
     for life in 0..8 {
-        let process = Process::start(&namespace.name);
+        let process = start_copier(&namespace.name);
         let end = Instant::now() + Duration::from_millis(150 + dice.below(600));
         while Instant::now() < end {
             set(&maps, &format!("m{}", dice.below(100)), 1 + life * 1000 + dice.below(1000)).await;
         }
-        drop(process);
+        process.kill();
         let [originals, copies] = values(&maps).await;
         killed_in_the_middle += u32::from(originals != copies && !copies.is_empty());
     }
     assert!(killed_in_the_middle > 2, "few processes were killed in the middle of their work");
-    let _process = Process::start(&namespace.name);
+    let _process = start_copier(&namespace.name);
     settled(&maps).await;
 }
 

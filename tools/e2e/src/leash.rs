@@ -1,35 +1,36 @@
-//! A server process that is killed when this process ends, however it ends.
+//! A child process that is killed when this process ends, however it ends: a server, or a program under test.
 //!
-//! A short shell script, the *keeper*, starts the server, reads from a pipe, and kills the server when the pipe closes. Only this process has the
-//! write end of the pipe. So the pipe closes when this process ends in any way: by `kill -9`, by a panic, or at the end of `main`, even if the server
+//! A short shell script, the *keeper*, starts the program, reads from a pipe, and kills the program when the pipe closes. Only this process has the
+//! write end of the pipe. So the pipe closes when this process ends in any way: by `kill -9`, by a panic, or at the end of `main`, even if the program
 //! is stored in a static. A call of [`Leash::kill`] closes the pipe, too. (The alternative, `PR_SET_PDEATHSIG`, needs Linux, `unsafe` code, and a
 //! parent thread that never ends.)
 
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::patience::eventually;
 
-/// The script of the keeper. It waits until the server ends, while a subshell waits until the pipe closes. The pipe is file descriptor 3, because
-/// shells redirect the standard input of background processes.
+/// The script of the keeper. It waits until the program ends, while a subshell reads the pipe: each line is the name of a signal for the program, and
+/// the program is killed when the pipe closes. The pipe is file descriptor 3, because shells redirect the standard input of background processes.
 const KEEPER: &str = r#"
 exec 3<&0
-"$@" </dev/null &
-server=$!
-{ read -r _; kill -KILL "$server"; } <&3 2>/dev/null &
+"$@" </dev/null 3<&- &
+program=$!
+{ while read -r signal; do kill -s "$signal" "$program"; done; kill -KILL "$program"; } <&3 2>/dev/null &
 leash=$!
-wait "$server"
+wait "$program"
 status=$?
 kill "$leash" 2>/dev/null
 exit "$status"
 "#;
 
-/// A running server, which is killed on drop.
+/// A running program, which is killed on drop.
 #[derive(Debug)]
 pub(crate) struct Leash {
     keeper: Child,
@@ -41,21 +42,43 @@ impl Leash {
     pub(crate) fn start(program: &Path, arguments: &[String], log: PathBuf) -> Result<Self> {
         let output = File::options().create(true).append(true).open(&log);
         let output = output.with_context(|| log.display().to_string())?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Self::spawn(&command, output.try_clone()?, output, log)
+    }
+
+    /// Starts a program with the arguments, the environment and the working directory of `command`, and with an empty standard input. `log` is the
+    /// file that contains its output, or a part of it.
+    pub(crate) fn spawn(
+        command: &Command,
+        stdout: impl Into<Stdio>,
+        stderr: impl Into<Stdio>,
+        log: PathBuf,
+    ) -> Result<Self> {
         let mut keeper = Command::new("sh");
-        keeper.args(["-c", KEEPER, "keeper"]).arg(program).args(arguments);
-        keeper.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
+        keeper.args(["-c", KEEPER, "keeper"]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => keeper.env(name, value),
+                None => keeper.env_remove(name),
+            };
+        }
+        if let Some(folder) = command.get_current_dir() {
+            keeper.current_dir(folder);
+        }
+        keeper.stdin(Stdio::piped()).stdout(stdout).stderr(stderr);
         // Ctrl-C at a terminal is sent to the foreground process group. The keeper has a process group of its own, so it survives Ctrl-C and can kill
-        // the server.
+        // the program.
         keeper.process_group(0);
-        let keeper = keeper.spawn().with_context(|| format!("sh, for {}", program.display()))?;
+        let keeper = keeper.spawn().with_context(|| format!("sh, for {command:?}"))?;
         Ok(Self { keeper, log })
     }
 
     /// Waits until `well` returns true, for at most `limit`. The error contains the last lines of the server's output.
     pub(crate) fn ready(mut self, name: &str, limit: Duration, well: impl Fn() -> bool) -> Result<Self> {
-        let end = eventually(limit, || match self.ended() {
-            Some(status) => Some(Err(status)),
-            None => well().then_some(Ok(())),
+        let end = eventually(limit, || match self.exit_status() {
+            Ok(Some(status)) => Some(Err(status)),
+            Ok(None) | Err(_) => well().then_some(Ok(())),
         });
         match end {
             Some(Ok(())) => Ok(self),
@@ -64,17 +87,25 @@ impl Leash {
         }
     }
 
-    /// Returns the exit status of the server if it has ended by itself.
-    fn ended(&mut self) -> Option<ExitStatus> {
-        self.keeper.try_wait().ok().flatten()
+    /// Returns the exit status of the program if it has ended. If a signal ended it, the exit code is 128 plus the number of the signal.
+    pub(crate) fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.keeper.try_wait()
     }
 
-    /// Kills the server as `kill -9` does, and waits until it has ended.
+    /// Makes the keeper send SIGTERM to the program. Returns an error if the program has ended.
+    pub(crate) fn terminate(&mut self) -> Result<()> {
+        // Once the keeper has ended, no signal is sent, because the system may then use the process id for a different process.
+        ensure!(self.exit_status()?.is_none(), "the process has ended");
+        let pipe = self.keeper.stdin.as_mut().context("the process was killed")?;
+        pipe.write_all(b"TERM\n").context("the process has ended")
+    }
+
+    /// Kills the program as `kill -9` does, and waits until it has ended.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.end()
     }
 
-    /// Returns the last lines of the server's output.
+    /// Returns the last lines of the log.
     fn tail(&self) -> String {
         const LINES: usize = 30;
         let text = fs::read(&self.log).unwrap_or_default();
@@ -86,7 +117,7 @@ impl Leash {
 
     fn end(&mut self) -> Result<()> {
         drop(self.keeper.stdin.take());
-        self.keeper.wait().context("the keeper of a server")?;
+        self.keeper.wait().context("the keeper of a program")?;
         Ok(())
     }
 }
@@ -108,10 +139,10 @@ fn words(status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(30);
+    pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
     fn log(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("flyball-leash-{}-{name}", std::process::id()))
@@ -132,7 +163,8 @@ mod tests {
         eventually(LIMIT, said).expect("no process id was printed")
     }
 
-    fn lives(pid: &str) -> bool {
+    /// Returns whether there is a process with this id.
+    pub(crate) fn lives(pid: &str) -> bool {
         let mut probe = Command::new("sh");
         probe.args(["-c", "kill -0 \"$1\" 2>/dev/null", "probe", pid]);
         probe.status().unwrap().success()

@@ -10,7 +10,7 @@ use crate::world::{cluster, until};
 pub(crate) fn start(program: &str, name: &str, arguments: &[&str]) -> Process {
     let mut command = Command::new(program);
     command.args(arguments).env("KUBECONFIG", cluster().kubeconfig()).env("HOSTNAME", name);
-    Process::start(&mut command, cluster().folder().join(format!("{name}.log"))).unwrap()
+    Process::start(&command, cluster().folder().join(format!("{name}.log"))).unwrap()
 }
 
 /// Waits until the process has ended, without ending it.

@@ -70,7 +70,7 @@ mod own_cluster {
             std::fs::write(file("kubeconfig"), kubeconfig.to_string()).unwrap();
             let mut command = Command::new(env!("CARGO_BIN_EXE_program"));
             command.args([self.engine, program]).env("KUBECONFIG", file("kubeconfig"));
-            Process::start(&mut command, file("log")).unwrap()
+            Process::start(&command, file("log")).unwrap()
         }
 
         async fn all<K: Kind>(&self) -> BTreeMap<String, K> {
