@@ -27,14 +27,14 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
     names.sort();
     ensure!(!names.is_empty(), "no program has dependencies");
     for name in names {
-        let page = |extension| {
-            let path = programs.join(&name).with_extension(extension);
+        let page = |name: &str, extension| {
+            let path = programs.join(name).with_extension(extension);
             fs::read_to_string(&path).with_context(|| path.display().to_string())
         };
         let project = workspace.target.join("book-projects").join(&name);
         write(
             &project.join("Cargo.toml"),
-            manifest(&name, &page("toml")?, &workspace.root.to_string_lossy()),
+            manifest(&name, &page(&name, "toml")?, &workspace.root.to_string_lossy()),
         )?;
         let folder = programs.join(&name);
         if folder.is_dir() {
@@ -43,7 +43,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
                 write(&project.join("src").join(entry.file_name()), fs::read(entry.path())?)?;
             }
         } else {
-            write(&project.join("src/main.rs"), page("rs")?)?;
+            write(&project.join("src/main.rs"), page(&name, "rs")?)?;
         }
         // With a copy of the workspace's lock file, the project uses the versions with which the workspace is tested. Cargo removes from this copy
         // the packages that the project does not need.
@@ -53,7 +53,9 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
         command.env("CARGO_TARGET_DIR", workspace.target.join("book-projects/target"));
         let output = command.output().with_context(|| process::show(&command))?;
         ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-        let (printed, expected) = (String::from_utf8_lossy(&output.stdout).into_owned(), page("out")?);
+        // `NAME_before` is the program before a migration, and has the same output as `NAME`.
+        let expected = page(name.strip_suffix("_before").unwrap_or(&name), "out")?;
+        let printed = String::from_utf8_lossy(&output.stdout);
         ensure!(printed == expected, "{name} as a separate project prints\n{printed}and not\n{expected}");
         eprintln!("{name}: runs with the dependencies of its page");
     }
