@@ -20,6 +20,8 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use flyball_sync::panics::attempt;
+
 use crate::table::index_set::IndexSet;
 use crate::table::persist::{Hashes, Slab};
 use crate::table::record::{AllValues, AnyValue, Record, Values, prefetch};
@@ -36,7 +38,7 @@ pub(crate) mod record;
 pub(crate) mod relist;
 pub(crate) mod seed;
 
-pub(crate) use column::{Column, RowNumbers, Rows};
+pub(crate) use column::{Column, Group, RowNumbers, Rows};
 pub(crate) use plan::Plan;
 
 /// The whole state of a store at one version. A clone costs O(indexes + objects / 2048); cloning an `Arc` of a table costs O(1).
@@ -84,13 +86,22 @@ impl<K, V> Table<K, V> {
     }
 
     /// Returns the row whose key has this hash and satisfies `eq`.
-    pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(&K) -> bool) -> Option<u32> {
-        self.keys.find(hash, |row| self.rows.get(row).is_some_and(|record| eq(record.key())))
+    pub(crate) fn find(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<u32> {
+        Some(self.entry(hash, eq)?.0)
     }
 
     /// Returns the record whose key has this hash and satisfies `eq`.
     pub(crate) fn record(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<&Record<K, V>> {
-        self.rows.get(self.find(hash, eq)?)
+        Some(self.entry(hash, eq)?.1)
+    }
+
+    /// Returns the row and the record whose key has this hash and satisfies `eq`.
+    #[inline]
+    pub(crate) fn entry(&self, hash: u64, mut eq: impl FnMut(&K) -> bool) -> Option<(u32, &Record<K, V>)> {
+        self.keys.find(hash, |row| {
+            let record = self.rows.get(row)?;
+            eq(record.key()).then_some((row, record))
+        })
     }
 
     /// Returns the object whose key has this hash and satisfies `eq`.
@@ -102,6 +113,7 @@ impl<K, V> Table<K, V> {
     ///
     /// These loads do not depend on each other, so their cache misses overlap. Without this function, the misses would not overlap: the index
     /// functions run one after the other, most of them clone an `Arc`, and the atomic increment of a clone makes the CPU wait for all earlier loads.
+    #[inline]
     pub(crate) fn prefetch(&self, row: u32) {
         if let Some(record) = self.rows.get(row) {
             prefetch(&record.object);
@@ -111,11 +123,15 @@ impl<K, V> Table<K, V> {
 
     /// Plans the changes that a write makes to the columns. The plan is valid only for this state of the table. Planning compares index values, and
     /// does not change the table.
+    #[inline]
     pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan)
     where
         V: 'static,
     {
         plan.clear();
+        if write.values.is_empty() && !write.kind.is_deletion() {
+            return;
+        }
         for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
             match write.values.get(at) {
                 None if write.kind.is_deletion() => plan.column(at, column, index, write.row, None),
@@ -126,35 +142,40 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Commits a plan, which must have been made for this table in its present state. Returns the object that was stored under the key before.
+    /// Commits a plan, which must have been made for this write and for this table in its present state. `record` is the record of the write. Returns
+    /// the object that was stored under the key before and, for a deletion, `record`. These may be the last references to the user's objects, so the
+    /// caller must drop them while no lock is held.
     pub(crate) fn commit(
         &mut self,
-        write: &KeyWrite<K, V>,
+        (kind, row, record): (ChangeKind, Option<u32>, Record<K, V>),
         plan: &mut Plan,
         garbage: &mut Garbage,
-    ) -> Option<Arc<V>> {
+    ) -> (Option<Arc<V>>, Option<Record<K, V>>) {
         self.revision += 1;
-        let KeyWrite { kind, row, record, .. } = write;
+        let mut unused = None;
         let (row, old) = match row {
             Some(row) if kind.is_deletion() => {
-                self.keys.remove(record.hash(), *row);
-                (*row, self.rows.remove(*row).map(|removed| removed.object))
+                self.keys.remove(record.hash(), row);
+                unused = Some(record);
+                (row, self.rows.remove(row).map(|removed| removed.object))
             }
             Some(row) => {
-                let old = self.rows.get_mut(*row).map(|stored| {
-                    stored.version = record.version;
-                    std::mem::replace(&mut stored.object, record.object.clone())
+                let Record { version, object, .. } = record;
+                let old = self.rows.get_mut(row).map(|stored| {
+                    stored.version = version;
+                    std::mem::replace(&mut stored.object, object)
                 });
-                (*row, old)
+                (row, old)
             }
             None => {
-                let row = self.rows.insert(record.clone());
-                self.keys.insert(record.hash(), row);
+                let hash = record.hash();
+                let row = self.rows.insert(record);
+                self.keys.insert(hash, row);
                 (row, None)
             }
         };
         plan.carry_out(&mut self.columns, row, garbage);
-        old
+        (old, unused)
     }
 
     /// Returns the index values of an object that is to be stored in a row, or in a new row if `row` is `None`. Runs the user's functions, and
@@ -163,18 +184,33 @@ impl<K, V> Table<K, V> {
     where
         V: 'static,
     {
-        let mut all = AllValues::new();
-        for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
-            match index.values(column, row, object, seed) {
-                Values::Kept => {}
-                values => {
-                    all.reserve_exact(self.columns.len() - all.len());
-                    all.resize_with(at, || Values::Kept);
-                    all.push(values);
+        let indexes = &self.index_set.indexes;
+        let (mut all, mut next) = (AllValues::new(), 0);
+        // One call of `attempt` for all indexes; after a panic, another one for the remaining indexes.
+        while next < indexes.len() {
+            let outcome = attempt(|| {
+                while let Some(index) = indexes.get(next) {
+                    next += 1;
+                    let values = index.read(&self.columns[next - 1], row, object, seed);
+                    self.put_values(&mut all, next - 1, values);
                 }
+            });
+            if let Err(message) = outcome {
+                self.put_values(&mut all, next - 1, Values::of_panic(message));
             }
         }
         all
+    }
+
+    /// Sets the values of the index at position `at`, which must be greater than all positions that were set before.
+    #[inline]
+    fn put_values(&self, all: &mut AllValues, at: usize, values: Values) {
+        if matches!(values, Values::Kept) {
+            return;
+        }
+        all.reserve_exact(self.columns.len() - all.len());
+        all.resize_with(at, || Values::Kept);
+        all.push(values);
     }
 
     /// Converts the index values of an object from the index set `before` to the index set of this table. If an index is in both sets, its function

@@ -5,10 +5,10 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::{Function, Index, Label, LabelIndex, ManyFn};
-use crate::table::Column;
 use crate::table::definition::{Definition, ValuesFn, typed};
 use crate::table::record::{AnyValue, IndexValue, Value, Values};
 use crate::table::seed::Seed;
+use crate::table::{Column, Group};
 
 impl<V: 'static> Definition<V> {
     pub(crate) fn new<IK: Eq + Hash + Send + Sync + 'static>(index: Index<V, IK>) -> Self {
@@ -73,9 +73,9 @@ impl<V: 'static> Definition<V> {
 /// Returns the index's own copy of this value if the index contains the value; otherwise creates a new index value.
 fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> IndexValue {
     let hash = seed.hash_one(&key);
-    let group = column.find(hash, |known| *typed::<IK>(known) == key);
-    match group.and_then(|number| column.group(number)).map(|group| group.value.clone()) {
-        Some(value) => {
+    match column.entry(hash, |known| *typed::<IK>(known) == key) {
+        Some((group, Group { value, .. })) => {
+            let (value, group) = (value.clone(), Some(group));
             // `key` is dropped explicitly, because a panic in its destructor while the function returns would leak the return value.
             drop(key);
             IndexValue { value, group }

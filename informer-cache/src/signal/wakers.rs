@@ -10,6 +10,7 @@ pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
     /// Wakes all wakers, even if some of them panic. Never panics: a panic of a waker must not reach the caller, which is often a writer.
+    #[inline]
     pub(crate) fn wake(self) {
         for waker in self.0 {
             // The panic hook has already reported the panic.

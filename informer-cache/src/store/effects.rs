@@ -12,8 +12,8 @@ use crate::changes::observer_fn::{self, ObserverFns};
 use crate::changes::pending::Dropped;
 use crate::signal::wakers::Wakers;
 use crate::store::inner::StoreInner;
-use crate::table::record::Record;
-use crate::table::{Garbage, KeyWrite};
+use crate::table::Garbage;
+use crate::table::record::{AllValues, Record};
 
 /// The part of a write that must run without locks: it reports changes to observers, wakes tasks, and drops the user's values.
 pub(crate) struct Effects<K, V> {
@@ -24,13 +24,14 @@ pub(crate) struct Effects<K, V> {
     /// Whether the write found a buffer whose subscriber has been dropped.
     pub(crate) detached: bool,
     pub(crate) change: Option<Change<K, V>>,
-    pub(crate) write: Option<KeyWrite<K, V>>,
+    /// The index values of the written object, some of which may not have been stored.
+    pub(crate) values: AllValues,
     pub(crate) observer_fns: Option<ObserverFns<K, V>>,
-    /// This field and the next three may hold the last reference to a subscription's buffer, the replaced object, a stale object, or a key that is
-    /// stored already.
+    /// This field and the next three may hold the last reference to a subscription's buffer, the replaced object, an object that is not stored (because
+    /// it is stale, or because it is the last state of a deleted object), or a key that is stored already.
     pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
     pub(crate) old: Option<Arc<V>>,
-    pub(crate) stale: Option<Record<K, V>>,
+    pub(crate) unused: Option<Record<K, V>>,
     pub(crate) key: Option<K>,
 }
 
@@ -43,11 +44,11 @@ impl<K, V> Default for Effects<K, V> {
             dropped: Vec::new(),
             detached: false,
             change: None,
-            write: None,
+            values: AllValues::new(),
             observer_fns: None,
             buffers: Vec::new(),
             old: None,
-            stale: None,
+            unused: None,
             key: None,
         }
     }

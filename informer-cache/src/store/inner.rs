@@ -75,6 +75,7 @@ impl<K, V> StoreInner<K, V> {
     }
 
     /// Called before the table is changed. If a snapshot holds the table, the writer changes a copy, and the old table is registered as retained.
+    #[inline]
     pub(crate) fn note_superseded(&self, published: &mut Published<K, V>) {
         // The write lock excludes new snapshots, so the reference count does not rise. It may fall, because snapshots can be dropped; then the table
         // is registered needlessly.
@@ -133,6 +134,7 @@ impl<K, V> StoreInner<K, V> {
 
 impl<K: Hash, V> StoreInner<K, V> {
     /// Reads the key and the version of an object, then transforms the object.
+    #[inline]
     pub(crate) fn read(&self, object: V) -> ParsedObject<K, V> {
         let (hash, key) = self.reader.name(&object);
         self.reader.read_named(hash, key, object, self.transform.as_ref())

@@ -19,6 +19,7 @@ pub(crate) struct ObjectReader<K, V> {
 pub(crate) type Transform<V> = Arc<dyn Fn(V) -> V + Send + Sync>;
 
 /// Applies the transformation to an object, if there is one.
+#[inline]
 pub(crate) fn transformed<V>(object: V, transform: Option<&Transform<V>>) -> Arc<V> {
     Arc::new(match transform {
         Some(transform) => transform(object),
@@ -38,12 +39,14 @@ impl<K, V> Clone for ObjectReader<K, V> {
 
 impl<K: Hash, V> ObjectReader<K, V> {
     /// Returns the key of an object, and its hash.
+    #[inline]
     pub(crate) fn name(&self, object: &V) -> (u64, K) {
         let key = self.schema.key(object);
         (self.seed.hash_one(&key), key)
     }
 
     /// Reads the version of an object, and transforms it.
+    #[inline]
     pub(crate) fn read_named(
         &self,
         hash: u64,
@@ -67,6 +70,7 @@ pub(crate) struct ParsedObject<K, V> {
 impl<K, V> ParsedObject<K, V> {
     /// Converts the object to a record. If the store has a record with this key, the new record shares the key of that record, and the key that was
     /// read is returned as unused.
+    #[inline]
     pub(crate) fn after(self, old: Option<&Record<K, V>>) -> (Record<K, V>, Option<K>) {
         let Self { hash, key, version, object } = self;
         match old {

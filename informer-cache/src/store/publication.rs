@@ -219,7 +219,8 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                         write.values = next.renew((&**before, values), write.row, &write.record.object, seed);
                     }
                     next.plan(write, &mut self.plan);
-                    let old = next.commit(write, &mut self.plan, &mut self.effects.garbage);
+                    let put = (write.kind, write.row, write.record.clone());
+                    let (old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
                     let (name, object) = (write.record.name.clone(), write.record.object.clone());
                     self.changes.push(Change::of(name, write.kind, old, object));
                 }

@@ -28,6 +28,7 @@ pub(crate) struct Published<K, V> {
 impl<K, V> Published<K, V> {
     /// Changes the table in place if there is no other reference to it. Otherwise, copies it first; a copy increments a few reference counts and
     /// copies no object. Raises the version to at least `version`, and returns the resulting version.
+    #[inline]
     pub(crate) fn change(
         &mut self,
         version: Version,
@@ -81,6 +82,7 @@ impl<K, V> PublishedState<K, V> {
     }
 
     /// Takes the write lock and clears the reader slots. No other thread can read the state until the guard is dropped.
+    #[inline]
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
         // Invariant 1 of `ReaderSlots` requires this: otherwise, lookups through a slot could read an old table. A caller that changes only the

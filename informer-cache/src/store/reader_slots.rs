@@ -131,6 +131,7 @@ impl<T> ReaderSlots<T> {
 
     /// Waits until no lookup uses a filled slot, and clears these slots. The caller holds the write lock of the published state and a reference to
     /// that state, so clearing a slot never drops the last reference.
+    #[inline]
     pub(crate) fn clear(&self) {
         if self.slots.is_empty() {
             return;

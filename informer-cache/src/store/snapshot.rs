@@ -294,6 +294,16 @@ impl<'a, K, V> Iterator for Hits<'a, K, V> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.rows.size_hint()
     }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
+        let records = &self.table.rows;
+        // Column invariant 2: every row has a record.
+        self.rows.fold(init, |folded, row| match records.get(row) {
+            Some(record) => f(folded, record),
+            None => folded,
+        })
+    }
 }
 
 impl<K, V> ExactSizeIterator for Hits<'_, K, V> {}

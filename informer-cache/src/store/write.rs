@@ -123,7 +123,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
             None => (ChangeKind::Added, WriteOutcome::Added),
             Some(old) => match compare_event(&schema, old, &new) {
                 ListedState::Unchanged => {
-                    effects.stale = Some(new);
+                    effects.unused = Some(new);
                     let stored = old.version;
                     drop(table);
                     // The write is stale, but the source has reached its version, and a task may be waiting for that version.
@@ -183,28 +183,29 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         // This drops only a reference, because the published state holds the table, too.
         drop(table);
         inner.note_superseded(&mut published);
-        let mut old = None;
-        let version = published.change(version, &mut effects.wakers, |table| {
-            old = table.commit(&write, plan, &mut effects.garbage);
-        });
-        *at_hand = Some(published.table.clone());
-        let merging = Merging { version, revision: published.table.revision, first_list: false };
+        let KeyWrite { kind, row, record, values } = write;
         if !published.observer_fns.is_empty() {
             effects.observer_fns = Some(published.observer_fns.clone());
         }
+        let is_reported = found.is_some() || effects.observer_fns.is_some();
+        let reported = is_reported.then(|| (record.name.clone(), record.object.clone()));
+        let mut old = None;
+        let version = published.change(version, &mut effects.wakers, |table| {
+            (old, effects.unused) = table.commit((kind, row, record), plan, &mut effects.garbage);
+        });
+        *at_hand = Some(published.table.clone());
+        let merging = Merging { version, revision: published.table.revision, first_list: false };
         drop(published);
-        if found.is_some() || effects.observer_fns.is_some() {
-            let (name, object) = (write.record.name.clone(), write.record.object.clone());
-            effects.change = Some(Change::of(name, write.kind, old, object));
-        } else {
-            effects.old = old;
+        effects.values = values;
+        match reported {
+            Some((name, object)) => effects.change = Some(Change::of(name, kind, old, object)),
+            None => effects.old = old,
         }
         if let Some((buffers, findings)) = found {
             let change = effects.change.clone();
             fan_out(&buffers, change.as_slice(), &findings, merging, effects);
             effects.buffers.push(buffers);
         }
-        effects.write = Some(write);
     }
 }
 

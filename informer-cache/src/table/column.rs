@@ -75,6 +75,7 @@ impl Column {
         self.groups.len()
     }
 
+    #[inline]
     pub(crate) fn group(&self, number: u32) -> Option<&Group> {
         self.groups.get(number)
     }
@@ -95,8 +96,17 @@ impl Column {
     }
 
     /// Returns the number of the group whose value has this hash and satisfies `eq`.
-    pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(&AnyValue) -> bool) -> Option<u32> {
-        self.values.find(hash, |number| self.groups.get(number).is_some_and(|group| eq(&group.value)))
+    pub(crate) fn find(&self, hash: u64, eq: impl FnMut(&AnyValue) -> bool) -> Option<u32> {
+        Some(self.entry(hash, eq)?.0)
+    }
+
+    /// Returns the group whose value has this hash and satisfies `eq`, and its number.
+    #[inline]
+    pub(crate) fn entry(&self, hash: u64, mut eq: impl FnMut(&AnyValue) -> bool) -> Option<(u32, &Group)> {
+        self.values.find(hash, |number| {
+            let group = self.groups.get(number)?;
+            eq(&group.value).then_some((number, group))
+        })
     }
 
     /// Returns the numbers of the groups that a row names, in ascending order.
@@ -104,6 +114,7 @@ impl Column {
         self.names(row).iter().map(|name| number(*name))
     }
 
+    #[inline]
     pub(super) fn names(&self, row: u32) -> &[Name] {
         match &self.named {
             Named::One(named) => named.get(row).map_or(&[], std::slice::from_ref),
@@ -112,6 +123,7 @@ impl Column {
     }
 
     /// Loads the first group of a row into the CPU cache. Most rows have exactly one group.
+    #[inline]
     pub(super) fn prefetch(&self, row: u32) {
         let first = self.names(row).first();
         std::hint::black_box(first.map(|name| self.group(number(*name)).map(|group| group.value.hash)));
@@ -123,6 +135,7 @@ impl Column {
     }
 
     /// Returns the index values of a row; no values if `row` is `None`.
+    #[inline]
     pub(crate) fn values_of(&self, row: Option<u32>) -> impl Iterator<Item = &Arc<AnyValue>> + Clone {
         let names = row.map_or(&[][..], |row| self.names(row));
         names.iter().filter_map(|name| self.group(number(*name)).map(|group| &group.value))
@@ -222,6 +235,14 @@ impl Iterator for RowNumbers<'_> {
             Self::Many(rows) => rows.len(),
         };
         (left, Some(left))
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, u32) -> B>(self, init: B, f: F) -> B {
+        match self {
+            Self::One(row) => row.into_iter().fold(init, f),
+            Self::Many(rows) => rows.fold(init, f),
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use flyball_sync::panics::attempt;
 
-use crate::IndexError;
 use crate::table::Column;
 use crate::table::record::{AnyValue, Value, Values};
 use crate::table::seed::Seed;
@@ -39,15 +38,17 @@ impl<V: 'static> Definition<V> {
         (self.name, self.value_type) == (other.name, other.value_type)
     }
 
+    /// Like [`read`](Self::read), but a panic becomes an index error of this object.
+    pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
+        attempt(|| self.read(column, row, object, seed)).unwrap_or_else(Values::of_panic)
+    }
+
     /// Runs the user's function for an object that will be stored in `row` (`None` for a new row). Returns [`Values::Kept`] if the row already has
     /// the same values. If a row of the column already has an equal value, the new row shares that value. So most writes do not allocate memory for
-    /// an index, and most updates do not hash index values either. A panic of the function, or of `Hash` or `Eq` of its values, becomes an index
-    /// error of this object.
-    pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
-        attempt(|| (self.values)(column, row, object, seed)).unwrap_or_else(|message| {
-            let error = IndexError::new(format!("the index function panicked: {message}"));
-            Values::Failed(Arc::new(error))
-        })
+    /// an index, and most updates do not hash index values either. Panics if the function, or `Hash` or `Eq` of its values, panics.
+    #[inline]
+    pub(crate) fn read(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
+        (self.values)(column, row, object, seed)
     }
 }
 
@@ -73,6 +74,7 @@ pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> 
 ///
 /// # Panics
 /// Panics only if the value has a different type; indexes are looked up by name and type, so this does not happen.
+#[inline]
 pub(crate) fn typed<IK: 'static>(value: &AnyValue) -> &IK {
     let key: &dyn Any = &value.key;
     key.downcast_ref().expect("an index holds values of its own type")

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::Garbage;
 use super::column::{Column, Group, Name, Named, Rows, name, number};
+use super::persist::unshared;
 use crate::IndexError;
 use crate::table::definition::Definition;
 use crate::table::record::{AnyValue, IndexValue, Values};
@@ -56,6 +57,7 @@ enum OrderEditKind {
 
 impl Plan {
     /// Clears a plan that was not carried out.
+    #[inline]
     pub(super) fn clear(&mut self) {
         self.edits.clear();
         self.order.clear();
@@ -86,6 +88,15 @@ impl Plan {
         row: Option<u32>,
         values: Option<&Values>,
     ) {
+        let shares = |value: &Arc<AnyValue>, group: u32| {
+            column.group(group).is_some_and(|group| Arc::ptr_eq(&group.value, value))
+        };
+        // The most frequent addition: an object with one value, which other objects have, too.
+        if let (None, Some(Values::One(IndexValue { value, group: Some(group) }))) = (row, values) {
+            if shares(value, *group) {
+                return self.edits.push((at, Edit::Join(*group)));
+            }
+        }
         let old = row.map_or(&[][..], |row| column.names(row));
         let had_failed = row.is_some_and(|row| column.failed.get(row).is_some());
         let error = values.and_then(Values::error);
@@ -106,9 +117,8 @@ impl Plan {
             // A few groups are searched linearly, without hashing.
             let few = &old[..if old.len() <= FEW { old.len() } else { 0 }];
             let known = few.iter().copied().find(|old| is(*old, value));
-            let shares = |group: &u32| column.group(*group).is_some_and(|it| Arc::ptr_eq(&it.value, value));
             let find = || column.find(value.hash, |known| index.equal(known, value));
-            let known = known.or_else(|| group.filter(shares).or_else(find).map(name));
+            let known = known.or_else(|| group.filter(|group| shares(value, *group)).or_else(find).map(name));
             let edit = match known {
                 Some(known) if old.binary_search(&known).is_ok() => Edit::Stay(number(known)),
                 Some(known) => Edit::Join(number(known)),
@@ -186,25 +196,31 @@ impl Plan {
     }
 
     /// Carries out the plan for a row. Runs no user code.
+    #[inline]
     pub(crate) fn carry_out(&mut self, columns: &mut [Arc<Column>], row: u32, garbage: &mut Garbage) {
         if self.edits.is_empty() {
             return;
         }
         let Self { edits, order, names } = self;
-        let (mut edits, mut order) = (edits.drain(..).peekable(), order.drain(..).peekable());
-        while let Some((at, _)) = edits.peek() {
-            let at = *at;
-            let column = Arc::make_mut(&mut columns[at]);
+        let (mut edits, mut order) = (edits.drain(..), order.drain(..).peekable());
+        let mut next = edits.next();
+        while let Some((at, edit)) = next {
+            let column = unshared(&mut columns[at]);
             names.clear();
-            while let Some((_, edit)) = edits.next_if(|(other, _)| *other == at) {
+            names.extend(column.carry_out(edit, row, garbage));
+            next = edits.next();
+            while let Some((_, edit)) = next.take_if(|(other, _)| *other == at) {
                 names.extend(column.carry_out(edit, row, garbage));
+                next = edits.next();
             }
             while let Some((_, edit)) = order.next_if(|(other, _)| *other == at) {
                 column.carry_out_order(edit, garbage);
             }
-            names.sort_unstable();
-            // If the user's `Eq` is inconsistent, two values may have led to the same group.
-            names.dedup();
+            if names.len() > 1 {
+                names.sort_unstable();
+                // If the user's `Eq` is inconsistent, two values may have led to the same group.
+                names.dedup();
+            }
             column.name(row, names);
         }
     }
@@ -253,20 +269,19 @@ impl Column {
     }
 
     fn carry_out_order(&mut self, edit: OrderEdit, garbage: &mut Garbage) {
-        let Some(order) = &mut self.order else { return };
-        match edit.kind {
-            OrderEditKind::Remove => drop(order.remove_at(edit.at)),
-            OrderEditKind::Insert(value) => {
-                let groups = &self.groups;
-                let same = |number| {
-                    groups.get(number).is_some_and(|group: &Group| Arc::ptr_eq(&group.value, &value))
-                };
-                if let Some(number) = self.values.find(value.hash, same) {
-                    order.insert_at(edit.at, number);
-                }
-                garbage.values.push(value);
+        let OrderEdit { at, kind } = edit;
+        let inserted = match kind {
+            OrderEditKind::Remove => {
+                self.order.as_mut().map(|order| order.remove_at(at));
+                return;
             }
+            OrderEditKind::Insert(value) => value,
+        };
+        let number = self.find(inserted.hash, |known| std::ptr::addr_eq(known, &*inserted));
+        if let (Some(order), Some(number)) = (&mut self.order, number) {
+            order.insert_at(at, number);
         }
+        garbage.values.push(inserted);
     }
 
     /// Sets the groups of a row. `names` must be in ascending order.

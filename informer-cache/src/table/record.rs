@@ -121,6 +121,11 @@ pub(crate) enum Values {
 pub(crate) type AllValues = Vec<Values>;
 
 impl Values {
+    /// The result of an index function that panicked with this message.
+    pub(crate) fn of_panic(message: String) -> Self {
+        Self::Failed(Arc::new(IndexError::new(format!("the index function panicked: {message}"))))
+    }
+
     pub(crate) fn as_slice(&self) -> &[IndexValue] {
         match self {
             Self::One(value) => std::slice::from_ref(value),

@@ -7,7 +7,7 @@
 //! only copies memory. Each page is a single allocation; with two, each lookup would have one more cache miss. A page has vacant entries at
 //! its end, and its length includes them.
 //!
-//! Several numbers may have the same hash; the caller's `eq` distinguishes them. Only [`find`](Hashes::find) calls `eq`.
+//! Several numbers may have the same hash; the caller of [`find`](Hashes::find) distinguishes them.
 //!
 //! # Invariants
 //! 1. There are `count` pages, numbered from 0. `count` is 0 if, and only if, there is no entry.
@@ -60,6 +60,7 @@ fn page_of(entries: impl Iterator<Item = Entry>) -> Arc<[Entry]> {
 ///
 /// Hashes are evenly distributed, so the search starts at the estimated position and continues in growing steps. The search usually stays within one
 /// cache line; a binary search would touch three cache lines. It takes O(log n) for any distribution of the hashes.
+#[inline]
 fn lower_bound(page: &[Entry], entry: Entry) -> usize {
     let likely = page.len().saturating_sub(STEP / 2) as u64;
     let guess = (((entry >> 32) * likely) >> 32) as usize;
@@ -93,12 +94,13 @@ impl Hashes {
         Self { pages: Vector::new(), count: 0, len: 0 }
     }
 
-    /// Returns the number with this hash that satisfies `eq`.
-    pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(u32) -> bool) -> Option<u32> {
+    /// Calls `found` with the numbers that have this hash, one after the other, until it returns `Some`; returns that result.
+    #[inline]
+    pub(crate) fn find<R>(&self, hash: u64, found: impl FnMut(u32) -> Option<R>) -> Option<R> {
         let page = self.pages.get(self.page(hash))?;
         let first = lower_bound(page, hash << 32);
         let same = page[first..].iter().take_while(|entry| **entry >> 32 == hash & 0xffff_ffff);
-        same.map(|entry| *entry as u32).find(|number| eq(*number))
+        same.map(|entry| *entry as u32).find_map(found)
     }
 
     /// Inserts a number with its hash. The number must not be in the index with this hash already.
@@ -143,6 +145,7 @@ impl Hashes {
     }
 
     /// Returns the number of the page that holds the entries with this hash.
+    #[inline]
     fn page(&self, hash: u64) -> u32 {
         let bits = self.count.max(1).next_power_of_two();
         let page = hash as u32 & (bits - 1);

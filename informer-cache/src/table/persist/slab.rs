@@ -66,6 +66,7 @@ impl<T: Clone> Slab<T> {
         number
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.items.get_mut(number)
     }

@@ -15,6 +15,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use super::unshared;
 use super::vector::ARC;
 
 mod numbers;
@@ -105,7 +106,7 @@ impl Sorted {
     /// Inserts a number at the position `at`, before the number that is there now. If `at` is beyond the end, inserts the number at the end.
     pub(crate) fn insert_at(&mut self, at: usize, number: u32) {
         let at = at.min(self.len());
-        if let Some(right) = Arc::make_mut(&mut self.root).insert(at, number, true) {
+        if let Some(right) = unshared(&mut self.root).insert(at, number, true) {
             let left = std::mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new())));
             self.root = Arc::new(Node::Branch(Branch::of(vec![left, Arc::new(right)])));
         }
@@ -116,7 +117,7 @@ impl Sorted {
         if at >= self.len() {
             return None;
         }
-        let removed = Arc::make_mut(&mut self.root).remove(at);
+        let removed = unshared(&mut self.root).remove(at);
         while let Node::Branch(branch) = &*self.root {
             let [alone] = branch.nodes.as_slice() else { break };
             self.root = alone.clone();
@@ -132,6 +133,7 @@ impl Sorted {
                 Ok(_) => return false,
                 Err(at) => at,
             },
+            _ if unshared(&mut self.root).push(number) => return true,
             _ => self.len(),
         };
         self.insert_at(at, number);
@@ -185,11 +187,39 @@ impl Node {
         }
     }
 
+    fn fold<B>(&self, init: B, f: &mut impl FnMut(B, u32) -> B) -> B {
+        match self {
+            Self::Leaf(numbers) => numbers.iter().copied().fold(init, f),
+            Self::Branch(branch) => branch.nodes.iter().fold(init, |folded, node| node.fold(folded, f)),
+        }
+    }
+
     /// Returns the number of items in the node, and its capacity.
     fn filling(&self) -> (usize, usize) {
         match self {
             Self::Leaf(numbers) => (numbers.len(), LEAF),
             Self::Branch(branch) => (branch.nodes.len(), BRANCH),
+        }
+    }
+
+    /// Appends a number to the last leaf below this node, unless that leaf is full. Returns whether the number was appended.
+    fn push(&mut self, number: u32) -> bool {
+        match self {
+            Self::Leaf(numbers) => {
+                let has_room = numbers.len() < LEAF;
+                if has_room {
+                    numbers.push(number);
+                }
+                has_room
+            }
+            Self::Branch(branch) => match (branch.nodes.last_mut(), branch.lens.last_mut()) {
+                (Some(node), Some(len)) => {
+                    let pushed = unshared(node).push(number);
+                    *len += u32::from(pushed);
+                    pushed
+                }
+                _ => false,
+            },
         }
     }
 
@@ -214,7 +244,7 @@ impl Node {
             Self::Branch(branch) => {
                 let (child, at) = branch.child_for(at);
                 let last = last && child + 1 == branch.nodes.len();
-                let right = Arc::make_mut(&mut branch.nodes[child]).insert(at, number, last);
+                let right = unshared(&mut branch.nodes[child]).insert(at, number, last);
                 branch.refresh(child);
                 branch.put(child + 1, Arc::new(right?));
                 let half = if last { BRANCH } else { BRANCH / 2 };
@@ -228,7 +258,7 @@ impl Node {
             Self::Leaf(numbers) => numbers.remove(at),
             Self::Branch(branch) => {
                 let (child, at) = branch.child(at);
-                let removed = Arc::make_mut(&mut branch.nodes[child]).remove(at);
+                let removed = unshared(&mut branch.nodes[child]).remove(at);
                 branch.refresh(child);
                 branch.refill(child);
                 removed
@@ -350,7 +380,7 @@ impl Branch {
         }
         let left = child.min(self.nodes.len() - 2);
         let right = Arc::unwrap_or_clone(self.take(left + 1));
-        let rest = match (Arc::make_mut(&mut self.nodes[left]), right) {
+        let rest = match (unshared(&mut self.nodes[left]), right) {
             (Node::Leaf(numbers), Node::Leaf(mut more)) => {
                 numbers.append(&mut more);
                 (numbers.len() > LEAF).then(|| Node::Leaf(numbers.split_off(numbers.len() / 2)))

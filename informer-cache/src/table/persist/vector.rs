@@ -17,6 +17,8 @@ use std::slice;
 use std::sync::Arc;
 use std::vec;
 
+use super::unshared;
+
 /// The maximum number of items in a leaf.
 const LEAF: usize = 32;
 /// The maximum number of leaves in a branch.
@@ -48,6 +50,7 @@ struct Place {
 }
 
 impl Place {
+    #[inline]
     fn of(number: u32) -> Self {
         let number = number as usize;
         Self { branch: number / (LEAF * BRANCH), leaf: number / LEAF % BRANCH, item: number % LEAF }
@@ -68,6 +71,7 @@ impl<T> Vector<T> {
         self.len == 0
     }
 
+    #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let place = Place::of(number);
         self.root.get(place.branch)?.as_deref()?.leaves[place.leaf].as_deref()?.items[place.item].as_ref()
@@ -133,8 +137,8 @@ impl<T: Clone> Vector<T> {
         if self.root.len() <= place.branch {
             self.root.resize(place.branch + 1, None);
         }
-        let branch = Arc::make_mut(self.root[place.branch].get_or_insert_with(Default::default));
-        let leaf = Arc::make_mut(branch.leaves[place.leaf].get_or_insert_with(Default::default));
+        let branch = unshared(self.root[place.branch].get_or_insert_with(Default::default));
+        let leaf = unshared(branch.leaves[place.leaf].get_or_insert_with(Default::default));
         let replaced = leaf.items[place.item].replace(item);
         if replaced.is_none() {
             leaf.used += 1;
@@ -145,20 +149,21 @@ impl<T: Clone> Vector<T> {
     }
 
     /// Returns a mutable reference to the item under a number.
+    #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         // This lookup comes first, so that no node is copied if there is no item.
         self.get(number)?;
         let place = Place::of(number);
-        let branch = Arc::make_mut(self.root[place.branch].as_mut()?);
-        Arc::make_mut(branch.leaves[place.leaf].as_mut()?).items[place.item].as_mut()
+        let branch = unshared(self.root[place.branch].as_mut()?);
+        unshared(branch.leaves[place.leaf].as_mut()?).items[place.item].as_mut()
     }
 
     /// Removes an item.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         self.get(number)?;
         let place = Place::of(number);
-        let branch = Arc::make_mut(self.root[place.branch].as_mut()?);
-        let leaf = Arc::make_mut(branch.leaves[place.leaf].as_mut()?);
+        let branch = unshared(self.root[place.branch].as_mut()?);
+        let leaf = unshared(branch.leaves[place.leaf].as_mut()?);
         let removed = leaf.items[place.item].take()?;
         leaf.used -= 1;
         branch.used -= 1;

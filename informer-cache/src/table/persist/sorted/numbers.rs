@@ -58,6 +58,17 @@ impl Iterator for Numbers<'_> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.left, Some(self.left))
     }
+
+    /// Iterates over the slices of the leaves, which takes fewer instructions per number than `next`. So if the caller loads an item for each number,
+    /// more of these loads overlap.
+    #[inline]
+    fn fold<B, F: FnMut(B, u32) -> B>(self, init: B, mut f: F) -> B {
+        let mut folded = self.leaf.copied().fold(init, &mut f);
+        for nodes in self.path.into_iter().rev() {
+            folded = nodes.fold(folded, |folded, node| node.fold(folded, &mut f));
+        }
+        folded
+    }
 }
 
 impl ExactSizeIterator for Numbers<'_> {}
