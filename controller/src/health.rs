@@ -46,7 +46,7 @@ impl Health {
     }
 
     /// Returns `Ok` if the workers have started, or if the controller is [in standby](crate::Controller::standby_until) and all required caches have
-    /// synced. A controller that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does
+    /// synced (with [`start_before_sync`](crate::Controller::start_before_sync), a standby does not wait for caches). A controller that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does
     /// not change the readiness, because the workers continue while the new cache syncs.
     ///
     /// # Errors
@@ -58,9 +58,7 @@ impl Health {
         match self.watches.lifecycle() {
             Lifecycle::NotStarted => Err(NotReady::NotStarted),
             Lifecycle::Syncing => Err(NotReady::Syncing),
-            Lifecycle::Standby if self.watches().iter().any(|watch| watch.required && !watch.synced) => {
-                Err(NotReady::Syncing)
-            }
+            Lifecycle::Standby if self.watches.is_syncing() => Err(NotReady::Syncing),
             Lifecycle::Standby | Lifecycle::Running => Ok(()),
             Lifecycle::ShuttingDown => Err(NotReady::ShuttingDown),
             Lifecycle::Ended => Err(NotReady::Ended),

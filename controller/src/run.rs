@@ -108,7 +108,7 @@ where
         queue.track_ages();
     }
 
-    watches.begin(stop_when_idle);
+    watches.begin(stop_when_idle, waits);
     // The watches start before the caches have synced, so that no change is missed. A controller in standby starts them only when the standby ends.
     // Otherwise the keys of objects that are created and deleted during the standby would accumulate in its queue.
     if standby.is_none() {

@@ -36,6 +36,8 @@ pub(crate) struct State {
     observing: bool,
     /// Whether the run ends when no work is left. If not, the run also ends when a watched informer is stopped.
     stop_when_idle: bool,
+    /// Whether workers start only when all required caches have synced.
+    starts_synced: bool,
     /// The number of watches that were ever added, which is also the index of the next watch.
     added: usize,
     watches: Vec<Entry>,
@@ -166,9 +168,10 @@ impl WatchSet {
     }
 
     /// Begins the run.
-    pub(crate) fn begin(&self, stop_when_idle: bool) {
+    pub(crate) fn begin(&self, stop_when_idle: bool, starts_synced: bool) {
         self.change(|state| {
-            (state.lifecycle, state.stop_when_idle) = (Lifecycle::Syncing, stop_when_idle);
+            state.lifecycle = Lifecycle::Syncing;
+            (state.stop_when_idle, state.starts_synced) = (stop_when_idle, starts_synced);
             true
         });
     }
@@ -248,6 +251,12 @@ impl WatchSet {
     /// Returns the status of each watch.
     pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
         self.informers().iter().map(|(index, informer)| informer.status(*index)).collect()
+    }
+
+    /// Returns whether the start of the workers still has to wait for a cache.
+    pub(crate) fn is_syncing(&self) -> bool {
+        let starts_synced = self.0.borrow().starts_synced;
+        starts_synced && self.statuses().iter().any(|watch| watch.required && !watch.synced)
     }
 
     /// Returns the status of the watch whose cache ended the run, or of the first watch whose cache has ended although the run needs it.

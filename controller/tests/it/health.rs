@@ -173,6 +173,22 @@ async fn a_standby_is_ready_with_synced_caches_and_starts_with_existing_objects(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_that_starts_before_sync_is_ready_without_its_caches() {
+    let world = HistorySource::closed();
+    let things = world.informer();
+    let controller = Controller::new(queue())
+        .watches(&things, |change| *change.key())
+        .start_before_sync()
+        .standby_until(pending());
+    let health = controller.health();
+    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    run_until_pending().await;
+    assert!(!health.watches()[0].synced);
+    assert_eq!(health.ready(), Ok(()));
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_standby_ends_with_its_cache() {
     let world = HistorySource::new();
     world.put(1, 0);
