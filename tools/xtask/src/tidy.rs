@@ -16,6 +16,7 @@ mod layers;
 pub(crate) mod links;
 mod orderings;
 mod paths;
+mod public_types;
 mod release;
 mod shared_files;
 mod source;
@@ -68,6 +69,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
     }
     complaints.extend(release::check(workspace)?);
+    complaints.extend(public_types::check(workspace)?);
     complaints.extend(evidence::check(workspace, &files)?);
     process::verdict(&complaints)?;
     eprintln!("{} files are tidy", files.len());
