@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         server.put::<Namespace>(&from_value(json!({"metadata": {"name": "web", "labels": {"team": team}}}))?);
         sleep(Duration::from_secs(1)).await;
     }
-    println!("somebody deletes the ConfigMap");
+    println!("the ConfigMap is deleted");
     server.delete::<ConfigMap>("web", "team");
     sleep(Duration::from_secs(1)).await;
     let _ = stop.send(());
