@@ -5,6 +5,11 @@
 )]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The readme links to the items of all features.
+#![cfg_attr(
+    not(all(feature = "kube", feature = "metrics", feature = "tracing")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 #[cfg(feature = "prometheus-client")]
 mod buckets;

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The readme links to `TokioTimer`.
+#![cfg_attr(not(feature = "tokio"), allow(rustdoc::broken_intra_doc_links))]
 
 // The hidden modules are shared by the flyball crates. Other crates should not use them, because they change without notice.
 #[doc(hidden)]

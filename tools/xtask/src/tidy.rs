@@ -17,6 +17,7 @@ pub(crate) mod links;
 mod orderings;
 mod paths;
 mod public_types;
+mod readme;
 mod release;
 mod shared_files;
 mod source;
@@ -69,6 +70,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
     }
     complaints.extend(release::check(workspace)?);
+    complaints.extend(readme::check(workspace)?);
     complaints.extend(public_types::check(workspace)?);
     complaints.extend(evidence::check(workspace, &files)?);
     process::verdict(&complaints)?;

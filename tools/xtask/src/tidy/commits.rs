@@ -1,5 +1,5 @@
-//! Checks that every commit that a Markdown page cites is in the history of `HEAD`. After a rebase, a page may still cite a commit that nobody else
-//! can look up.
+//! Checks that every commit that a Markdown page cites is in the history of `HEAD`. After a rebase, a page may still cite a commit that no other
+//! clone contains.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -22,7 +22,9 @@ impl History {
             _ => None,
         };
         if history.is_none() {
-            eprintln!("the commits that pages cite are not checked: this is a shallow clone, or git is missing");
+            eprintln!(
+                "the commits that pages cite are not checked: this is a shallow clone, or git is missing"
+            );
         }
         history.map(|commits| Self(commits.lines().map(str::to_owned).collect()))
     }
@@ -71,6 +73,9 @@ mod tests {
     #[test]
     fn words_and_numbers_are_not_commits() {
         let history = History(BTreeSet::new());
-        assert!(check("a.md", "effaced 10000000 0x7f34893 tag_7f34893 7f3489 03d7aeb503d7a\n", &history).is_empty());
+        assert!(
+            check("a.md", "effaced 10000000 0x7f34893 tag_7f34893 7f3489 03d7aeb503d7a\n", &history)
+                .is_empty()
+        );
     }
 }
