@@ -146,7 +146,7 @@ const INFORMER: [Plot; 2] = [
     Plot {
         file: "listeners",
         lines: |all| growth(all, "listeners", "ns"),
-        title: "changes as fast as they are taken, 100 000 objects, until all listeners have the last state",
+        title: "changes as fast as they are taken, until all listeners have them",
         across: "listeners",
         up: "ns a change",
     },
