@@ -97,8 +97,10 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         let now = self.clock.now();
         self.change(|state| {
             let random = state.random.next();
-            state.policy.record_failure(key, now, random).0
+            state.policy.record_failure(key, now, random)
         })
+        // The reservation is dropped here, after unlocking.
+        .0
     }
 
     /// Forgets the failures of `key`. Has no effect for an unknown key.
@@ -139,13 +141,14 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         self.change(|state| change(&mut state.policy, now))
     }
 
-    /// Runs `work` on the policy. Then takes the keys that the policy has evicted, and drops them after unlocking, even if `work` panics; otherwise
-    /// the next operation would drop them under the lock.
+    /// Runs `work` on the policy, and returns its result after unlocking. Takes the keys that the policy has evicted, and drops them after unlocking,
+    /// even if `work` panics; otherwise the next operation would drop them under the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
-        // Declared before the guard, so that keys are dropped after it.
+        // Declared before the guard, so that both are dropped after it, even if `take_evicted` panics.
+        let result;
         let mut evicted = Vec::new();
         let mut state = self.state.lock();
-        let result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));
+        result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));
         state.policy.take_evicted(&mut evicted);
         drop(state);
         drop(evicted);

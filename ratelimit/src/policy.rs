@@ -47,6 +47,9 @@ use crate::Nanos;
 pub trait Policy<K: ?Sized> {
     /// The tokens that a failure reserved from budgets that keys share. [`cancel`](Self::cancel) takes this type to give the tokens back. It is `()`
     /// if the policy reserves none.
+    ///
+    /// A `Limiter` and a queue drop reservations after unlocking, so `Drop` may call them. There is one exception: if the second policy of a `MaxOf`
+    /// panics, the reservation of the first policy is dropped under the lock.
     type Reservation;
 
     /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after a failure.

@@ -7,7 +7,7 @@
 //!
 //! `inner` is held while the policy runs. The policy calls `Hash`, `Eq` and `Clone` of keys, and a closure that takes the queue's lock to check
 //! whether a key is in the queue. `inner` is never locked while the queue's lock is held. Apart from these calls, a policy is a pure function of its
-//! arguments, and must not call the queue. Keys that the policy evicts are dropped after unlocking, even if the policy panics.
+//! arguments, and must not call the queue. Keys that the policy evicts and reservations are dropped after unlocking, even if the policy panics.
 //!
 //! The failures of a key are kept as long as the key is in the queue: before a policy evicts a key, it calls that closure (`in_queue`), and keeps the
 //! key if the closure returns true. Two alternatives were rejected. The first is to notify the policy when a key enters or leaves the queue. That
@@ -123,6 +123,12 @@ struct Inner<K, L> {
     random: SplitMix64,
 }
 
+/// User values that are dropped after unlocking: the keys that the policy has evicted, and the reservation of a failure, which the queue never cancels.
+struct Dropped<K, R> {
+    evicted: Vec<K>,
+    reservation: Option<R>,
+}
+
 impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     pub(crate) fn new(policy: L, seed: u64) -> Self {
         let inner = Inner { policy: OncePerBackoff::new(policy), random: SplitMix64::new(seed) };
@@ -144,19 +150,20 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         most: Option<u32>,
         mut in_queue: impl FnMut(&K) -> bool,
     ) -> Failure {
-        self.change(|inner, tracked, evicted| {
+        self.change(|inner, tracked, dropped| {
             let random = inner.random.next();
             // Ordering: Relaxed. `forget` is called for this key only after the failed lease has ended. The queue's lock orders the leases of one
             // key, so `forget` sees the value that is stored here. The value is stored before the policy runs, because the policy may count a failure
             // and then panic.
             tracked.store(1, Ordering::Relaxed);
-            let (delay, taken) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
-            let counted = Self::limits() && taken.is_some();
+            let (delay, reservation) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
+            dropped.reservation = reservation;
+            let counted = Self::limits() && dropped.reservation.is_some();
             let failures = if counted && most.is_some() { inner.policy.num_requeues(key) } else { 0 };
             // `failures` is always 0 for a policy that does not count failures.
             if failures > 0 && most.is_some_and(|most| failures >= most) {
                 // The evicted keys are taken before the next call of the policy, because that call would drop them under the lock.
-                inner.policy.take_evicted(evicted);
+                inner.policy.take_evicted(&mut dropped.evicted);
                 inner.policy.forget(key);
                 return Failure::Last { failures };
             }
@@ -175,16 +182,20 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         });
     }
 
-    /// Runs `work` on the policy, then drops the keys that the policy has evicted. This happens outside the lock, and even if `work` panics;
-    /// otherwise the next operation would drop these keys under the lock.
-    fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
-        // Declared before the guard, so that the evicted keys are dropped after the guard.
-        let mut evicted = Vec::new();
+    /// Runs `work` on the policy, then drops the keys that the policy has evicted, and the reservation. This happens outside the lock, and even if
+    /// `work` panics; otherwise the next operation would drop these keys under the lock.
+    fn change<R>(
+        &self,
+        work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Dropped<K, L::Reservation>) -> R,
+    ) -> R {
+        // Declared before the guard, so that both are dropped after it, even if `take_evicted` panics.
+        let result;
+        let mut dropped = Dropped { evicted: Vec::new(), reservation: None };
         let mut inner = self.inner.lock();
-        let result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut evicted)));
-        inner.policy.take_evicted(&mut evicted);
+        result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut dropped)));
+        inner.policy.take_evicted(&mut dropped.evicted);
         drop(inner);
-        drop(evicted);
+        drop(dropped);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 

@@ -191,6 +191,64 @@ fn drops_evicted_keys_outside_the_lock_after_a_panic() {
     }
 }
 
+/// A policy with a reservation that calls the limiter when it is dropped. Its `take_evicted` panics if `panics` is set.
+#[derive(Default)]
+struct Reserving {
+    limiter: Weak<Limiter<u32, Reserving, ManualClock>>,
+    panics: bool,
+    calls: Arc<AtomicUsize>,
+}
+
+struct CallingReservation(Weak<Limiter<u32, Reserving, ManualClock>>, Arc<AtomicUsize>);
+
+impl Drop for CallingReservation {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.0.upgrade() {
+            let _ = limiter.tracked_keys();
+            self.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Policy<u32> for Reserving {
+    type Reservation = CallingReservation;
+    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, CallingReservation) {
+        (secs(1), CallingReservation(self.limiter.clone(), self.calls.clone()))
+    }
+    fn forget(&mut self, _: &u32) {}
+    fn num_requeues(&self, _: &u32) -> u32 {
+        0
+    }
+    fn cancel(&mut self, _: CallingReservation, _: Nanos) -> bool {
+        false
+    }
+    fn tracked_keys(&self) -> usize {
+        0
+    }
+    fn take_evicted(&mut self, _: &mut Vec<u32>) {
+        assert!(!self.panics, "a hostile policy panics");
+    }
+}
+
+/// The drop of a reservation under the lock would deadlock.
+#[test]
+fn drops_reservations_outside_the_lock() {
+    let limiter = Arc::new(Limiter::with_clock(Reserving::default(), ManualClock::new()));
+    let calls = limiter.update_policy(|policy, _| {
+        policy.limiter = Arc::downgrade(&limiter);
+        policy.calls.clone()
+    });
+    assert_eq!(limiter.record_failure(&1), secs(1));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    let panics =
+        |panics| catch_unwind(AssertUnwindSafe(|| limiter.update_policy(|policy, _| policy.panics = panics)));
+    assert!(panics(true).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&1))).is_err());
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    assert!(panics(false).is_ok());
+    assert_eq!((limiter.record_failure(&1), calls.load(Ordering::SeqCst)), (secs(1), 3));
+}
+
 #[test]
 fn keys_with_equal_hashes_are_kept_apart() {
     #[derive(Clone, PartialEq, Eq)]
