@@ -1,5 +1,5 @@
 //! Tests of the configuration of a reflector in JSON. A configuration that was written can be read again; unknown fields and malformed values are
-//! refused; and for each rule of `validate` except that of `min_watch_interval`, a configuration that breaks the rule is refused.
+//! refused; and for each rule of `validate`, a configuration that breaks the rule is refused.
 //!
 //! These tests are a separate binary: if the other tests were compiled with `serde_json`, the type of an empty list would be ambiguous in them.
 
@@ -45,6 +45,7 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
     for (file, setting) in [
         (r#"{"min_watch_timeout":"0s"}"#, "min_watch_timeout"),
         (r#"{"request_timeout":"0s"}"#, "request_timeout"),
+        (r#"{"min_watch_interval":"0s"}"#, "min_watch_interval"),
         (r#"{"streaming_list_timeout":"0s"}"#, "streaming_list_timeout"),
         (r#"{"backoff":{"initial":"0s"}}"#, "backoff.initial"),
         (r#"{"backoff":{"factor":0}}"#, "backoff.factor"),
