@@ -23,6 +23,7 @@ enum Flaw {
     ListVersionIsBehind,
     PagesShowLaterChanges,
     PagesNeverEnd,
+    ListsNeverEnd,
     PagesFail,
     ListIsOneChangeBehind,
     WatchSkipsUpdates,
@@ -105,11 +106,12 @@ impl Source for Log {
         }
         let end = request.limit.map_or(items.len(), |limit| items.len().min(begin + limit as usize));
         let continuation = (end < items.len()).then(|| format!("{length} {end}"));
-        let continuation = if self.flaw == Flaw::PagesNeverEnd && request.limit.is_some() {
-            Some(format!("{length} 0"))
-        } else {
-            continuation
+        let leads_back = match self.flaw {
+            Flaw::PagesNeverEnd => request.limit.is_some(),
+            Flaw::ListsNeverEnd => request.limit.is_none(),
+            _ => false,
         };
+        let continuation = if leads_back { Some(format!("{length} 0")) } else { continuation };
         let behind = u64::from(self.flaw == Flaw::ListVersionIsBehind);
         let version = Version::new(length as u64 - behind);
         Ok(Page { items: items[begin.min(end)..end].to_vec(), version, continuation })
@@ -235,6 +237,7 @@ async fn each_flaw_breaks_its_rule() {
         (Flaw::ListIsOneChangeBehind, SourceRule::Freshness),
         (Flaw::PagesShowLaterChanges, SourceRule::Pages),
         (Flaw::PagesNeverEnd, SourceRule::Pages),
+        (Flaw::ListsNeverEnd, SourceRule::Pages),
         (Flaw::PagesFail, SourceRule::Pages),
         (Flaw::WatchSkipsUpdates, SourceRule::EveryChange),
         (Flaw::WatchBeginsOneLater, SourceRule::EveryChange),

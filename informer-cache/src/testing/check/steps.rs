@@ -14,7 +14,8 @@ use crate::{
 
 type Checked<R> = Result<R, SourceViolation>;
 
-/// The maximum number of pages of the paged list. If the list has more pages than this, the source breaks [`SourceRule::Pages`].
+/// The maximum number of pages of a list; no list has more than ten objects. If a list has more pages than this, for example because its
+/// continuations lead back to an earlier page, the source breaks [`SourceRule::Pages`].
 const MOST_PAGES: usize = 100;
 
 pub(super) struct Check<'a, F: SourceFixture, T> {
@@ -252,12 +253,15 @@ impl<F: SourceFixture, T: Timer> Check<'_, F, T> {
     async fn list(&self, min_version: ListVersion, rule: SourceRule) -> Checked<Listed<F::Key>> {
         let mut page = self.page(min_version, None, None).await.or_else(|error| failed(rule, &error))?;
         let (version, mut objects) = (page.version, self.objects(&page.items));
-        while let Some(continuation) = page.continuation.filter(|token| !token.is_empty()) {
+        for _ in 0..MOST_PAGES {
+            let Some(continuation) = page.continuation.filter(|token| !token.is_empty()) else {
+                return Ok(Listed { objects, version });
+            };
             let next = self.page(ListVersion::MostRecent, None, Some(continuation)).await;
             page = next.or_else(|error| failed(rule, &error))?;
             objects.extend(self.objects(&page.items));
         }
-        Ok(Listed { objects, version })
+        violation(SourceRule::Pages, format!("more than {MOST_PAGES} pages without a limit"))
     }
 
     async fn page(
