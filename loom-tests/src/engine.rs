@@ -216,3 +216,31 @@ mod under_shuttle {
         Runner::new(RandomScheduler::new(1), config).run(body);
     }
 }
+
+/// Not under loom, whose locks panic once they are poisoned.
+#[cfg(all(test, not(flyball_loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use flyball_sync::locks::{Mutex, RwLock};
+
+    #[test]
+    fn a_panic_under_a_lock_does_not_poison_it() {
+        super::once(|| {
+            let (mutex, lock) = (Mutex::new(1), RwLock::new(1));
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let _guards = (mutex.lock(), lock.write());
+                panic!("a panic while both locks are held");
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(mutex.try_lock().map(|guard| *guard), Some(1));
+            assert_eq!(*mutex.lock(), 1);
+            assert_eq!(*lock.read(), 1);
+            assert_eq!(*lock.write(), 1);
+            let held = mutex.lock();
+            assert!(mutex.try_lock().is_none());
+            drop(held);
+            assert_eq!(mutex.into_inner(), 1);
+        });
+    }
+}

@@ -248,6 +248,7 @@ mod imp {
 
 #[cfg(any(flyball_loom, flyball_shuttle))]
 mod imp {
+    use std::sync::TryLockError;
     use std::time::Duration;
 
     #[cfg(flyball_loom)]
@@ -267,7 +268,11 @@ mod imp {
     }
 
     pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-        mutex.try_lock().ok()
+        match mutex.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(super) fn into_inner<T>(mutex: Mutex<T>) -> T {
