@@ -24,7 +24,7 @@ use crate::status::LeaderStatus;
 /// A candidate of a leader election by a Lease: at any time at most one of the participating processes does the work.
 ///
 /// The record and the periods are client-go's, so processes in Go can take part in the same election; the [crate's
-/// documentation](crate#client-gos-rules) lists the differences. The future of [`run`](Self::run) does everything: no task is
+/// documentation](crate#rules-of-client-go) lists the differences. The future of [`run`](Self::run) does everything: no task is
 /// spawned.
 ///
 /// # Examples

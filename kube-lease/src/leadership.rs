@@ -97,6 +97,9 @@ impl Leadership {
     ///
     /// Pass the future to a controller's `graceful_shutdown_on`. The future has a timer of its own: if it is awaited in another task, it completes in
     /// time even while the task of the election is blocked.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: dropping the future has no effect other than ending the wait.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let this = self.clone();
         async move {

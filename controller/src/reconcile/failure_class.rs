@@ -10,6 +10,22 @@
 ///
 /// In all three cases, a key that was added while it was reconciled is reconciled again immediately. Exception: with [strict
 /// backoff](flyball_workqueue::QueueBuilder::strict_backoff), it waits for the backoff of a transient failure.
+///
+/// # Examples
+/// The classes of HTTP status codes, for a function passed to [`Controller::classify`](crate::Controller::classify):
+/// ```
+/// use flyball_controller::FailureClass;
+///
+/// fn class(status: u16) -> FailureClass {
+///     match status {
+///         409 => FailureClass::Conflict,
+///         429 => FailureClass::Transient,
+///         400..=499 => FailureClass::Permanent,
+///         _ => FailureClass::Transient,
+///     }
+/// }
+/// assert_eq!(class(503), FailureClass::default());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailureClass {
     /// The failure may go away without a change of the object, for example when a server is overloaded or down.

@@ -240,6 +240,29 @@ where
     ///
     /// # Errors
     /// Returns an error if the configuration is invalid, or two indexes have the same name.
+    ///
+    /// # Cancel safety
+    /// Dropping the run future ends the informer, even before the first poll: the request in progress, the partial list and the open watch are dropped,
+    /// the store is closed with all objects that were published, and all waiters are woken. The informer cannot be continued.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Index, Informer, InformerBuildError, ManualClock, Schema, Version};
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
+    /// static PARITY: Index<u32, bool> = Index::new("parity", |number| number % 2 == 1);
+    /// let builder = || {
+    ///     let server = TestServer::new(NUMBERS, |_, _, _| {});
+    ///     Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).index(&PARITY)
+    /// };
+    /// let (numbers, run) = builder().build()?;
+    /// drop(run); // a program polls it, for example with `tokio::spawn(run)`
+    /// assert!(numbers.is_stopped());
+    ///
+    /// assert!(matches!(builder().index(&PARITY).build(), Err(InformerBuildError::Index(_))));
+    /// # Ok::<(), InformerBuildError>(())
+    /// ```
     pub fn build(
         self,
     ) -> Result<(Informer<K, V>, impl Future<Output = ()> + Send + 'static), InformerBuildError>

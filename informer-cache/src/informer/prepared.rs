@@ -97,6 +97,9 @@ where
     }
 
     /// Returns the future that runs the informer. Run it on any executor, so that it is polled until it completes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the informer, as described for [`InformerBuilder::build`](crate::InformerBuilder::build).
     pub fn run(self) -> impl Future<Output = ()> + Send + 'static {
         self.ending.wrap(self.task.run())
     }

@@ -124,6 +124,10 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// # Errors
     /// The [kind](crate::SourceErrorKind) of the error determines what the informer does next.
+    ///
+    /// # Cancel safety
+    /// The informer drops the future when the [`request_timeout`](crate::ReflectorConfig::request_timeout) has passed, and when it is shut down or
+    /// dropped. After a timeout it lists again, so dropping the future must not lose anything that a later list needs.
     fn list(
         &self,
         request: ListRequest,
@@ -133,6 +137,9 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// # Errors
     /// The [kind](crate::SourceErrorKind) of the error determines what the informer does next.
+    ///
+    /// # Cancel safety
+    /// The informer drops the future in the same cases as that of [`list`](Self::list). After a timeout it opens another watch, or lists again.
     fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
 
     /// Returns a counter that changes whenever a part of the response to [`list`](Self::list) arrives. It may count bytes or objects, for example.

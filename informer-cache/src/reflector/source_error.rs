@@ -5,6 +5,25 @@ use std::fmt;
 use std::time::Duration;
 
 /// The kind of a source error. It determines how the informer reacts.
+///
+/// # Examples
+/// The kinds of the responses of a server with HTTP:
+/// ```
+/// use flyball_informer_cache::{SourceError, SourceErrorKind};
+/// use std::time::Duration;
+///
+/// fn error(status: u16, retry_after: Option<Duration>) -> SourceError {
+///     let kind = match status {
+///         410 => SourceErrorKind::Expired,
+///         429 => SourceErrorKind::TooManyRequests { retry_after },
+///         500 => SourceErrorKind::Internal,
+///         _ => SourceErrorKind::Other,
+///     };
+///     SourceError::new(kind, format!("status {status}"))
+/// }
+///
+/// assert_eq!(error(410, None).to_string(), "version expired: status 410");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceErrorKind {

@@ -72,6 +72,23 @@ pub struct Page<V> {
 }
 
 /// A request for a watch.
+///
+/// # Examples
+/// The query of a request to a server with Kubernetes' parameters:
+/// ```
+/// use flyball_informer_cache::{Version, WatchRequest};
+/// use std::time::Duration;
+///
+/// fn query(request: &WatchRequest) -> String {
+///     let WatchRequest { from_version, streaming_list, timeout } = request;
+///     let streaming = if *streaming_list { "&sendInitialEvents=true" } else { "" };
+///     format!("?watch=true&resourceVersion={from_version}&timeoutSeconds={}{streaming}", timeout.as_secs())
+/// }
+///
+/// let from_version = Version::new(7);
+/// let request = WatchRequest { from_version, streaming_list: false, timeout: Duration::from_secs(300) };
+/// assert_eq!(query(&request), "?watch=true&resourceVersion=7&timeoutSeconds=300");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchRequest {
     /// The watch delivers the changes after this version. With [`Version::ZERO`], the watch starts at any available state and first delivers the

@@ -71,6 +71,10 @@ where
     /// can still complete. A filter and the function of [`with_identity`](crate::Schema::with_identity) are called before `f`. If one of them panics,
     /// the panic propagates to the caller of `poll`, as with [`next`](Self::next). If the future is polled again, it continues with the same change.
     ///
+    /// # Cancel safety
+    /// Dropping the future unsubscribes, even before its first poll: the subscription and `f` are dropped, and pending changes are not delivered. A
+    /// change is taken and passed to `f` in the same poll, so no change is taken without a call of `f`.
+    ///
     /// # Examples
     /// ```
     /// # use flyball_informer_cache::{HandlerExit, Schema, Store, Version};
@@ -125,6 +129,9 @@ impl HandlerRegistration {
     }
 
     /// Returns a future that completes when the function has processed the initial state, see [`Subscription::initial_processed`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future only stops waiting.
     pub fn initial_processed(&self) -> InitialProcessed {
         self.shared.initial_processed.clone()
     }

@@ -93,6 +93,23 @@ impl AtomicTokenBucket {
     }
 
     /// Takes the next token that is not reserved, which may be due later.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{AtomicTokenBucket, Nanos, Quota};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let [two, three] = [2, 3].map(|n| NonZeroU32::new(n).unwrap());
+    /// let bucket = AtomicTokenBucket::new(Quota::per_second(two));
+    /// let now = Nanos::ZERO;
+    /// assert_eq!(bucket.reserve_many(two, now)?.due(), now); // the burst
+    /// assert!(bucket.reserve_many(three, now).is_err()); // more than the burst
+    /// let next = bucket.reserve(now);
+    /// assert_eq!(next.due(), now + Duration::from_millis(500));
+    /// assert!(bucket.cancel(next, now)); // gives the token back, since no later one is reserved
+    /// # Ok::<(), flyball_ratelimit::InsufficientCapacity>(())
+    /// ```
     pub fn reserve(&self, now: Nanos) -> Reservation {
         self.locked(now, |bucket| bucket.reserve(now))
     }

@@ -133,6 +133,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// [`stop_now`](Self::stop_now) next, and use its leftovers.
     ///
     /// The limit is in real time, even if the queue has a different clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let left = queue.blocking_drain_timeout(Duration::from_millis(1)); // no worker takes the key
+    /// assert_eq!(left.ready, ["a"]);
+    /// assert_eq!(queue.stop_now().ready, ["a"]); // no worker can take it any more
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.begin_drain();

@@ -11,6 +11,27 @@ use crate::Informer;
 ///
 /// The informer is shut down when the last of its `SharedInformer`s is dropped, if it has not been stopped before. (Clones of the [`Informer`]
 /// itself, its store handles and its subscriptions do not keep it running. They stay readable after it has ended.)
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::testing::TestServer;
+/// use flyball_informer_cache::{Informer, InformerSet, ManualClock, Schema, SharedInformer, Version};
+///
+/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+/// let server = TestServer::new(NUMBERS, |_, _, _| {});
+/// let builder = || Informer::builder(NUMBERS, server.clone()).timer(ManualClock::new().timer());
+/// let set = InformerSet::new(|run| drop(std::thread::spawn(|| flyball_sync::block_on(run))));
+/// let first: SharedInformer<u32, u32> = set.get_or_start("numbers", builder())?;
+/// let second = first.clone(); // the same as a second call of `get_or_start`
+/// drop(first);
+/// second.blocking_synced()?; // a method of `Informer`
+///
+/// let informer: Informer<u32, u32> = (*second).clone();
+/// drop(second); // the last user
+/// flyball_sync::block_on(set.stopped());
+/// assert!(informer.is_stopped());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SharedInformer<K, V> {
     set: InformerSet,
     id: Id,
