@@ -1,8 +1,5 @@
-#![cfg_attr(feature = "http", doc = include_str!("../README.md"))]
-#![cfg_attr(
-    not(feature = "http"),
-    doc = "Metrics and HTTP endpoints of flyball's queues and controllers. Each adapter is a feature; the readme lists them."
-)]
+// The example of the readme needs the feature `http`.
+#![cfg_attr(any(feature = "http", not(doctest)), doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The readme links to the items of all features.
