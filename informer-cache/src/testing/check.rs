@@ -17,6 +17,9 @@ use crate::{Schema, Source};
 /// A source under test, with methods that change its objects. See [`check_source`].
 ///
 /// The source must be empty when the check starts, and only the methods of this trait may change it.
+///
+/// # Cancel safety
+/// The check awaits the future of each method to its end, unless its own future is dropped.
 pub trait SourceFixture: Send {
     /// The type of the source.
     type Source: Source;
@@ -33,14 +36,23 @@ pub trait SourceFixture: Send {
     fn key(&self, number: u32) -> Self::Key;
 
     /// Creates the object with this number, or changes the object if it exists.
+    ///
+    /// # Cancel safety
+    /// See [the trait](Self).
     fn put(&mut self, number: u32) -> impl Future<Output = ()> + Send;
 
     /// Deletes the object with this number. It is called only if the object exists.
+    ///
+    /// # Cancel safety
+    /// See [the trait](Self).
     fn delete(&mut self, number: u32) -> impl Future<Output = ()> + Send;
 
     /// Drops the history of changes, so that watches from earlier versions expire.
     ///
     /// The default implementation does nothing; it is for a source that keeps its whole history.
+    ///
+    /// # Cancel safety
+    /// See [the trait](Self).
     fn compact(&mut self) -> impl Future<Output = ()> + Send {
         async {}
     }
