@@ -12,7 +12,10 @@ use serde_json::Value;
 use crate::process;
 use crate::workspace::{Package, Workspace, cargo};
 
+mod cancel_safety;
 mod examples;
+mod excused;
+mod items;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -26,15 +29,12 @@ pub(crate) struct Options {
 /// The folder with one listing per crate. A listing is the output of `cargo public-api` without auto traits, derived traits and blanket
 /// implementations.
 const LISTINGS: &str = "docs/api";
-/// The file that lists the functions that need no example, one per line, with the reason: `path: reason`.
-const WITHOUT_EXAMPLE: &str = "docs/api/without-example.txt";
-
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let rustdoc = nightly_rustdoc(workspace)?;
-    let mut complaints = Vec::new();
-    let mut excused =
-        examples::Excused::read(&workspace.read(Path::new(WITHOUT_EXAMPLE)).unwrap_or_default());
+    let list_of_excused = workspace.read(Path::new(excused::FILE)).unwrap_or_default();
+    let (mut excused, mut complaints) = excused::Excused::read(&list_of_excused);
     let wanted = |package: &&Package| options.package.as_ref().is_none_or(|name| *name == package.name);
+    let mut crates: Vec<(&str, Value)> = Vec::new();
     for package in workspace.published().filter(wanted) {
         let json = rustdoc_json(workspace, package, &rustdoc)?;
         let listing = list(&json)?;
@@ -46,22 +46,32 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             let known = workspace.read(&path).unwrap_or_default();
             complaints.extend(differences(&path, &known, &listing));
         }
-        let value: Value = serde_json::from_slice(&fs::read(&json)?).context("rustdoc's JSON")?;
-        let found = examples::find(&value)?;
-        println!("{}: {found}", package.name);
-        complaints.extend(found.complaints(&mut excused));
+        crates.push((&package.name, serde_json::from_slice(&fs::read(&json)?).context("rustdoc's JSON")?));
+    }
+    let mut futures = cancel_safety::Futures::default();
+    let mut items = Vec::new();
+    for (name, rustdoc) in &crates {
+        items.push(items::read(rustdoc)?);
+        let items = items.last().expect("an element was added");
+        futures.add(rustdoc, items);
+        let found = examples::find(items, &mut excused);
+        println!("{name}: {found}");
+        complaints.extend(found.complaints);
+    }
+    for ((_, rustdoc), items) in crates.iter().zip(&items) {
+        complaints.extend(futures.complaints(rustdoc, items));
     }
     if options.package.is_none() {
-        complaints.extend(
-            excused.left().map(|path| format!("{WITHOUT_EXAMPLE}: {path} is used in an example, or gone")),
-        );
+        let left = excused.left();
+        complaints
+            .extend(left.map(|path| format!("{}: {path} has an example, or does not exist", excused::FILE)));
     }
     process::verdict(&complaints)
 }
 
 /// Writes a script that calls a stable rustdoc so that rustdoc accepts the unstable option for JSON output. Returns the path of the script. The
 /// script sets `RUSTC_BOOTSTRAP` for rustdoc only, so that the dependencies are not rebuilt.
-fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn nightly_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
     let script = workspace.target.join("api/rustdoc");
     fs::create_dir_all(workspace.target.join("api"))?;
     fs::write(&script, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")?;

@@ -1,202 +1,123 @@
-//! Finds the public types and functions that no compiled example of their crate uses.
+//! Finds the public types without an example, and the public functions that no example shows.
 //!
-//! An example is a Rust block in the documentation of a public item or of the crate (its readme). The examples are searched only for the names of the
-//! items, as words: a method counts as used if any method with the same name is called. So an item that is reported is really unused, but some unused
-//! items are not reported.
+//! An example is a Rust block in the documentation of a public item, of a module or of the crate (its readme). It is compiled as a documentation test.
+//!
+//! - A type or a trait needs an example in its own docs or in the docs of one of its own functions.
+//! - A function needs an example in its own docs, or a call in an example that is in the docs of its type or that contains the name of its type. The
+//!   call is found by the name of the function, so a function can count as shown because of another one with the same name.
+//! - All other items need an entry in the list (`excused`). The entry of a type names the item whose example contains the type.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
-use anyhow::{Context, Result};
-use serde_json::Value;
+use super::excused::{Excused, FILE};
+use super::items::{Item, Kind};
 
 /// The result for one crate.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     types: usize,
     functions: usize,
-    types_without: Vec<String>,
-    functions_without: Vec<String>,
-    undocumented: Vec<String>,
-}
-
-/// The paths of the functions that need no example. The value is true if `has` was called with the path.
-#[derive(Debug, Default)]
-pub(super) struct Excused(BTreeMap<String, bool>);
-
-impl Excused {
-    pub(super) fn read(text: &str) -> Self {
-        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Self(
-            lines
-                .filter_map(|line| line.split_once(": "))
-                .map(|(path, _)| (path.to_owned(), false))
-                .collect(),
-        )
-    }
-
-    fn has(&mut self, path: &str) -> bool {
-        self.0.get_mut(path).map(|used| *used = true).is_some()
-    }
-
-    /// The paths with which `has` was never called.
-    pub(super) fn left(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|(_, used)| !**used).map(|(path, _)| path.as_str())
-    }
-}
-
-impl Found {
-    pub(super) fn complaints(&self, excused: &mut Excused) -> Vec<String> {
-        let undocumented = self.undocumented.iter().map(|path| format!("{path}: not documented"));
-        let types = self.types_without.iter().map(|path| format!("{path}: a type without an example"));
-        let mut all: Vec<_> = undocumented.chain(types).collect();
-        let functions = self.functions_without.iter().filter(|path| !excused.has(path));
-        all.extend(functions.map(|path| {
-            format!("{path}: occurs in no example, and has no reason in docs/api/without-example.txt")
-        }));
-        all
-    }
+    /// The number of types, and of functions, that are listed instead of having an example.
+    listed: (usize, usize),
+    pub(super) complaints: Vec<String>,
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { types, functions, types_without, functions_without, .. } = self;
-        write!(
-            f,
-            "{types} types, {} without an example; {functions} functions, {} in no example",
-            types_without.len(),
-            functions_without.len()
-        )
+        let Self { types, functions, listed, .. } = self;
+        write!(f, "{types} types, {} of them listed as without an example; ", listed.0)?;
+        write!(f, "{functions} functions, {} of them listed", listed.1)
     }
 }
 
-struct Item {
-    path: String,
-    is_function: bool,
-    docs: String,
+/// The examples of one item.
+struct Examples<'a> {
+    of: &'a Item<'a>,
+    all: Vec<Example>,
 }
 
-/// Collects the public items that have a public path.
-struct Walk<'a> {
-    index: &'a Value,
-    seen: BTreeSet<u64>,
-    items: Vec<Item>,
+struct Example {
+    words: BTreeSet<String>,
+    /// The words that are called as functions or follow a `::`.
+    called: BTreeSet<String>,
 }
 
-pub(super) fn find(rustdoc: &Value) -> Result<Found> {
-    let root = rustdoc["root"].as_u64().context("a root")?;
-    let mut walk = Walk { index: &rustdoc["index"], seen: BTreeSet::new(), items: Vec::new() };
-    let name = walk.item(root).and_then(|item| item["name"].as_str()).unwrap_or_default().to_owned();
-    walk.module(root, &name);
-    let code: String = walk.items.iter().map(|item| examples(&item.docs)).collect();
-    let (words, called) = words(&code);
+pub(super) fn find(items: &[Item<'_>], excused: &mut Excused) -> Found {
+    let examples: Vec<Examples<'_>> =
+        items.iter().map(|of| Examples { of, all: examples(of.docs) }).collect();
     let mut found = Found::default();
-    for Item { path, is_function, docs } in &walk.items {
-        let last = path.rsplit("::").next().unwrap_or(path);
-        if docs.is_empty() {
-            found.undocumented.push(path.clone());
+    for Examples { of, all } in &examples {
+        let path = &of.path;
+        if of.docs.is_empty() {
+            found.complaints.push(format!("{path}: not documented"));
         }
-        if *is_function {
-            found.functions += 1;
-            if !called.contains(last) {
-                found.functions_without.push(path.clone());
+        let belongs = |other: &Item<'_>, to: &str| other.path == *to || other.owner.as_deref() == Some(to);
+        let is_shown = match of.kind {
+            Kind::Module => continue,
+            Kind::Type => {
+                found.types += 1;
+                examples.iter().any(|other| belongs(other.of, path) && !other.all.is_empty())
             }
-        } else if *path != name {
-            found.types += 1;
-            if examples(docs).is_empty() && !words.contains(last) {
-                found.types_without.push(path.clone());
+            Kind::Function => {
+                found.functions += 1;
+                let owner = of.owner.as_deref();
+                let names_owner = |example: &Example| {
+                    owner.is_none_or(|owner| {
+                        example.words.contains(owner.rsplit("::").next().unwrap_or(owner))
+                    })
+                };
+                !all.is_empty()
+                    || examples.iter().any(|other| {
+                        let of_owner = owner.is_some_and(|owner| belongs(other.of, owner));
+                        let mut all = other.all.iter();
+                        all.any(|example| {
+                            example.called.contains(of.name()) && (of_owner || names_owner(example))
+                        })
+                    })
             }
+        };
+        if is_shown {
+            continue;
+        }
+        let Some(entry) = excused.entry(path) else {
+            let what = if of.kind == Kind::Type { "has no example" } else { "is in no example of its type" };
+            found.complaints.push(format!("{path}: {what}, and no entry in {FILE}"));
+            continue;
+        };
+        match of.kind {
+            Kind::Type => found.listed.0 += 1,
+            _ => found.listed.1 += 1,
+        }
+        let Some(place) = &entry.place else {
+            if of.kind == Kind::Type {
+                found
+                    .complaints
+                    .push(format!("{FILE}: the entry of {path} does not name the item with its example"));
+            }
+            continue;
+        };
+        let shows = |example: &Example| match of.kind {
+            Kind::Type => example.words.contains(of.name()),
+            _ => example.called.contains(of.name()),
+        };
+        let mut at_place = examples.iter().filter(|other| other.of.path == *place);
+        if !at_place.any(|other| other.all.iter().any(shows)) {
+            found.complaints.push(format!("{FILE}: no example of {place} contains {path}"));
         }
     }
-    Ok(found)
+    found
 }
 
-impl<'a> Walk<'a> {
-    fn item(&self, id: u64) -> Option<&'a Value> {
-        self.index.get(id.to_string())
-    }
-
-    fn add(&mut self, item: &Value, path: String, is_function: bool) {
-        let docs = item["docs"].as_str().unwrap_or_default().to_owned();
-        self.items.push(Item { path, is_function, docs });
-    }
-
-    fn module(&mut self, id: u64, path: &str) {
-        let Some(item) = self.item(id) else { return };
-        if !self.seen.insert(id) {
-            return;
-        }
-        if item["inner"]["module"]["is_crate"].as_bool() == Some(true) {
-            // The docs of the crate root are the readme of the crate, so its examples are those of the readme.
-            self.add(item, path.to_owned(), false);
-        }
-        for child in ids(&item["inner"]["module"]["items"]) {
-            self.child(child, path);
-        }
-    }
-
-    fn child(&mut self, id: u64, path: &str) {
-        let Some(item) = self.item(id) else { return };
-        let inner = &item["inner"];
-        if let Some(import) = inner.get("use") {
-            let Some(target) = import["id"].as_u64() else { return };
-            let is_glob = import["is_glob"].as_bool() == Some(true);
-            let items =
-                self.item(target).map(|target| ids(&target["inner"]["module"]["items"])).unwrap_or_default();
-            match is_glob {
-                true => items.into_iter().for_each(|child| self.child(child, path)),
-                false => self.child(target, path),
-            }
-            return;
-        }
-        let path = format!("{path}::{}", item["name"].as_str().unwrap_or_default());
-        if inner.get("module").is_some() {
-            self.module(id, &path);
-            return;
-        }
-        if !self.seen.insert(id) {
-            return;
-        }
-        if inner.get("function").is_some() {
-            self.add(item, path, true);
-        } else if let Some(of) = inner.get("trait") {
-            self.add(item, path.clone(), false);
-            self.functions(&of["items"], &path);
-        } else if let Some(of) = ["struct", "enum", "union"].iter().find_map(|kind| inner.get(*kind)) {
-            self.add(item, path.clone(), false);
-            for id in ids(&of["impls"]) {
-                let Some(block) = self.item(id).map(|item| &item["inner"]["impl"]) else { continue };
-                if block["trait"].is_null() {
-                    self.functions(&block["items"], &path);
-                }
-            }
-        }
-    }
-
-    /// Collects the functions of a trait or of an inherent implementation.
-    fn functions(&mut self, of: &Value, path: &str) {
-        for id in ids(of) {
-            let Some(item) = self.item(id).filter(|item| item["inner"].get("function").is_some()) else {
-                continue;
-            };
-            // Functions of a trait have the visibility "default"; private functions are not in the JSON.
-            if matches!(item["visibility"].as_str(), Some("public" | "default")) && self.seen.insert(id) {
-                let name = item["name"].as_str().unwrap_or_default();
-                self.add(item, format!("{path}::{name}"), true);
-            }
-        }
-    }
-}
-
-fn ids(list: &Value) -> Vec<u64> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
-}
-
-/// Returns the code of the Rust blocks in `docs` that are compiled.
-fn examples(docs: &str) -> String {
-    let (mut code, mut inside, mut is_rust) = (String::new(), false, false);
+/// Returns the Rust blocks in `docs` that are compiled.
+fn examples(docs: &str) -> Vec<Example> {
+    let (mut all, mut code, mut inside, mut is_rust) = (Vec::new(), String::new(), false, false);
     for line in docs.lines() {
         if let Some(info) = line.trim_start().strip_prefix("```") {
+            if inside && is_rust {
+                all.push(words(&code));
+                code.clear();
+            }
             inside = !inside;
             let flags = ["", "rust", "no_run", "should_panic", "edition2024"];
             is_rust = inside && info.split(',').all(|flag| flags.contains(&flag.trim()));
@@ -205,12 +126,11 @@ fn examples(docs: &str) -> String {
             code.push('\n');
         }
     }
-    code
+    all
 }
 
-/// Returns two sets: all words of the code, and only those words that are called as functions or follow a `::`.
-fn words(code: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
-    let (mut words, mut called) = (BTreeSet::new(), BTreeSet::new());
+fn words(code: &str) -> Example {
+    let mut example = Example { words: BTreeSet::new(), called: BTreeSet::new() };
     let mut rest = code;
     let is_word = |char: char| char.is_alphanumeric() || char == '_';
     let mut before = "";
@@ -219,40 +139,81 @@ fn words(code: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
         let word = &rest[start..];
         let end = word.find(|char| !is_word(char)).unwrap_or(word.len());
         let (word, after) = word.split_at(end);
-        words.insert(word);
+        example.words.insert(word.to_owned());
         if after.trim_start().starts_with('(') || after.starts_with("::<") || before.ends_with("::") {
-            called.insert(word);
+            example.called.insert(word.to_owned());
         }
         rest = after;
     }
-    (words, called)
+    example
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::api::items;
+    use serde_json::{Value, json};
 
-    #[test]
-    fn what_occurs_in_no_example_is_found() {
+    /// Three types: `Shown` has an example at its constructor, `Listed` and `Hidden` have none.
+    fn rustdoc() -> Value {
         let function = |name: &str, docs: &str| json!({"name": name, "docs": docs, "visibility": "public", "inner": {"function": {}}});
-        let rustdoc = json!({"root": 0, "index": {
-            "0": {"name": "krate", "docs": "```\nlet it = Shown::new();\n```\n```text\nhidden()\n```", "inner": {"module": {"is_crate": true, "items": [1, 2, 3]}}},
+        json!({"root": 0, "index": {
+            "0": {"name": "krate", "docs": "```\nlet it = Listed::new();\n```\n```text\nhidden()\n```", "inner": {"module": {"items": [1, 2, 3, 5]}}},
             "1": {"name": "Shown", "docs": "It.", "inner": {"struct": {"impls": [10]}}},
             "2": {"name": "Hidden", "docs": "", "inner": {"enum": {"impls": []}}},
             "3": {"name": null, "docs": "", "inner": {"use": {"id": 4, "is_glob": false}}},
-            "4": function("hidden", "```\nother::<u8>();\n```"),
-            "10": {"name": null, "inner": {"impl": {"trait": null, "items": [11, 12]}}},
-            "11": function("new", "New."),
-            "12": function("other", "Other."),
-        }});
-        let found = find(&rustdoc).unwrap();
-        assert_eq!((found.types, found.functions), (2, 3));
-        assert_eq!(found.types_without, ["krate::Hidden"]);
-        assert_eq!(found.functions_without, ["krate::hidden"]);
-        assert_eq!(found.undocumented, ["krate::Hidden"]);
-        let mut excused = Excused::read("# why\nkrate::hidden: shown by its name\nkrate::gone: no\n");
-        assert_eq!(found.complaints(&mut excused).len(), 2);
-        assert_eq!(excused.left().collect::<Vec<_>>(), ["krate::gone"]);
+            "4": function("hidden", "Other."),
+            "5": {"name": "Listed", "docs": "It.", "inner": {"trait": {"items": []}}},
+            "10": {"name": null, "inner": {"impl": {"trait": null, "items": [11, 12, 13]}}},
+            "11": function("new", "```\nShown::new().used()\n```"),
+            "12": function("used", "Used."),
+            "13": function("unused", "Other."),
+        }})
+    }
+
+    fn complaints(list: &str) -> Vec<String> {
+        let rustdoc = rustdoc();
+        let items = items::read(&rustdoc).unwrap();
+        let mut excused = Excused::read(list).0;
+        let found = find(&items, &mut excused);
+        assert_eq!((found.types, found.functions), (3, 4));
+        found.complaints
+    }
+
+    #[test]
+    fn items_without_an_example_are_reported() {
+        let missing = |path: &str, what: &str| format!("{path}: {what}, and no entry in {FILE}");
+        assert_eq!(
+            complaints(""),
+            [
+                missing("krate::Shown::unused", "is in no example of its type"),
+                "krate::Hidden: not documented".to_owned(),
+                missing("krate::Hidden", "has no example"),
+                missing("krate::hidden", "is in no example of its type"),
+                // The example of the crate contains the type, but only an entry makes it the example of the type.
+                missing("krate::Listed", "has no example"),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_place_of_an_entry_must_contain_the_item() {
+        let others = "krate::Shown::unused: evident\nkrate::hidden: evident\n";
+        let list = |entries: &str| complaints(&format!("{others}{entries}"));
+        let undocumented = "krate::Hidden: not documented";
+        assert_eq!(
+            list("krate::Listed: in krate: it\nkrate::Hidden: an error\n"),
+            [
+                undocumented.to_owned(),
+                format!("{FILE}: the entry of krate::Hidden does not name the item with its example")
+            ]
+        );
+        assert_eq!(
+            list("krate::Listed: in krate: it\nkrate::Hidden: in krate::Shown::new: it\n"),
+            [
+                undocumented.to_owned(),
+                format!("{FILE}: no example of krate::Shown::new contains krate::Hidden")
+            ]
+        );
     }
 }
