@@ -11,8 +11,8 @@ use clap::Args;
 use crate::process;
 use crate::workspace::Workspace;
 
-mod html;
-mod links;
+pub(crate) mod html;
+pub(crate) mod links;
 mod outside;
 mod projects;
 

@@ -17,6 +17,7 @@ mod models;
 mod parity;
 mod peers;
 mod process;
+mod rustdoc;
 mod seeded;
 mod selection;
 mod shuttle;
@@ -45,8 +46,11 @@ enum Job {
     Fuzz(fuzz::Options),
     /// Execute new scripts on flyball, on client-go and on a reference with one switch per intended difference, and compare the results.
     Parity(parity::Options),
-    /// Compare the public API of each published crate with its listing in docs/api; check that every public type and function is used in an example.
+    /// Compare the public API of each published crate with its listing in docs/api; check that every public type has an example or an entry in
+    /// docs/api/without-example.txt, and that every function that returns a future documents its cancel safety.
     Api(api::Options),
+    /// Build the documentation of the published crates with all features, as docs.rs does; fail on warnings and on broken links between its pages.
+    Rustdoc,
     /// Check each published crate with no features, with each feature alone and with all features; check that primitives have few dependencies.
     Features(features::Options),
     /// Run the tests that need a real Kubernetes API server. Builds etcd, kube-apiserver and kube-controller-manager if they are not in the cache.
@@ -80,6 +84,7 @@ fn run(job: Job) -> Result<()> {
         Job::Fuzz(options) => fuzz::run(&workspace, &options),
         Job::Parity(options) => parity::run(&workspace, &options),
         Job::Api(options) => api::run(&workspace, &options),
+        Job::Rustdoc => rustdoc::run(&workspace),
         Job::Features(options) => features::run(&workspace, &options),
         Job::E2e(options) => e2e::run(&workspace, &options),
         Job::Deep(options) => deep::run(&workspace, &options),

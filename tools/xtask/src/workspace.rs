@@ -69,10 +69,7 @@ impl Workspace {
     pub(crate) fn with_dependants(&self, mut packages: BTreeSet<String>) -> BTreeSet<String> {
         loop {
             let mut depends = self.packages.iter().filter(|package| {
-                let needs = |name: &String| {
-                    package.dependencies.iter().any(|other| other.kind.is_none() && other.name == *name)
-                };
-                !packages.contains(&package.name) && packages.iter().any(needs)
+                !packages.contains(&package.name) && packages.iter().any(|name| package.depends_on(name))
             });
             match depends.next() {
                 Some(package) => packages.insert(package.name.clone()),
@@ -120,6 +117,11 @@ impl Package {
     pub(crate) fn folder<'a>(&'a self, workspace: &Workspace) -> &'a Path {
         let folder = self.manifest_path.parent().expect("a manifest has a folder");
         folder.strip_prefix(&workspace.root).unwrap_or(folder)
+    }
+
+    /// Returns whether the package has a dependency with this name. Development dependencies are ignored.
+    pub(crate) fn depends_on(&self, name: &str) -> bool {
+        self.dependencies.iter().any(|dependency| dependency.kind.is_none() && dependency.name == name)
     }
 
     /// Returns whether the package is a primitive: a published crate that does not require tokio. An optional dependency on tokio is allowed.
