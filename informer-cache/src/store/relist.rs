@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
-use crate::store::object_reader::{ObjectReader, Transform};
+use crate::store::object_reader::{ObjectReader, ParsedObject, Transform};
 use crate::table::record::{AllValues, Record};
 use crate::table::relist::{Listed, ListedState, RelistDiff, compare};
 use crate::{Change, Store, Version, Writer};
@@ -137,6 +137,26 @@ impl<K, V> fmt::Debug for Relist<'_, K, V> {
     }
 }
 
+/// The values of the user that a list does not keep, or no longer keeps.
+pub(super) struct Unlisted<K, V> {
+    /// Keys that are stored already.
+    keys: Vec<K>,
+    /// Objects that are stored already.
+    objects: Vec<Record<K, V>>,
+    /// Objects whose key was listed again.
+    replaced: Vec<Listed<K, V>>,
+}
+
+// `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
+impl<K, V> Default for Unlisted<K, V> {
+    fn default() -> Self {
+        Self { keys: Vec::new(), objects: Vec::new(), replaced: Vec::new() }
+    }
+}
+
+/// The record that is not listed, because the stored object is, and the entry that is no longer listed.
+type Unkept<K, V> = (Option<Record<K, V>>, Option<Listed<K, V>>);
+
 /// The list of a [`Relist`], without the reference to the writer.
 pub(crate) struct RelistDraft<K, V> {
     pub(super) list: RelistDiff<K, V>,
@@ -250,12 +270,35 @@ where
 
     /// Lists an object. `row` is the row of its key in the base, if it has one.
     fn insert_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
-        let reader = self.reader;
-        let arrived = reader.read_named(hash, key, object, self.transform.as_ref());
-        let old = row.and_then(|row| self.list.base.rows.get(row));
-        let (record, key) = arrived.after(old);
+        let arrived = self.reader.read_named(hash, key, object, self.transform.as_ref());
+        let (record, key) = arrived.after(row.and_then(|row| self.list.base.rows.get(row)));
         // The unused key is dropped before the list changes, so that a panic in its destructor leaves the list unchanged.
         drop(key);
+        drop(self.put(row, record));
+    }
+
+    /// Like [`insert`](Self::insert), but for an object that has been read already. `stamp` may change its version. Adds the values that are not kept
+    /// to `unlisted`.
+    pub(super) fn insert_parsed(
+        &mut self,
+        parsed: ParsedObject<K, V>,
+        stamp: impl FnOnce(&mut Record<K, V>),
+        unlisted: &mut Unlisted<K, V>,
+    ) {
+        let row = self.list.base.find(parsed.hash, |known| *known == parsed.key);
+        let (mut record, key) = parsed.after(row.and_then(|row| self.list.base.rows.get(row)));
+        unlisted.keys.extend(key);
+        stamp(&mut record);
+        let (unchanged, replaced) = self.put(row, record);
+        unlisted.objects.extend(unchanged);
+        unlisted.replaced.extend(replaced);
+    }
+
+    /// Lists a record, which was created after the record in this row of the base, if there is a row. Returns what is not kept.
+    fn put(&mut self, row: Option<u32>, record: Record<K, V>) -> Unkept<K, V> {
+        let reader = self.reader;
+        let hash = record.hash();
+        let old = row.and_then(|row| self.list.base.rows.get(row));
         let verdict = old.map(|old| compare(&reader.schema, old, &record));
         let known = self.changed_at(row, hash, record.key());
         let RelistDiff { base, unchanged, slots, listed, .. } = &mut self.list;
@@ -272,34 +315,38 @@ where
             true => (self.len, self.next),
             false => (self.len + 1, self.next.checked_add(1).expect("less than 2³² keys")),
         };
-        let (record, values) = match (stored, old, known) {
+        let (record, values, unkept) = match (stored, old, known) {
             (Some((row, ListedState::Unchanged)), _, None) => {
                 unchanged.set(row);
                 slots[row as usize] = place;
                 (self.len, self.next) = (len, next);
-                return;
+                return (Some(record), None);
             }
             // A key that is already in `listed` keeps its entry, even if the object is now unchanged.
-            (Some((_, ListedState::Unchanged)), Some(old), _) => (old.clone(), AllValues::new()),
+            (Some((_, ListedState::Unchanged)), Some(old), _) => {
+                (old.clone(), AllValues::new(), Some(record))
+            }
             _ => {
                 let values = base.values(row, &record.object, &reader.seed);
-                (record, values)
+                (record, values, None)
             }
         };
         let new = Listed { record, values, stored, place };
-        // After this line, only the destructor of a replaced object may panic.
+        // After this line, nothing panics.
         row.iter().for_each(|row| unchanged.clear(*row));
         (self.len, self.next) = (len, next);
-        match known {
-            Some(at) => drop(std::mem::replace(&mut listed[at], new)),
+        let replaced = match known {
+            Some(at) => Some(std::mem::replace(&mut listed[at], new)),
             None => {
                 match row {
                     Some(row) => slots[row as usize] = listed.len() as u32 + 1,
                     None => drop(self.new.insert_unique(hash, listed.len(), |&at| listed[at].record.hash())),
                 }
                 listed.push(new);
+                None
             }
-        }
+        };
+        (unkept, replaced)
     }
 
     pub(crate) fn remove<Q>(&mut self, key: &Q)

@@ -6,12 +6,12 @@
 //! | `holder` | no lock: an atomic with the number of the thread that holds `turn`; a thread only checks whether it is the thread's own number |
 //!
 //! Lock order: `turn` before every lock of the store. Observers are called, tasks are woken, and replaced objects are dropped after `turn` is
-//! released, so all of this user code may write. User code that runs under `turn` must not write: identity and index functions, and `Hash`, `Eq`,
-//! `Ord` and `Clone` of keys and index values. In `SharedWriter::replace`, all other functions of the user also run under `turn`, as do the
-//! destructors of listed objects that the store does not keep; they must not write either. A write from such code panics, because it would deadlock
-//! otherwise.
+//! released, so all of this user code may write. So may the key, version and transformation functions, which run before `turn` is taken. User code
+//! that runs under `turn` must not write: identity, content and index functions, and `Hash`, `Eq`, `Ord` and `Clone` of keys and index values. A write
+//! from such code panics, because it would deadlock otherwise.
 
 use std::borrow::Borrow;
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
@@ -21,9 +21,11 @@ use flyball_sync::locks::{AtomicUsize, Mutex, Ordering, thread_number};
 
 use super::effects::Effects;
 use super::indexes::IndexBuild;
+use super::object_reader::ParsedObject;
 use super::publication::{Publication, Stage};
-use super::relist::RelistDraft;
+use super::relist::{RelistDraft, Unlisted};
 use super::write::WriterCore;
+use crate::table::record::Record;
 use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Version, WatchEvent, WriteOutcome, Writer,
 };
@@ -33,9 +35,8 @@ use crate::{
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is
 /// released. So these functions and the observers may run on several threads concurrently, and may write to this store. All other user code runs
-/// under the lock: the schema's identity function, the index functions, and the trait methods of keys and index values. It must not write to this
-/// store; a write panics. In [`replace`](Self::replace), the key, version and transformation functions also run under the lock, and so does the
-/// destructor of a listed object that is stored already or is listed a second time.
+/// under the lock: the schema's identity and content functions, the index functions, and the trait methods of keys and index values. It must not write
+/// to this store; a write panics.
 ///
 /// # Examples
 /// ```
@@ -85,6 +86,15 @@ struct Shared<K, V> {
     store: Store<K, V>,
     turn: Mutex<Writer<K, V>>,
     holder: AtomicUsize,
+}
+
+/// A list that replaces the content of the store. What is left of it is dropped after `turn` is released, even if user code panics under `turn`.
+struct Replacement<K, V> {
+    /// The objects that are not listed yet.
+    items: VecDeque<ParsedObject<K, V>>,
+    draft: Option<RelistDraft<K, V>>,
+    unlisted: Unlisted<K, V>,
+    list: Option<Publication<K, V>>,
 }
 
 /// A guard that resets `holder` when it is dropped, because the current thread no longer holds `turn`.
@@ -166,23 +176,42 @@ where
         self.write(|core, effects| core.bookmark(version, effects));
     }
 
-    /// Like [`Writer::replace`]. Collects `items` into a `Vec` before it takes the lock.
+    /// Like [`Writer::replace`]. Reads the keys and versions of all `items`, and transforms them, before it takes the lock; the objects that are not
+    /// kept, because they are stored already or listed a second time, are dropped after the lock is released.
     ///
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
     pub fn replace(&self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
-        let items: Vec<_> = items.into_iter().collect();
-        let mut list = None;
-        self.turn(&mut list, |core, list| {
+        self.replace_stamped(items, |_| {}, || version)
+    }
+
+    /// Like [`replace`](Self::replace), with versions that are chosen under `turn`, so that they are greater than those of earlier writes. Calls
+    /// `stamp` with each object, in the order of the list, to set its version, and then `version` for the version of the list.
+    pub(crate) fn replace_stamped(
+        &self,
+        items: impl IntoIterator<Item = V>,
+        mut stamp: impl FnMut(&mut Record<K, V>),
+        version: impl FnOnce() -> Version,
+    ) -> Vec<Change<K, V>> {
+        let items = items.into_iter().map(|item| self.inner.read(item)).collect();
+        let mut replacement = Replacement { items, draft: None, unlisted: Unlisted::default(), list: None };
+        self.turn(&mut replacement, |core, Replacement { items, draft, unlisted, list }| {
             core.release_table();
-            let mut draft = RelistDraft::new(&core.store);
-            items.into_iter().for_each(|item| draft.insert(item));
-            list.insert(Publication::of_list(&core.store, draft, version)).run_to(Stage::Reporting);
+            let listing = draft.insert(RelistDraft::new(&core.store));
+            while let Some(item) = items.pop_front() {
+                listing.insert_parsed(item, &mut stamp, unlisted);
+            }
+            if let Some(draft) = draft.take() {
+                list.insert(Publication::of_list(&core.store, draft, version())).run_to(Stage::Reporting);
+            }
         });
-        list.map_or_else(Vec::new, |mut list| {
-            list.run_to(Stage::Done);
-            list.into_changes()
-        })
+        let Replacement { list, unlisted, .. } = replacement;
+        let Some(mut list) = list else { return Vec::new() };
+        list.run_to(Stage::Done);
+        let changes = list.into_changes();
+        // Dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
+        drop(unlisted);
+        changes
     }
 
     /// Like [`Writer::add_index`]. Runs the index function without the lock first, and then under the lock for objects that were written in the

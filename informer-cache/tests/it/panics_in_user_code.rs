@@ -1,6 +1,7 @@
 //! Tests of user code that panics, returns errors, or calls the store.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -258,26 +259,46 @@ fn an_index_function_that_fails_is_a_value() {
 
 thread_local! {
     static CALLED_BACK: RefCell<Option<SharedWriter<u32, Echo>>> = const { RefCell::new(None) };
+    /// For each caller, the number of callbacks that have started, and the number of those that have returned.
+    static CALLBACKS: RefCell<BTreeMap<&'static str, (u32, u32)>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// An object whose functions, and whose drop, call the store that contains it.
 struct Echo(u32, u64);
 
-fn call_back() {
-    // The store is taken out of the variable during the call, so that callbacks that the call itself causes do not call the store again.
-    let store = CALLED_BACK.with(|store| store.borrow_mut().take());
-    if let Some(store) = store {
-        store.upsert(Echo(99, 0));
-        let _ = (store.get(&99), store.snapshot().len(), store.subscribe().try_next());
-        store.delete(&99, None);
-        store.bookmark(Version::ZERO);
-        CALLED_BACK.with(|slot| *slot.borrow_mut() = Some(store));
+/// Puts the store back when it is dropped, even if a callback panics.
+struct TakenOut(Option<SharedWriter<u32, Echo>>);
+
+impl Drop for TakenOut {
+    fn drop(&mut self) {
+        CALLED_BACK.with(|slot| *slot.borrow_mut() = self.0.take());
     }
+}
+
+fn call_back(caller: &'static str, calls: fn(&SharedWriter<u32, Echo>)) {
+    // The store is taken out of the variable during the call, so that callbacks that the call itself causes do not call the store again.
+    let store = TakenOut(CALLED_BACK.with(|store| store.borrow_mut().take()));
+    if let Some(store) = &store.0 {
+        CALLBACKS.with(|counts| counts.borrow_mut().entry(caller).or_default().0 += 1);
+        calls(store);
+        CALLBACKS.with(|counts| counts.borrow_mut().entry(caller).or_default().1 += 1);
+    }
+}
+
+fn reads(store: &SharedWriter<u32, Echo>) {
+    let _ = (store.get(&99), store.snapshot().len(), store.subscribe().try_next());
+}
+
+fn writes(store: &SharedWriter<u32, Echo>) {
+    store.upsert(Echo(99, 0));
+    reads(store);
+    store.delete(&99, None);
+    store.bookmark(Version::ZERO);
 }
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        call_back();
+        call_back("drop of an object", writes);
     }
 }
 
@@ -286,38 +307,44 @@ struct EchoWaker;
 
 impl Wake for EchoWaker {
     fn wake(self: Arc<Self>) {
-        call_back();
+        call_back("waker", writes);
     }
 }
 
 impl Drop for EchoWaker {
     fn drop(&mut self) {
-        call_back();
+        call_back("drop of a waker", writes);
     }
 }
 
-/// If the store held a lock while it calls user code, this test would deadlock.
+/// If the store held a lock while it calls user code, this test would deadlock. The identity and index functions run under the lock of the writer; they
+/// may read the store, but must not write.
 #[test]
 fn foreign_code_may_call_back() {
     let schema = Schema::new(
         |echo: &Echo| {
-            call_back();
+            call_back("key function", writes);
             echo.0
         },
         |echo| {
-            call_back();
+            call_back("version function", writes);
             Version::new(echo.1)
         },
     )
     .with_identity(|_, _| {
-        call_back();
+        call_back("identity function", reads);
         true
     });
     let index = Index::new("echo", |echo: &Echo| {
-        call_back();
+        call_back("index function", reads);
         echo.0 % 3
     });
-    let store = Store::builder(schema).index(&index).build().unwrap().into_shared();
+    let builder = Store::builder(schema).index(&index).transform(|echo| {
+        call_back("transformation", writes);
+        echo
+    });
+    let store = builder.build().unwrap().into_shared();
+    let observer = store.observe(|_| call_back("observer", writes));
     CALLED_BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
     let mut changes = store.subscribe();
     let mut others = vec![store.subscribe(), store.subscribe()];
@@ -343,9 +370,17 @@ fn foreign_code_may_call_back() {
     store.replace([], Version::new(100));
     drop(view);
     store.check().unwrap();
+    assert!(store.index_errors().is_empty());
+    assert_eq!(observer.panic_count(), 0);
     store.close();
     drop(changes);
     CALLED_BACK.with(|slot| slot.borrow_mut().take());
+    let counts = CALLBACKS.with(|counts| counts.borrow().clone());
+    assert_eq!(counts.len(), 9, "{counts:?}");
+    for (caller, (started, returned)) in &counts {
+        assert!(*started >= 49, "{caller}: only {started} callbacks");
+        assert_eq!(started, returned, "callbacks of {caller} panicked");
+    }
 }
 
 #[test]
