@@ -8,14 +8,14 @@
 //! # Invariants
 //! 1. Reads compare deadlines with the clock. So, unless the clock is set back, the result of a read at a given instant does not depend on evictions.
 //! 2. Each write takes a ticket that is greater than all earlier ones, and the ticket is the version of the object. So of two writes of a key, the
-//!    later one wins. (But a list replaces every object that was written before the list is published, whatever its ticket.) A sweep deletes only the
-//!    expired object that it has found, and not an object that was written under the same key since then, because the store ignores the deletion of a
-//!    newer object as stale.
+//!    later one wins. A list takes its tickets under the lock of the [`SharedWriter`], so they are greater than those of all objects that it replaces.
+//!    A sweep deletes only the expired object that it has found, and not an object that was written under the same key since then, because the store
+//!    ignores the deletion of a newer object as stale.
 //! 3. The deadline of every stored object is in the expiry queue, if the object has one. The deadline is added before the object is published, and
 //!    removed when the object is dropped or when a sweep has handled it. A sweep skips objects whose write is not complete.
 //!
-//! The policy, the clock and the key function run before the object is published, and while no lock is held. But the key function runs a second time
-//! when the object is stored, in a list under the lock of the [`SharedWriter`]. Index functions run under that lock.
+//! The policy, the clock and the key function run before the object is published, and while no lock is held. The key function runs twice: for the
+//! expiry queue and for the store. Index functions run under the lock of the [`SharedWriter`].
 
 mod builder;
 mod deadlines;
@@ -35,7 +35,7 @@ pub use self::builder::TtlStoreBuilder;
 use self::deadlines::ExpiryQueue;
 pub use self::entry::TtlEntry;
 pub use self::snapshot::TtlSnapshot;
-use crate::table::record::cloned;
+use crate::table::record::{Record, cloned};
 use crate::{
     AnyIndex, Change, DuplicateIndex, Index, MissingIndex, Observer, Schema, SharedWriter, Subscription,
     Version, WriteOutcome,
@@ -264,7 +264,8 @@ where
     /// The same as for [`upsert`](Self::upsert).
     pub fn upsert_with_ttl(&self, object: V, ttl: Option<Duration>) -> WriteOutcome {
         let now = self.shared.clock.now();
-        let (timed, key) = self.timed(object, now, ttl);
+        let (mut timed, key) = self.timed(object, now, ttl);
+        timed.enter(&self.shared.expiry, &key);
         self.take_expired(&*key, now);
         let written = self.shared.expiry.complete_after(timed.place());
         let outcome = self.store.upsert(timed);
@@ -312,10 +313,23 @@ where
             items.into_iter().map(|object| ((self.shared.policy)(&object), object)).collect();
         self.sweep_first(now);
         let expiry = &self.shared.expiry;
-        let timed: Vec<_> = listed.into_iter().map(|(ttl, object)| self.timed(object, now, ttl).0).collect();
-        let written: Vec<_> = timed.iter().map(|timed| expiry.complete_after(timed.place())).collect();
-        let changes = self.store.replace(timed, Version::new(expiry.ticket()));
+        let timed = listed.into_iter().map(|(ttl, object)| self.timed(object, now, ttl));
+        let (timed, keys): (Vec<_>, Vec<_>) = timed.unzip();
+        let mut written = Vec::with_capacity(keys.len());
+        let mut keys_left = keys.iter();
+        // Invariant 2. Without the lock, a concurrent `upsert` could take a later ticket and still be replaced by the list. A deletion of its object
+        // would then not be stale, and would delete the listed object.
+        let stamp = |record: &mut Record<K, TtlEntry<V>>| {
+            let timed = Arc::get_mut(&mut record.object).zip(keys_left.next());
+            let (timed, key) = timed.expect("each object has a key, and is not shared yet");
+            timed.enter(expiry, key);
+            record.version = Version::new(timed.place().ticket);
+            written.push(expiry.complete_after(timed.place()));
+        };
+        let changes = self.store.replace_stamped(timed, stamp, || Version::new(expiry.ticket()));
         drop(written);
+        // Dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
+        drop(keys);
         changes
     }
 
@@ -361,11 +375,10 @@ where
         self.store.close();
     }
 
-    /// Creates the entry of an object and adds its deadline to the expiry queue. Returns the entry and its key.
+    /// Creates the entry of an object, whose deadline is not in the expiry queue yet. Returns the entry and its key.
     fn timed(&self, object: V, now: Nanos, ttl: Option<Duration>) -> (TtlEntry<V>, Arc<K>) {
-        let mut timed = TtlEntry::new(object, now, ttl);
+        let timed = TtlEntry::new(object, now, ttl);
         let key = Arc::new((self.shared.key)(&timed));
-        timed.enter(&self.shared.expiry, &key);
         (timed, key)
     }
 }

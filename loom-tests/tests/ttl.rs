@@ -1,9 +1,9 @@
-//! Models of the store with expiry: a sweep concurrent with a write, and two concurrent sweeps.
+//! Models of the store with expiry: a sweep concurrent with a write, two concurrent sweeps, and a list concurrent with other writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flyball_informer_cache::{TtlEntry, TtlStore};
+use flyball_informer_cache::{TtlEntry, TtlStore, WriteOutcome};
 use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
@@ -106,6 +106,31 @@ fn two_sweeps() {
         let swept = store.evict_expired().len();
         assert_eq!(swept + sweeper.join().unwrap(), 1, "a deletion was not reported exactly once");
         assert_eq!((store.stored_len(), store.next_expiry()), (0, None));
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn replace_vs_upsert_and_delete() {
+    let claim = Model {
+        name: "ttl::replace_vs_upsert_and_delete",
+        threads: 2,
+        floor: 1300,
+        catches: "a list whose objects have older tickets than an object that it replaces, so that a deletion of that object deletes a listed one",
+    };
+    model(claim, || {
+        let (store, _) = store(0);
+        let lister = thread::spawn({
+            let store = store.clone();
+            move || store.replace([(1, 1)]).len()
+        });
+        let outcome = store.upsert_with_ttl((1, 2), None);
+        let deleted = store.delete(&1).as_deref().copied();
+        assert_eq!(lister.join().unwrap(), 1);
+        assert!(deleted.is_some());
+        // If the list neither came before the upsert nor was deleted, it came last.
+        let last = outcome == WriteOutcome::Added && deleted == Some((1, 2));
+        assert_eq!(store.get(&1).as_deref(), last.then_some(&(1, 1)), "{outcome:?}, {deleted:?} was deleted");
         store.check().unwrap();
     });
 }

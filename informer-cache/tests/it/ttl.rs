@@ -3,12 +3,15 @@
 
 use std::cell::RefCell;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use drivers::cache::ttl::{BY_TAG, Object, nanos, run, store, tally};
 use drivers::corpus::replay;
 use flyball_informer_cache::{Change, OrderedIndex, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome};
-use flyball_sync::{Clock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos};
 use parking_lot::Mutex;
 use testkit::random::cases;
 
@@ -252,6 +255,86 @@ fn an_object_without_ttl_reads_no_clock() {
     let upsert = std::panic::AssertUnwindSafe(|| broken.upsert(object(1, 1)));
     assert!(std::panic::catch_unwind(upsert).is_err());
     assert_eq!((broken.stored_len(), broken.next_expiry()), (0, None));
+}
+
+/// A function that a test sets, and that runs once.
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+fn run_once(hook: &Hook) {
+    let set = hook.lock().take();
+    if let Some(set) = set {
+        set();
+    }
+}
+
+/// A key that runs its hook when it is cloned.
+struct HookedKey(u8, Hook);
+
+impl Clone for HookedKey {
+    fn clone(&self) -> Self {
+        run_once(&self.1);
+        Self(self.0, self.1.clone())
+    }
+}
+
+impl PartialEq for HookedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for HookedKey {}
+
+impl Hash for HookedKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[derive(Default)]
+struct HookedObject {
+    id: u8,
+    serial: u32,
+    in_key_function: Hook,
+    in_clone_of_key: Hook,
+}
+
+/// A list is paused in the key function of its second object. Meanwhile, an object is written under the key of the first one, and expires. A sweep finds
+/// it and is paused, the list replaces it, and the sweep continues.
+#[test]
+fn a_sweep_does_not_delete_a_listed_object_that_replaced_an_expired_one() {
+    let clock = ManualClock::new();
+    let builder = TtlStore::builder(|object: &TtlEntry<HookedObject>| {
+        run_once(&object.in_key_function);
+        HookedKey(object.id, object.in_clone_of_key.clone())
+    });
+    let store = builder.clock(clock.clone()).build().unwrap();
+    let (reached, at_second) = mpsc::channel();
+    let (resume, resumed) = mpsc::channel();
+    let second = HookedObject { id: 2, ..HookedObject::default() };
+    *second.in_key_function.lock() = Some(Box::new(move || {
+        reached.send(()).unwrap();
+        resumed.recv().unwrap();
+    }));
+    let lister = thread::spawn({
+        let store = store.clone();
+        move || store.replace([HookedObject { id: 1, serial: 1, ..HookedObject::default() }, second]).len()
+    });
+    at_second.recv().unwrap();
+    let in_sweep = Hook::default();
+    let expiring =
+        HookedObject { id: 1, serial: 2, in_clone_of_key: in_sweep.clone(), ..HookedObject::default() };
+    assert_eq!(store.upsert_with_ttl(expiring, Some(Duration::ZERO)), WriteOutcome::Added);
+    clock.advance(nanos(1));
+    *in_sweep.lock() = Some(Box::new(move || {
+        resume.send(()).unwrap();
+        assert_eq!(lister.join().unwrap(), 2);
+    }));
+    assert!(store.evict_expired().is_empty());
+    assert!(in_sweep.lock().is_none(), "the sweep was not paused");
+    let serial = |id| store.get(&HookedKey(id, Hook::default())).map(|object| object.serial);
+    assert_eq!((serial(1), serial(2)), (Some(1), Some(0)), "the sweep deleted a listed object");
+    store.check().unwrap();
 }
 
 #[test]
