@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     match fetch(&page, page.num_requeues()) {
                         Ok(()) => {
                             println!("worker {worker}: {} after {} failures", *page, page.num_requeues());
-                            finished.send(*page).expect("the receiver lives until the workers have ended");
+                            finished.send(*page).expect("the receiver exists until the workers have ended");
                             page.succeed(); // forgets its failures
                         }
                         Err(why) => {

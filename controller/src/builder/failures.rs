@@ -152,7 +152,7 @@ where
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
     /// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
-    /// queue.add("a name that nobody can have")?;
+    /// queue.add("an invalid name")?;
     /// queue.shut_down();
     /// let report = Controller::new(queue)
     ///     .classify(|failure| match failure.downcast_ref::<Error>().map(Error::kind) {

@@ -241,7 +241,7 @@ async fn a_panic_of_group_by_fails_its_key() {
     (0..4).for_each(|key| _ = queue.add(key));
     let own_log = log.clone();
     let batches = BatchConfig::new(4).group_by(|key| match key {
-        2 => panic_quietly("nobody knows"),
+        2 => panic_quietly("an unknown key"),
         _ => 0,
     });
     let report = Controller::new(queue.clone())

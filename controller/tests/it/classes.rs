@@ -203,7 +203,7 @@ async fn classify_receives_every_kind_and_may_panic() {
         .classify(move |failure| {
             own_log.note(failure.to_string());
             match failure {
-                ReconcileError::Error(_) => panic_quietly("nobody knows"),
+                ReconcileError::Error(_) => panic_quietly("an unknown error"),
                 _ => FailureClass::Permanent,
             }
         })

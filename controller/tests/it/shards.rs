@@ -56,7 +56,7 @@ async fn removes_keys_of_other_replicas() {
     let own_log = log.clone();
     let report = Controller::new(queue.clone())
         .filter_keys(|key| match key {
-            9 => panic_quietly("nobody knows"),
+            9 => panic_quietly("an unknown key"),
             key => key % 3 == 0,
         })
         .run(move |key, _| {

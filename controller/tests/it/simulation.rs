@@ -832,19 +832,19 @@ impl WatchStream for LossySource<TestServerWatch<u32, Thing>> {
 
 #[test]
 fn converges_to_the_cluster() {
-    let (lives, reached) = (Cell::new(0), RefCell::new(Reached::new()));
+    let (runs, reached) = (Cell::new(0), RefCell::new(Reached::new()));
     Simulation::explore(10_000, |sim| {
         for (what, times) in run_case(sim, Broken::Nothing) {
             *reached.borrow_mut().entry(what).or_default() += times;
         }
-        lives.set(lives.get() + 1);
+        runs.set(runs.get() + 1);
     });
     let reached = reached.into_inner();
-    println!("{} lives: {reached:#?}", lives.get());
-    if lives.get() >= 1_000 {
+    println!("{} runs: {reached:#?}", runs.get());
+    if runs.get() >= 1_000 {
         assert_eq!(reached.len(), 20, "some situation was never reached");
         assert!(
-            reached.values().all(|times| *times > lives.get() / 20),
+            reached.values().all(|times| *times > runs.get() / 20),
             "some situation is rare: {reached:#?}"
         );
     }

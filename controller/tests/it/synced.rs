@@ -117,7 +117,7 @@ async fn a_failed_condition_ends_the_run_early() {
     let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
     let refused = controller()
         .wait_for_cache(pending::<Result<(), ()>>())
-        .wait_for_cache(async { Err("nobody elected us") })
+        .wait_for_cache(async { Err("not elected") })
         .run(reconcile)
         .await;
     assert_eq!(refused.err(), Some(RunError::SyncFailed(StartCondition::Future { index: 1 })));

@@ -116,7 +116,7 @@ fn the_whole_first_list_must_be_delivered() {
 }
 
 #[test]
-fn a_later_list_is_news() {
+fn a_later_list_is_not_initial() {
     let store = store();
     let mut early = store.subscribe();
     list(&store, [1], 1);

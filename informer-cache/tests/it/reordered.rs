@@ -32,7 +32,7 @@ fn gone(key: u8, version: u64) -> WatchEvent<Object> {
     WatchEvent::Deleted(object(key, version))
 }
 
-fn tell(source: &Source, world: &mut World, events: impl IntoIterator<Item = WatchEvent<Object>>) -> u64 {
+fn deliver(source: &Source, world: &mut World, events: impl IntoIterator<Item = WatchEvent<Object>>) -> u64 {
     let before = world.informer.status().stale_events;
     events.into_iter().for_each(|event| source.send(event));
     world.settle();
@@ -44,7 +44,7 @@ fn tell(source: &Source, world: &mut World, events: impl IntoIterator<Item = Wat
 fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
-    let stale = tell(&source, &mut world, [put(1, 5), put(2, 4), put(3, 6)]);
+    let stale = deliver(&source, &mut world, [put(1, 5), put(2, 4), put(3, 6)]);
     assert_eq!((world.stored(), stale), (vec![object(1, 5), object(2, 4), object(3, 6)], 0));
     // The next watch starts at the newest version.
     source.close_watch();
@@ -61,7 +61,7 @@ fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
 fn a_late_event_of_one_object_is_stale_and_counted() {
     let source = Source::new();
     let mut world = watching(&source, vec![object(1, 3)], 3);
-    let stale = tell(&source, &mut world, [put(1, 5), put(1, 4), put(1, 5), gone(1, 4)]);
+    let stale = deliver(&source, &mut world, [put(1, 5), put(1, 4), put(1, 5), gone(1, 4)]);
     assert_eq!((world.stored(), stale), (vec![object(1, 5)], 3));
 }
 
@@ -69,12 +69,12 @@ fn a_late_event_of_one_object_is_stale_and_counted() {
 fn a_late_event_does_not_bring_back_what_is_deleted() {
     let source = Source::new();
     let mut world = watching(&source, vec![object(1, 3)], 3);
-    let stale = tell(&source, &mut world, [gone(1, 7), put(1, 5), put(2, 6)]);
+    let stale = deliver(&source, &mut world, [gone(1, 7), put(1, 5), put(2, 6)]);
     assert_eq!((world.stored(), stale), (vec![object(2, 6)], 1));
     // An object with the same key and a different `uid` counts as newer than the deleted object, even if its version equals the version of the
     // deletion.
     let other = Object { key: 1, uid: 2, version: 7 };
-    assert_eq!(tell(&source, &mut world, [WatchEvent::Added(other)]), 0);
+    assert_eq!(deliver(&source, &mut world, [WatchEvent::Added(other)]), 0);
     assert_eq!(world.stored(), [other, object(2, 6)]);
 }
 
@@ -82,11 +82,11 @@ fn a_late_event_does_not_bring_back_what_is_deleted() {
 fn a_deletion_that_says_the_version_of_the_last_update_keeps_that_update_away() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
-    assert_eq!(tell(&source, &mut world, [put(1, 5), gone(1, 5), put(1, 5)]), 1);
+    assert_eq!(deliver(&source, &mut world, [put(1, 5), gone(1, 5), put(1, 5)]), 1);
     assert_eq!(world.stored(), []);
     // A deletion without a version counts as a deletion with the version of the stored object.
-    assert_eq!(tell(&source, &mut world, [put(2, 8), gone(2, 0), put(2, 8)]), 1);
-    assert_eq!(tell(&source, &mut world, [put(2, 9)]), 0);
+    assert_eq!(deliver(&source, &mut world, [put(2, 8), gone(2, 0), put(2, 8)]), 1);
+    assert_eq!(deliver(&source, &mut world, [put(2, 9)]), 0);
     assert_eq!(world.stored(), [object(2, 9)]);
 }
 
@@ -94,7 +94,7 @@ fn a_deletion_that_says_the_version_of_the_last_update_keeps_that_update_away() 
 fn a_deletion_may_come_before_what_it_deletes() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
-    assert_eq!(tell(&source, &mut world, [gone(1, 7), put(1, 5)]), 1);
+    assert_eq!(deliver(&source, &mut world, [gone(1, 7), put(1, 5)]), 1);
     assert_eq!(world.stored(), []);
 }
 
@@ -102,8 +102,8 @@ fn a_deletion_may_come_before_what_it_deletes() {
 fn after_a_bookmark_and_a_list_no_event_is_late() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 10);
-    assert_eq!(tell(&source, &mut world, [put(1, 9)]), 1, "an event older than the list was not stale");
-    assert_eq!(tell(&source, &mut world, [put(2, 14), put(3, 12), bookmark(14), put(4, 13)]), 1);
+    assert_eq!(deliver(&source, &mut world, [put(1, 9)]), 1, "an event older than the list was not stale");
+    assert_eq!(deliver(&source, &mut world, [put(2, 14), put(3, 12), bookmark(14), put(4, 13)]), 1);
     assert_eq!(world.stored(), [object(2, 14), object(3, 12)]);
 }
 
@@ -111,11 +111,11 @@ fn after_a_bookmark_and_a_list_no_event_is_late() {
 fn so_many_deletions_are_remembered_and_nothing_comes_back_after_them() {
     let source = Source::new();
     let mut world = watching(&source, vec![], 1);
-    tell(&source, &mut world, [put(1, 2)]);
+    deliver(&source, &mut world, [put(1, 2)]);
     // Key 1 is deleted first. Then a different key is added and deleted many times.
     let churn = (0..4_000).flat_map(|turn| [put(2, 10 + 2 * turn), gone(2, 11 + 2 * turn)]);
-    assert_eq!(tell(&source, &mut world, std::iter::once(gone(1, 3)).chain(churn)), 0);
-    assert_eq!(tell(&source, &mut world, [put(1, 2)]), 1);
+    assert_eq!(deliver(&source, &mut world, std::iter::once(gone(1, 3)).chain(churn)), 0);
+    assert_eq!(deliver(&source, &mut world, [put(1, 2)]), 1);
     assert_eq!(world.stored(), []);
 }
 
@@ -140,7 +140,7 @@ fn a_streaming_list_is_judged_by_key_too() {
         WatchEvent::InitialListEnd(Version::new(10)),
         put(5, 11),
     ];
-    assert_eq!(tell(&source, &mut world, events), 5);
+    assert_eq!(deliver(&source, &mut world, events), 5);
     assert_eq!(world.stored(), [object(1, 5), object(2, 3)]);
 }
 
@@ -168,7 +168,7 @@ fn a_streaming_list_is_complete_after_any_number_of_deletions() {
 
 /// Each watch of the source delivers one newer event or bookmark and then ends immediately.
 #[test]
-fn watches_that_end_with_news_are_reopened_after_a_wait() {
+fn watches_that_end_after_an_event_are_reopened_after_a_wait() {
     for news in [true, false] {
         let source = Source::new();
         let mut world = watching(&source, vec![], 1);
@@ -268,7 +268,7 @@ fn an_empty_streaming_list_of_a_restored_source_takes_the_floor_back() {
     source.answer_watch(Ok(()));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists());
     world.settle();
-    tell(
+    deliver(
         &source,
         &mut world,
         [WatchEvent::Added(object(1, 50)), WatchEvent::InitialListEnd(Version::new(100))],
@@ -278,6 +278,6 @@ fn an_empty_streaming_list_of_a_restored_source_takes_the_floor_back() {
     world.settle();
     world.advance_to_alarm();
     let restored = [WatchEvent::InitialListEnd(Version::new(10)), WatchEvent::Added(object(2, 11))];
-    assert_eq!(tell(&source, &mut world, restored), 0);
+    assert_eq!(deliver(&source, &mut world, restored), 0);
     assert_eq!(world.stored(), [object(2, 11)]);
 }

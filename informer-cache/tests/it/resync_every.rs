@@ -39,7 +39,7 @@ fn received(changes: &mut Changes) -> usize {
     std::iter::from_fn(|| changes.try_next()).count()
 }
 
-fn is_told_again<K, V>(change: &Change<K, V>) -> bool {
+fn is_redelivered<K, V>(change: &Change<K, V>) -> bool {
     change.kind() == ChangeKind::Updated && change.old().is_some_and(|old| Arc::ptr_eq(old, change.object()))
 }
 
@@ -132,13 +132,13 @@ fn a_relist_delivers_changes_and_moves_no_period() {
             [key]
         );
         let news = std::iter::from_fn(|| resyncing.try_next());
-        assert_eq!(news.filter(|change| !is_told_again(change)).count(), 1);
+        assert_eq!(news.filter(|change| !is_redelivered(change)).count(), 1);
     }
     world.advance(Duration::from_secs(2));
     assert_eq!(world.now().since(begun), Duration::from_secs(100));
     assert!(plain.try_next().is_none());
     let again: Vec<_> = std::iter::from_fn(|| resyncing.try_next()).collect();
-    assert!(again.len() == 4 && again.iter().all(is_told_again), "{again:?}");
+    assert!(again.len() == 4 && again.iter().all(is_redelivered), "{again:?}");
 }
 
 #[test]
@@ -149,12 +149,12 @@ fn changed_objects_come_first_and_count() {
     assert_eq!(received(&mut changes), 3);
     store.upsert((1, 2));
     clock.advance(secs(5));
-    assert!(changes.try_next().is_some_and(|change| !is_told_again(&change)));
-    assert!(changes.try_next().is_some_and(|change| is_told_again(&change)));
+    assert!(changes.try_next().is_some_and(|change| !is_redelivered(&change)));
+    assert!(changes.try_next().is_some_and(|change| is_redelivered(&change)));
     store.upsert((2, 2));
     store.upsert((3, 2));
     let rest: Vec<_> = std::iter::from_fn(|| changes.try_next()).collect();
-    assert!(rest.iter().all(|change| !is_told_again(change)) && rest.len() == 2, "{rest:?}");
+    assert!(rest.iter().all(|change| !is_redelivered(change)) && rest.len() == 2, "{rest:?}");
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn pending_changes_of_a_key_merge_into_one() {
 /// `TestDeltaFIFO_enqueueingNoLister`, `…WithLister`: the deletion of an unknown object is not delivered. (client-go's newer queue delivers
 /// it, because handlers may not have received the object yet. Here, every object of the store was delivered or is pending, so this is not necessary.)
 #[test]
-fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
+fn only_the_deletion_of_a_stored_object_is_delivered() {
     let store = store();
     replace(&store, [object(1, 1)], 1);
     let (observed, _observer) = Observed::of(&store);

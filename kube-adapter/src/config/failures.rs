@@ -107,7 +107,7 @@ impl Config {
     /// use flyball_kube::{Config, FailureClass};
     /// use std::num::ParseIntError;
     ///
-    /// // A number that cannot be parsed stays invalid until somebody edits the object.
+    /// // A number that cannot be parsed stays invalid until a user edits the object.
     /// let config = Config::default()
     ///     .classify(|error| error.is::<ParseIntError>().then_some(FailureClass::Permanent));
     /// # let _ = config;

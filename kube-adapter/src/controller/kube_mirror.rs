@@ -55,7 +55,7 @@ where
     K: Resource + Clone + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// Creates a mirror that lives as long as the informer's store.
+    /// Creates a mirror that exists as long as the informer's store.
     ///
     /// # Panics
     /// Panics outside a tokio runtime, unless the informer has synced.

@@ -119,7 +119,7 @@ where
 
     /// Returns a kube-runtime store with the same objects: the store from which this handle was created, or a mirror of the informer.
     ///
-    /// The first call creates the mirror, which all clones of this handle share. The mirror lives as long as the informer's store, not as long as the
+    /// The first call creates the mirror, which all clones of this handle share. The mirror exists as long as the informer's store, not as long as the
     /// handle. So keep one handle: each new handle from `ControllerStore::from(informer)` would create one more mirror. If the informer has not
     /// synced yet, a task of the current runtime marks the mirror as ready later. Each change is written to the mirror when the informer publishes
     /// it. A controller that starts after the creation of the mirror is notified of a change after the write of this change. Each write clones the

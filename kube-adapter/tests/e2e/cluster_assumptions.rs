@@ -90,7 +90,7 @@ mod own_cluster {
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    async fn user_nobody_is_forbidden() {
+    async fn a_user_without_a_role_is_forbidden() {
         let cluster = Cluster::start().unwrap();
         let client = client_of(cluster.kubeconfig(), Some("nobody")).await;
         let maps: Api<ConfigMap> = Api::default_namespaced(client);

@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Status;
 use kube::runtime::watcher::{Config, Event, Result, watcher};
 
-struct Heard(Pin<Box<dyn Stream<Item = Result<Event<ConfigMap>>>>>);
+struct Received(Pin<Box<dyn Stream<Item = Result<Event<ConfigMap>>>>>);
 
-impl Heard {
+impl Received {
     fn new(server: &ApiServer, config: Config) -> Self {
         Self(watcher(config_maps(server), config).boxed_local())
     }
@@ -31,7 +31,7 @@ impl Heard {
         }
     }
 
-    async fn hears<const N: usize>(&mut self, expected: [&str; N]) {
+    async fn receives<const N: usize>(&mut self, expected: [&str; N]) {
         for expected in expected {
             assert_eq!(self.next().await, expected);
         }
@@ -43,16 +43,16 @@ async fn follows_through_closed_watches_and_compactions(config: Config) {
     for name in ["a", "b", "c"] {
         server.put(&config_map(name, "1"));
     }
-    let mut watcher = Heard::new(&server, config);
-    watcher.hears(["init", "there a=1", "there b=1", "there c=1", "done"]).await;
+    let mut watcher = Received::new(&server, config);
+    watcher.receives(["init", "there a=1", "there b=1", "there c=1", "done"]).await;
     server.put(&config_map("a", "2"));
     server.delete::<ConfigMap>("default", "b");
-    watcher.hears(["apply a=2", "delete b=1"]).await;
+    watcher.receives(["apply a=2", "delete b=1"]).await;
 
     // After its watch was closed, the watcher continues from the last version that it has received.
     server.close_watches();
     server.put(&config_map("d", "1"));
-    watcher.hears(["apply d=1"]).await;
+    watcher.receives(["apply d=1"]).await;
     assert_eq!(server.open_watches(), 1);
 
     // After its watch was closed and the history was dropped, the watcher lists again.
@@ -62,9 +62,9 @@ async fn follows_through_closed_watches_and_compactions(config: Config) {
     server.compact();
     let gone = watcher.next().await;
     assert!(gone.contains("too old resource version"), "{gone}");
-    watcher.hears(["init", "there a=3", "there d=1", "done"]).await;
+    watcher.receives(["init", "there a=3", "there d=1", "done"]).await;
     server.put(&config_map("a", "4"));
-    watcher.hears(["apply a=4"]).await;
+    watcher.receives(["apply a=4"]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,14 +81,14 @@ async fn kubes_watcher_streams_lists() {
 async fn kubes_watcher_recovers_from_stalled_watches_and_refused_connections() {
     let server = server();
     server.put(&config_map("a", "1"));
-    let mut watcher = Heard::new(&server, Config::default().timeout(30));
-    watcher.hears(["init", "there a=1", "done"]).await;
+    let mut watcher = Received::new(&server, Config::default().timeout(30));
+    watcher.receives(["init", "there a=1", "done"]).await;
     server.put(&config_map("a", "2"));
-    watcher.hears(["apply a=2"]).await;
+    watcher.receives(["apply a=2"]).await;
     server.stall_watches();
     server.put(&config_map("a", "3"));
     let began = tokio::time::Instant::now();
-    watcher.hears(["apply a=3"]).await;
+    watcher.receives(["apply a=3"]).await;
     assert_eq!(
         began.elapsed(),
         Duration::from_secs(35),
@@ -99,7 +99,7 @@ async fn kubes_watcher_recovers_from_stalled_watches_and_refused_connections() {
     assert!(watcher.next().await.starts_with("error"));
     server.put(&config_map("a", "4"));
     server.accept_connections();
-    watcher.hears(["apply a=4"]).await;
+    watcher.receives(["apply a=4"]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,10 +108,10 @@ async fn kubes_watcher_restarts_a_list_that_fails_between_pages() {
     for name in ["a", "b", "c"] {
         server.put(&config_map(name, "1"));
     }
-    let mut watcher = Heard::new(&server, Config::default().page_size(2));
-    watcher.hears(["init", "there a=1", "there b=1"]).await;
+    let mut watcher = Received::new(&server, Config::default().page_size(2));
+    watcher.receives(["init", "there a=1", "there b=1"]).await;
     let broken = Status::failure("etcd is away", "InternalError").with_code(500);
     server.fail_next(RequestMatcher::verb(Verb::List), 1, broken);
     assert!(watcher.next().await.starts_with("error"));
-    watcher.hears(["init", "there a=1", "there b=1", "there c=1", "done"]).await;
+    watcher.receives(["init", "there a=1", "there b=1", "there c=1", "done"]).await;
 }

@@ -267,7 +267,7 @@ fn a_waiter_that_is_never_polled_loses_its_slot_after_some_time() {
 }
 
 #[test]
-fn the_waker_of_the_last_poll_is_woken_and_the_older_one_let_go() {
+fn the_waker_of_the_last_poll_is_woken_and_the_older_one_dropped() {
     let (limiter, _) = limiter(1);
     let permit = limiter.try_acquire().unwrap();
     let mut future = pin!(limiter.acquire());

@@ -4,31 +4,31 @@ use drivers::bucket::{keyed, token_bucket, wait_queue};
 use drivers::limiter::{aimd, policies};
 use testkit::random::{cases, thorough};
 
-fn lives() -> u64 {
+fn sequences() -> u64 {
     if thorough() { 100_000 } else { 10_000 }
 }
 
 #[test]
 fn a_limiter_does_what_its_oracle_says() {
-    cases("limiter", lives(), 700, policies::run);
+    cases("limiter", sequences(), 700, policies::run);
 }
 
 #[test]
 fn an_adaptive_limit_does_what_its_oracle_says() {
-    cases("adaptive", lives(), 700, aimd::run);
+    cases("adaptive", sequences(), 700, aimd::run);
 }
 
 #[test]
 fn a_bucket_does_what_its_oracle_says() {
-    cases("bucket", lives(), 700, token_bucket::run);
+    cases("bucket", sequences(), 700, token_bucket::run);
 }
 
 #[test]
 fn every_key_has_a_bucket_that_agrees_with_its_oracle() {
-    cases("keyed", lives(), 400, keyed::run);
+    cases("keyed", sequences(), 400, keyed::run);
 }
 
 #[test]
 fn a_wait_queue_agrees_with_its_oracle() {
-    cases("line", lives(), 400, wait_queue::run);
+    cases("line", sequences(), 400, wait_queue::run);
 }

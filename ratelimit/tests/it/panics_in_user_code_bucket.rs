@@ -143,7 +143,7 @@ fn a_timer_that_rings_at_once_and_always_is_got_rid_of() {
 }
 
 #[test]
-fn a_clock_that_jumps_serves_everybody_in_the_end() {
+fn every_waiter_is_served_although_the_clock_jumps() {
     let (clock, _, bucket) = faulty(per_second(1, 1));
     let (woken, waker) = Counting::waker();
     let mut waiters: Vec<_> = (0..5).map(|_| waiter(&bucket)).collect();

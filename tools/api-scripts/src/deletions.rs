@@ -129,7 +129,7 @@ pub async fn policies_are_finalizers(on: &Server) {
 }
 
 /// `batch/v1` jobs have the default policy `Orphan`, for compatibility.
-pub async fn jobs_orphan_their_pods_unless_told_otherwise(on: &Server) {
+pub async fn jobs_orphan_their_pods_by_default(on: &Server) {
     let template =
         json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "image"}]}});
     let job = json!({

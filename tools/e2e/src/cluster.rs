@@ -81,7 +81,7 @@ impl Cluster {
     }
 
     /// The bearer token of `nobody`, a user with almost no permissions: requests are answered with 403.
-    pub fn token_of_nobody(&self) -> &str {
+    pub fn token_without_permissions(&self) -> &str {
         &self.credentials.nobody
     }
 

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn trusts_nobody_else() {
+    fn rejects_every_other_certificate() {
         let (port, server) = serve("HTTP/1.1 200 OK\r\n\r\nabc", tls);
         let trusted = Some(trust(&certificate("of-another.crt")).unwrap());
         let error = Server { tls: trusted, ..plain(port) }.ask("GET", "/", None).unwrap_err();

@@ -164,7 +164,7 @@ pub(crate) mod tests {
     }
 
     /// Returns whether there is a process with this id.
-    pub(crate) fn lives(pid: &str) -> bool {
+    pub(crate) fn is_running(pid: &str) -> bool {
         let mut probe = Command::new("sh");
         probe.args(["-c", "kill -0 \"$1\" 2>/dev/null", "probe", pid]);
         probe.status().unwrap().success()
@@ -174,9 +174,9 @@ pub(crate) mod tests {
     fn killed_is_gone_when_kill_returns() {
         let (server, log) = sleeper("killed");
         let pid = pid(&log);
-        assert!(lives(&pid));
+        assert!(is_running(&pid));
         server.kill().unwrap();
-        assert!(!lives(&pid));
+        assert!(!is_running(&pid));
         fs::remove_file(log).unwrap();
     }
 
@@ -185,7 +185,7 @@ pub(crate) mod tests {
         let (server, log) = sleeper("dropped");
         let pid = pid(&log);
         drop(server);
-        assert!(!lives(&pid));
+        assert!(!is_running(&pid));
         fs::remove_file(log).unwrap();
     }
 
@@ -206,7 +206,7 @@ pub(crate) mod tests {
         let pid = pid(&log);
         let error = server.ready("it", Duration::ZERO, || false).unwrap_err().to_string();
         assert!(error.starts_with("it is not ready after 0ns; "), "{error}");
-        assert!(!lives(&pid));
+        assert!(!is_running(&pid));
         fs::remove_file(log).unwrap();
     }
 }

@@ -66,7 +66,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Read};
 
     use super::*;
-    use crate::leash::tests::{LIMIT, lives};
+    use crate::leash::tests::{LIMIT, is_running};
     use crate::patience::eventually;
 
     fn shell(script: &str, name: &str) -> Process {
@@ -105,7 +105,7 @@ mod tests {
         const SIGTERM: i32 = 15;
         let (process, pid) = sleeper("signal");
         process.terminate().unwrap();
-        assert_eq!((ended(&process).code(), lives(&pid)), (Some(128 + SIGTERM), false));
+        assert_eq!((ended(&process).code(), is_running(&pid)), (Some(128 + SIGTERM), false));
         fs::remove_file(&process.log).unwrap();
     }
 
@@ -124,9 +124,9 @@ mod tests {
     fn a_killed_program_is_gone_when_kill_returns() {
         let (process, pid) = sleeper("kill");
         let log = process.log.clone();
-        assert!(lives(&pid));
+        assert!(is_running(&pid));
         process.kill();
-        assert!(!lives(&pid));
+        assert!(!is_running(&pid));
         fs::remove_file(log).unwrap();
     }
 
@@ -150,11 +150,11 @@ mod tests {
         let here = lines.find_map(|line| Some(line.unwrap().split_once(HERE)?.1.to_owned()));
         let here = here.expect("no program was started");
         let (pid, log) = here.split_once(' ').unwrap();
-        assert!(lives(pid));
+        assert!(is_running(pid));
         // SIGKILL: the parent cannot clean up.
         parent.kill().unwrap();
         parent.wait().unwrap();
-        eventually(LIMIT, || (!lives(pid)).then_some(())).expect("the program is still running");
+        eventually(LIMIT, || (!is_running(pid)).then_some(())).expect("the program is still running");
         fs::remove_file(log).unwrap();
     }
 }

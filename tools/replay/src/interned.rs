@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sweep_forgets_what_nobody_holds_and_nothing_else() {
+    fn a_sweep_removes_exactly_the_unreferenced_values() {
         let mut interned = Interned::default();
         let held = interned.text("a/held");
         let (key, labels) = (interned.replicaset(held.clone()), interned.labels([("app", "x")].into_iter()));

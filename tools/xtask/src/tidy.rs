@@ -42,8 +42,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         if name.ends_with(".md") || name.ends_with(".rs") {
             complaints.extend(habits::check_docs(&name, &text));
         }
+        complaints.extend(language::check_page(&name, &text));
         if name.ends_with(".md") {
-            complaints.extend(language::check_page(&name, &text));
             complaints.extend(history.iter().flat_map(|history| commits::check(&name, &text, history)));
             let exists = |path: &_| workspace.root.join(path).exists();
             complaints.extend(links::check(&name, &text, exists, |path| workspace.read(path).ok()));
@@ -60,9 +60,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         };
         complaints.extend(habits::check(&source));
         complaints.extend(shared_files::check(&source));
-        if !source.is_test() {
-            complaints.extend(language::check(&source));
-        }
+        complaints.extend(language::check(&source));
         let shipped =
             workspace.published().any(|package| file.starts_with(package.folder(workspace).join("src")));
         if shipped && !source.is_test() {

@@ -73,7 +73,7 @@ impl RateLimiting {
                 return None;
             }
             let longest = state.waiting.first().map_or(Duration::from_secs(60), |(at, _)| *at - now);
-            state = self.changed.wait_timeout(state, longest).expect("nobody panics").0;
+            state = self.changed.wait_timeout(state, longest).expect("no holder of the lock panics").0;
         }
     }
 
@@ -96,7 +96,7 @@ impl RateLimiting {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics")
+        self.state.lock().expect("no holder of the lock panics")
     }
 }
 

@@ -16,11 +16,11 @@ use crate::state::order::ReadyQueue;
 /// use flyball_workqueue::{ManualClock, Queue, QueueMetrics, QueueStats};
 /// use std::time::Duration;
 ///
-/// struct Nobody;
-/// impl QueueMetrics for Nobody {}
+/// struct NoExport;
+/// impl QueueMetrics for NoExport {}
 ///
 /// let clock = ManualClock::new();
-/// let queue = Queue::builder().clock(clock.clone()).metrics(Nobody).build();
+/// let queue = Queue::builder().clock(clock.clone()).metrics(NoExport).build();
 /// queue.add("a")?;
 /// queue.add_after("b", Duration::from_secs(5))?;
 /// let lease = queue.try_get()?;

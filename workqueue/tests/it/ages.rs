@@ -20,7 +20,7 @@ fn overdue(key: &'static str, age: u64) -> Option<(&'static str, Duration)> {
     Some((key, ns(age)))
 }
 
-fn told(overdue: Option<OverdueLease<&'static str>>) -> Option<(&'static str, Duration)> {
+fn name_and_bound(overdue: Option<OverdueLease<&'static str>>) -> Option<(&'static str, Duration)> {
     overdue.map(|overdue| (overdue.key, overdue.age))
 }
 
@@ -121,7 +121,7 @@ fn overdue_oldest_first_and_once_each() {
         leases.push(queue.try_get().unwrap());
         clock.advance(ns(10));
     }
-    let next = || queue.next_overdue(ns(20)).now_or_never().map(told);
+    let next = || queue.next_overdue(ns(20)).now_or_never().map(name_and_bound);
     assert_eq!(next(), Some(overdue("a", 30)));
     assert_eq!(next(), Some(overdue("b", 20)));
     assert_eq!(next(), None, "a lease was reported before it was overdue");
@@ -160,7 +160,7 @@ fn overdue_waits_for_the_moment() {
     assert_eq!(clock.next_alarm(), Some(Nanos::new(67)));
     clock.set(Nanos::new(67));
     assert!(watcher.was_woken());
-    assert_eq!(told(watcher.finish()), overdue("b", 50));
+    assert_eq!(name_and_bound(watcher.finish()), overdue("b", 50));
     b.done();
 }
 
@@ -174,7 +174,7 @@ fn overdue_time_counts_from_the_first_poll() {
     let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
     assert_eq!(lease.age(), Some(Duration::ZERO), "the age does not start now");
     clock.advance(ns(50));
-    assert_eq!(told(watcher.finish()), overdue("a", 50));
+    assert_eq!(name_and_bound(watcher.finish()), overdue("a", 50));
 }
 
 /// With a bound of zero, each lease is reported as soon as it begins.
@@ -184,11 +184,11 @@ fn overdue_at_once() {
     queue.add_many(["a", "b"]);
     let _a = queue.try_get().unwrap();
     let mut watcher = Task::new(queue.next_overdue(Duration::ZERO));
-    assert_eq!(told(watcher.finish()), overdue("a", 0));
+    assert_eq!(name_and_bound(watcher.finish()), overdue("a", 0));
     let mut watcher = Task::waiting(queue.next_overdue(Duration::ZERO));
     let _b = queue.try_get().unwrap();
     assert!(watcher.was_woken());
-    assert_eq!(told(watcher.finish()), overdue("b", 0));
+    assert_eq!(name_and_bound(watcher.finish()), overdue("b", 0));
     assert!(queue.next_overdue(Duration::MAX).now_or_never().is_none());
 }
 
@@ -208,12 +208,12 @@ fn overdue_ends_with_the_queue() {
     a.done();
     let b = queue.try_get().unwrap();
     clock.advance(ns(10));
-    let told_of_b = watchers.iter_mut().filter_map(|watcher| match watcher.poll() {
-        std::task::Poll::Ready(overdue) => told(overdue),
+    let reports_of_b = watchers.iter_mut().filter_map(|watcher| match watcher.poll() {
+        std::task::Poll::Ready(overdue) => name_and_bound(overdue),
         std::task::Poll::Pending => None,
     });
     assert_eq!(
-        told_of_b.collect::<Vec<_>>(),
+        reports_of_b.collect::<Vec<_>>(),
         [overdue("b", 10).unwrap()],
         "the lease was not reported to exactly one watcher"
     );
@@ -246,12 +246,12 @@ fn watchers_with_different_bounds() {
     let mut quick = Task::waiting(queue.next_overdue(ns(30)));
     assert_eq!(clock.next_alarm(), Some(Nanos::new(30)));
     clock.set(Nanos::new(30));
-    assert_eq!(told(quick.finish()), overdue("a", 30));
+    assert_eq!(name_and_bound(quick.finish()), overdue("a", 30));
     assert!(slow.poll().is_pending());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(90)));
     clock.set(Nanos::new(90));
     assert!(slow.was_woken());
-    assert_eq!(told(slow.finish()), overdue("b", 90));
+    assert_eq!(name_and_bound(slow.finish()), overdue("b", 90));
 }
 
 /// Getters and watchers share one alarm, which is set for the earliest time that any of them needs.
@@ -286,7 +286,7 @@ fn the_alarm_is_shared_with_getters() {
                 }
                 if seen.is_none() && watcher.was_woken() {
                     if let std::task::Poll::Ready(got) = watcher.poll() {
-                        assert_eq!((now, told(got.clone())), (bound, overdue("stuck", bound)));
+                        assert_eq!((now, name_and_bound(got.clone())), (bound, overdue("stuck", bound)));
                         seen = got;
                     }
                 }
@@ -314,7 +314,7 @@ fn a_dropped_watcher_reports_nothing() {
             clock.set(Nanos::new(50));
             assert!(next.was_woken());
         }
-        assert_eq!(told(next.finish()), overdue("a", dropped_at.max(50)));
+        assert_eq!(name_and_bound(next.finish()), overdue("a", dropped_at.max(50)));
     }
 }
 
@@ -327,7 +327,7 @@ fn a_reported_lease_goes_on() {
     assert!(queue.next_overdue(ns(9)).now_or_never().is_none());
     clock.advance(ns(9));
     for key in ["a", "b", "c", "d"] {
-        assert_eq!(told(queue.next_overdue(ns(9)).now_or_never().unwrap()), overdue(key, 9));
+        assert_eq!(name_and_bound(queue.next_overdue(ns(9)).now_or_never().unwrap()), overdue(key, 9));
         queue.check().unwrap();
     }
     assert_eq!(keys(&leases), ["a", "b", "c", "d"]);

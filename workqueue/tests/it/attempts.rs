@@ -24,10 +24,10 @@ fn measured() -> (BackoffQueue, ManualClock, Reports) {
 }
 
 /// Returns the reported events, without hand-outs.
-fn told(reports: &Reports) -> Vec<Report> {
-    let mut told = reports.take();
-    told.retain(|told| !matches!(told, Report::HandedOut { .. }));
-    told
+fn taken(reports: &Reports) -> Vec<Report> {
+    let mut taken = reports.take();
+    taken.retain(|taken| !matches!(taken, Report::HandedOut { .. }));
+    taken
 }
 
 const FAILED: [Report; 2] = [Report::Ended(Ending::Retry, 0), Report::Failed];
@@ -44,12 +44,12 @@ fn the_last_failure_hands_the_lease_back() {
         for until in [10, 30] {
             assert!(queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).is_ok());
             assert_eq!(deadline(&queue, "a"), until);
-            assert_eq!(told(&reports), FAILED);
+            assert_eq!(taken(&reports), FAILED);
             clock.set(Nanos::new(until));
         }
         let lease = queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).unwrap_err();
         assert_eq!((*lease, lease.num_requeues(), queue.state(&"a")), ("a", 0, KeyState::Leased));
-        assert_eq!(told(&reports), [Report::Failed], "the failure was not counted, or the lease ended");
+        assert_eq!(taken(&reports), [Report::Failed], "the failure was not counted, or the lease ended");
         end(lease);
         let (state, after): (_, &[Report]) = match which {
             0 => (KeyState::Absent, &[Report::Ended(Ending::Done, 0)]),
@@ -58,7 +58,7 @@ fn the_last_failure_hands_the_lease_back() {
             // The failures were forgotten, so this failure counts as the first one.
             _ => (KeyState::Waiting(Nanos::new(40)), &FAILED),
         };
-        assert_eq!((queue.state(&"a"), &*told(&reports)), (state, after));
+        assert_eq!((queue.state(&"a"), &*taken(&reports)), (state, after));
         queue.check().unwrap();
     }
 }
@@ -69,7 +69,7 @@ fn at_most_none_is_at_most_one() {
         let (queue, _, reports) = measured();
         queue.add("a").unwrap();
         queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).unwrap_err().done();
-        assert_eq!(told(&reports), [Report::Failed, Report::Ended(Ending::Done, 0)]);
+        assert_eq!(taken(&reports), [Report::Failed, Report::Ended(Ending::Done, 0)]);
     }
 }
 
@@ -85,7 +85,7 @@ fn a_failure_that_is_not_counted_is_never_the_last_one() {
             assert!(queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).is_ok(), "{most}");
             assert_eq!((queue.num_requeues(&"a"), deadline(&queue, "a")), (failures, until));
         }
-        let failed = told(&reports).iter().filter(|told| **told == Report::Failed).count();
+        let failed = taken(&reports).iter().filter(|taken| **taken == Report::Failed).count();
         assert_eq!(failed, 1);
         clock.set(Nanos::new(until));
     }

@@ -145,7 +145,7 @@ fn an_add_to_a_full_queue_never_waits() {
 
 // ---- many at once ----------------------------------------------------------------------------------------------
 
-fn told<K: Copy>(many: AddedMany<K>) -> ([usize; 4], Vec<(K, AddErrorKind)>) {
+fn outcome<K: Copy>(many: AddedMany<K>) -> ([usize; 4], Vec<(K, AddErrorKind)>) {
     let counts = [many.new, many.merged, many.promoted, many.dirty];
     let refused = many.refused.into_iter().map(|refused| {
         let kind = refused.kind();
@@ -163,7 +163,7 @@ fn add_many_returns_the_result_of_each_key() {
     queue.add_after("waits", ns(9)).unwrap();
     queue.add("ready").unwrap();
     let many = queue.add_many(["x", "leased", "waits", "ready", "x", "leased", "y", "z", "w", "x", "v"]);
-    assert_eq!(told(many), ([3, 4, 1, 1], vec![("w", AddErrorKind::Full), ("v", AddErrorKind::Full)]));
+    assert_eq!(outcome(many), ([3, 4, 1, 1], vec![("w", AddErrorKind::Full), ("v", AddErrorKind::Full)]));
     lease.done();
     let leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
     assert_eq!(crate::task::keys(&leases), ["ready", "x", "waits", "y", "z", "leased"]);
@@ -173,11 +173,11 @@ fn add_many_returns_the_result_of_each_key() {
 #[test]
 fn add_many_of_no_keys_and_to_a_closed_queue() {
     let (queue, _clock) = timed();
-    assert_eq!(told(queue.add_many([])), ([0; 4], vec![]));
+    assert_eq!(outcome(queue.add_many([])), ([0; 4], vec![]));
     queue.shut_down();
     let refused =
         vec![("a", AddErrorKind::ShutDown), ("b", AddErrorKind::ShutDown), ("a", AddErrorKind::ShutDown)];
-    assert_eq!(told(queue.add_many(["a", "b", "a"])), ([0; 4], refused));
+    assert_eq!(outcome(queue.add_many(["a", "b", "a"])), ([0; 4], refused));
 }
 
 /// `add_many` wakes one getter for each added key.

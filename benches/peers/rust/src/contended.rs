@@ -54,7 +54,7 @@ pub(crate) fn contended<P: Peer>(options: &Options) -> Figures {
         queue.shut_down();
         let handed_out: usize = consumers.into_iter().map(|one| one.join().expect("a consumer")).sum();
         let end = Instant::now();
-        (handed_out, end - starts.into_iter().min().expect("somebody adds"))
+        (handed_out, end - starts.into_iter().min().expect("a thread adds keys"))
     });
     let adds = share * options.sides;
     let mut figures = ns(time, adds);

@@ -217,7 +217,7 @@ pub const NAMES: &[&str] = &[
     "index of a subscription removed",
     "began anew",
     "too much",
-    "first list heard",
+    "first list delivered",
     "rewound",
     "transformed",
     "content: compared",
@@ -758,7 +758,7 @@ impl<'a> World<'a> {
         }
         self.wrote(steps);
         if !self.closed {
-            self.tally.hit_if(first && !self.readers.is_empty(), "first list heard");
+            self.tally.hit_if(first && !self.readers.is_empty(), "first list delivered");
             let readers = self.readers.iter_mut().filter(|reader| !reader.ended);
             readers.for_each(|reader| reader.feed.listed());
         }

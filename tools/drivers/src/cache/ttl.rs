@@ -104,8 +104,8 @@ const NAMES: &[&str] = &[
     "deleted",
     "nothing to delete",
     "expired before it was deleted",
-    "lives for no time",
-    "lives for ever",
+    "expires immediately",
+    "never expires",
     "replaced",
     "a key listed twice",
     "swept",
@@ -113,7 +113,7 @@ const NAMES: &[&str] = &[
     "swept by a write",
     "view with something that has expired since",
     "subscribed",
-    "heard",
+    "delivered",
     "unsubscribed",
     "clock set back",
     "end of time",
@@ -372,8 +372,8 @@ impl World<'_> {
         tally.hit(if there.is_some() { "updated" } else { "added" });
         tally.hit_if(expired > 0, "added where something had expired");
         tally.hit_if(swept > expired, "swept by a write");
-        tally.hit_if(entries == Some(0), "lives for no time");
-        tally.hit_if(entries.is_none(), "lives for ever");
+        tally.hit_if(entries == Some(0), "expires immediately");
+        tally.hit_if(entries.is_none(), "never expires");
     }
 
     fn delete(&mut self, id: u8) {
@@ -414,7 +414,7 @@ impl World<'_> {
     fn take(&mut self) {
         let Some((subscription, held)) = &mut self.reader else { return };
         while let Some(change) = subscription.try_next() {
-            self.tally.hit("heard");
+            self.tally.hit("delivered");
             match delta(&change) {
                 Delta::Added(new) => assert_eq!(held.insert(new.id, new), None),
                 Delta::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),

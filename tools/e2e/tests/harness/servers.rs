@@ -35,7 +35,7 @@ mod own_cluster {
         let mut cluster = Cluster::start().unwrap();
         create(&cluster, "a");
         cluster.kill_api_server().unwrap();
-        assert!(cluster.request("GET", MAPS, None).is_err(), "nobody listens");
+        assert!(cluster.request("GET", MAPS, None).is_err(), "no server listens");
         cluster.restart_api_server().unwrap();
         let found = cluster.request("GET", &format!("{MAPS}/a"), None).unwrap();
         assert_eq!(found.status, 200, "{}", found.body);

@@ -53,7 +53,7 @@ fn json_is_one_object_with_exactly_the_fields_that_are_fixed() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn cpu_and_memory_are_told_when_asked_for() {
+fn cpu_and_memory_are_printed_on_request() {
     let path = written("usage.jsonl", &small());
     let (status, stdout, stderr) = outcome(&[&path, "--json", "--usage"]);
     assert_eq!((status, &*stderr), (0, ""), "{stdout}");
@@ -130,7 +130,7 @@ fn a_trace_is_played_at_its_own_speed_when_asked_to() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_result_that_cannot_be_printed_is_an_error_unless_nobody_wants_it() {
+fn a_result_that_cannot_be_printed_is_an_error_unless_the_pipe_is_closed() {
     let path = written("printed.jsonl", &small());
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("/dev/full is missing");
     for args in [&[&*path][..], &[&path, "--json"]] {

@@ -1,5 +1,5 @@
-//! A source file, prepared for the rules. Each line is split into its code, without the contents of literals, and its comments. Lines of test code
-//! are marked.
+//! A source file, prepared for the rules. Each line is split into its code, without the contents of literals, its comments, and its string literals.
+//! Lines of test code are marked.
 
 use std::ops::Range;
 
@@ -18,6 +18,8 @@ pub(super) struct Line {
     pub(super) code: String,
     /// The text of the comments in the line, including their slashes.
     pub(super) comment: String,
+    /// The contents of the string literals in the line.
+    pub(super) literals: Vec<String>,
     /// Whether the line is in an item with `#[cfg(test)]` or in a test file.
     pub(super) test: bool,
 }
@@ -111,6 +113,15 @@ impl Split<'_> {
                 TokenTree::Literal(_) if !text.starts_with(|c: char| c.is_ascii_digit()) => {
                     let breaks: String = text.chars().filter(|c| *c == '\n').collect();
                     self.token(start, &format!("\"{breaks}\""));
+                    let first = self.lines.len() - text.split('\n').count();
+                    for (line, piece) in self.lines[first..].iter_mut().zip(text.split('\n')) {
+                        line.literals.push(
+                            piece
+                                .trim_start_matches(['r', 'b', 'c', '#'])
+                                .trim_matches(['"', '#'])
+                                .to_owned(),
+                        );
+                    }
                 }
                 _ => self.token(start, text),
             }
@@ -256,6 +267,13 @@ mod tests {
         assert_eq!(source.lines[2].comment.trim(), "// why");
         assert_eq!(source.lines[3].code, "use a::B;");
         assert_eq!(source.shipped_paths().collect::<Vec<_>>(), [(4, "a::B")]);
+    }
+
+    #[test]
+    fn literals_are_kept_beside_with_their_lines() {
+        let source = read("const A: (&str, u8, &str) = (\"one\ntwo\", 3, r#\"four\"#);\n");
+        assert_eq!(source.lines[0].literals, ["one"]);
+        assert_eq!(source.lines[1].literals, ["two", "four"]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) fn get<C: Writes, R: Reads>(options: &Options, reader: impl Fn(&C) ->
         let readers: Vec<_> = readers.collect();
         readers.into_iter().map(|one| one.join().expect("a reader")).collect()
     });
-    let first = times.iter().map(|(start, _)| *start).min().expect("somebody reads");
-    let last = times.iter().map(|(_, end)| *end).max().expect("somebody reads");
+    let first = times.iter().map(|(start, _)| *start).min().expect("a thread reads");
+    let last = times.iter().map(|(_, end)| *end).max().expect("a thread reads");
     ns(last - first, share * options.sides)
 }

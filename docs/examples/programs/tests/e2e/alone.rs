@@ -44,7 +44,7 @@ fn a_mapper_looks_up_in_a_store_that_is_filled_by_hand() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn truststores_end_when_they_are_told_to() {
+async fn truststores_end_on_shutdown() {
     type Run = fn(Client, Arc<Notify>) -> BoxFuture<'static, ()>;
     let programs: [Run; 2] = [
         |client, end| {

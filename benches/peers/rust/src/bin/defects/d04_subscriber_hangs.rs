@@ -37,7 +37,7 @@ fn program<C: Cache<ConfigMap>>() -> Finding {
             server.put(&config_map(later, ""));
         }
         pass(60 * SECOND).await;
-        let heard = log.take().iter().filter(|name| matches!(name.as_str(), "b" | "c")).count();
-        Finding::new(format!("{heard} of 2"), heard < 2)
+        let received = log.take().iter().filter(|name| matches!(name.as_str(), "b" | "c")).count();
+        Finding::new(format!("{received} of 2"), received < 2)
     })
 }
