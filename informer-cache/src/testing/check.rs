@@ -71,7 +71,8 @@ pub trait SourceFixture: Send {
 pub enum SourceRule {
     /// A list contains exactly the existing objects, and no object in it is newer than the list.
     List,
-    /// All pages of a list show the state at the same version, even if objects change meanwhile. Instead, a later page may fail as expired.
+    /// All pages of a list show the state at the same version, even if objects change meanwhile. Instead, a later page may fail as expired. The
+    /// continuations lead to a last page.
     Pages,
     /// If a request asks for the most recent version, the list contains every change that was made before the request. If a request asks for a list
     /// that is not older than a given version, the list is not older than that version.
