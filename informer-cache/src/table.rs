@@ -122,13 +122,13 @@ impl<K, V> Table<K, V> {
     }
 
     /// Plans the changes that a write makes to the columns. The plan is valid only for this state of the table. Planning compares index values, and
-    /// does not change the table.
+    /// does not change the table. What an earlier plan still holds is moved to `garbage`.
     #[inline]
-    pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan)
+    pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan, garbage: &mut Garbage)
     where
         V: 'static,
     {
-        plan.clear();
+        plan.clear(garbage);
         if write.values.is_empty() && !write.kind.is_deletion() {
             return;
         }

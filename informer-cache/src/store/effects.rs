@@ -12,8 +12,8 @@ use crate::changes::observer_fn::{self, ObserverFns};
 use crate::changes::pending::Dropped;
 use crate::signal::wakers::Wakers;
 use crate::store::inner::StoreInner;
-use crate::table::Garbage;
 use crate::table::record::{AllValues, Record};
+use crate::table::{Garbage, KeyWrite};
 
 /// The part of a write that must run without locks: it reports changes to observers, wakes tasks, and drops the user's values.
 pub(crate) struct Effects<K, V> {
@@ -24,15 +24,19 @@ pub(crate) struct Effects<K, V> {
     /// Whether the write found a buffer whose subscriber has been dropped.
     pub(crate) detached: bool,
     pub(crate) change: Option<Change<K, V>>,
+    pub(crate) observer_fns: Option<ObserverFns<K, V>>,
+    /// Lists that may hold the last reference to the buffer of a subscription.
+    pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
+    /// The write until its commit. It stays here if user code panics before the commit, or if the write is stale.
+    pub(crate) write: Option<KeyWrite<K, V>>,
+    /// The key of the written object, if the store has an equal one already.
+    pub(crate) key: Option<K>,
     /// The index values of the written object, some of which may not have been stored.
     pub(crate) values: AllValues,
-    pub(crate) observer_fns: Option<ObserverFns<K, V>>,
-    /// This field and the next three may hold the last reference to a subscription's buffer, the replaced object, an object that is not stored (because
-    /// it is stale, or because it is the last state of a deleted object), or a key that is stored already.
-    pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
+    /// The replaced or deleted object, if no change holds it.
     pub(crate) old: Option<Arc<V>>,
+    /// The record of a deletion.
     pub(crate) unused: Option<Record<K, V>>,
-    pub(crate) key: Option<K>,
 }
 
 // `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
@@ -44,12 +48,13 @@ impl<K, V> Default for Effects<K, V> {
             dropped: Vec::new(),
             detached: false,
             change: None,
-            values: AllValues::new(),
             observer_fns: None,
             buffers: Vec::new(),
+            write: None,
+            key: None,
+            values: AllValues::new(),
             old: None,
             unused: None,
-            key: None,
         }
     }
 }

@@ -60,7 +60,8 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
             }
             let old = old.map(|_| row);
             let values = new.map(|new| self.index.values(&self.column[0], old, &new.object, &self.seed));
-            self.plan.one_column(&self.column[0], &self.index, old, values.as_ref());
+            let (column, garbage) = (&self.column[0], &mut self.garbage);
+            self.plan.one_column(column, &self.index, old, values.as_ref(), garbage);
             self.plan.carry_out(&mut self.column, row, &mut self.garbage);
         }
         self.passed.extend(before);

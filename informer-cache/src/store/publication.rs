@@ -218,7 +218,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                             (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
                         write.values = next.renew((&**before, values), write.row, &write.record.object, seed);
                     }
-                    next.plan(write, &mut self.plan);
+                    next.plan(write, &mut self.plan, &mut self.effects.garbage);
                     let put = (write.kind, write.row, write.record.clone());
                     let (old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
                     let (name, object) = (write.record.name.clone(), write.record.object.clone());

@@ -7,8 +7,8 @@
 //!
 //! Lock order: `turn` before every lock of the store. Observers are called, tasks are woken, and replaced objects are dropped after `turn` is
 //! released, so all of this user code may write. So may the key, version and transformation functions, which run before `turn` is taken. User code
-//! that runs under `turn` must not write: identity, content and index functions, and `Hash`, `Eq`, `Ord` and `Clone` of keys and index values. A write
-//! from such code panics, because it would deadlock otherwise.
+//! that runs under `turn` must not write: identity, content and index functions; `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; and the
+//! destructor of an index value that equals a stored one. A write from such code panics, because it would deadlock otherwise.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
@@ -35,8 +35,8 @@ use crate::{
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is
 /// released. So these functions and the observers may run on several threads concurrently, and may write to this store. All other user code runs
-/// under the lock: the schema's identity and content functions, the index functions, and the trait methods of keys and index values. It must not write
-/// to this store; a write panics.
+/// under the lock: the schema's identity and content functions, the index functions, the trait methods of keys and index values, and the destructor of
+/// an index value that equals a stored one. It must not write to this store; a write panics.
 ///
 /// # Examples
 /// ```
@@ -151,8 +151,8 @@ where
     /// Panics like [`Writer::upsert`]. Also panics if user code that runs under the lock of this writer calls it; nothing is changed in that case,
     /// either.
     pub fn upsert(&self, object: V) -> WriteOutcome {
-        let arrived = self.inner.read(object);
-        self.write(|core, effects| core.upsert(arrived, effects))
+        let mut arrived = Some(self.inner.read(object));
+        self.write(|core, effects| core.upsert(&mut arrived, effects))
     }
 
     /// Like [`Writer::delete`].

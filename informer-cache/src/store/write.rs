@@ -6,7 +6,6 @@
 
 use std::borrow::Borrow;
 use std::hash::Hash;
-use std::slice;
 use std::sync::Arc;
 
 use flyball_sync::locks::RwLockWriteGuard;
@@ -106,36 +105,46 @@ impl<K, V> WriterCore<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
+    /// Stores the object in `arrived`. While user code runs, the user's values are in `arrived` or in `effects`: if the user code panics, they must not
+    /// be dropped before the `turn` of a `SharedWriter` is released.
     pub(crate) fn upsert(
         &mut self,
-        arrived: ParsedObject<K, V>,
+        arrived: &mut Option<ParsedObject<K, V>>,
         effects: &mut Effects<K, V>,
     ) -> WriteOutcome {
         let ObjectReader { schema, seed, .. } = self.reader();
         let table = self.table();
-        let row = table.find(arrived.hash, |key| *key == arrived.key);
+        let row = arrived.as_ref().and_then(|arrived| table.find(arrived.hash, |key| *key == arrived.key));
         row.inspect(|row| table.prefetch(*row));
         let old = row.and_then(|row| table.rows.get(row));
+        let arrived = arrived.take().expect("the caller passes an object");
         let (new, key) = arrived.after(old);
         effects.key = key;
-        let version = new.version;
-        let (kind, outcome) = match old {
-            None => (ChangeKind::Added, WriteOutcome::Added),
-            Some(old) => match compare_event(&schema, old, &new) {
+        let new = KeyWrite { kind: ChangeKind::Added, row, record: new, values: Vec::new() };
+        let write = effects.write.insert(new);
+        let version = write.record.version;
+        let outcome = match old {
+            None => WriteOutcome::Added,
+            Some(old) => match compare_event(&schema, old, &write.record) {
                 ListedState::Unchanged => {
-                    effects.unused = Some(new);
                     let stored = old.version;
                     drop(table);
                     // The write is stale, but the source has reached its version, and a task may be waiting for that version.
                     self.bookmark(version, effects);
                     return WriteOutcome::Stale { stored };
                 }
-                ListedState::Updated => (ChangeKind::Updated, WriteOutcome::Updated),
-                ListedState::Replaced => (ChangeKind::Replaced, WriteOutcome::Replaced),
+                ListedState::Updated => {
+                    write.kind = ChangeKind::Updated;
+                    WriteOutcome::Updated
+                }
+                ListedState::Replaced => {
+                    write.kind = ChangeKind::Replaced;
+                    WriteOutcome::Replaced
+                }
             },
         };
-        let values = table.values(row, &new.object, &seed);
-        self.commit(table, KeyWrite { kind, row, record: new, values }, version, effects);
+        write.values = table.values(row, &write.record.object, &seed);
+        self.commit(table, version, effects);
         outcome
     }
 
@@ -163,27 +172,24 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
             self.bookmark(version, effects);
             return WriteOutcome::Stale { stored };
         }
-        let write = deletion(&self.reader().schema, row, old, last);
-        self.commit(table, write, version, effects);
+        effects.write = Some(deletion(&self.reader().schema, row, old, last));
+        self.commit(table, version, effects);
         WriteOutcome::Deleted
     }
 
-    /// Performs steps 2 to 4 for one key. Changes the table in place if no snapshot holds it.
-    fn commit(
-        &mut self,
-        table: Arc<Table<K, V>>,
-        write: KeyWrite<K, V>,
-        version: Version,
-        effects: &mut Effects<K, V>,
-    ) {
+    /// Commits `effects.write`: plans its changes of the indexes, and performs steps 2 to 4 for its key. Changes the table in place if no snapshot holds
+    /// it.
+    fn commit(&mut self, table: Arc<Table<K, V>>, version: Version, effects: &mut Effects<K, V>) {
         let Self { store, plan, table: at_hand } = self;
         let inner = &*store.inner;
-        table.plan(&write, plan);
-        let (mut published, found) = find_and_lock(inner, &table, slice::from_ref(&write), effects);
+        let Effects { write, garbage, buffers, .. } = effects;
+        let writes = write.as_slice();
+        writes.iter().for_each(|write| table.plan(write, plan, garbage));
+        let (mut published, found) = find_and_lock(inner, &table, writes, buffers);
+        let Some(KeyWrite { kind, row, record, values }) = write.take() else { return };
         // This drops only a reference, because the published state holds the table, too.
         drop(table);
         inner.note_superseded(&mut published);
-        let KeyWrite { kind, row, record, values } = write;
         if !published.observer_fns.is_empty() {
             effects.observer_fns = Some(published.observer_fns.clone());
         }
@@ -204,7 +210,6 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         if let Some((buffers, findings)) = found {
             let change = effects.change.clone();
             fan_out(&buffers, change.as_slice(), &findings, merging, effects);
-            effects.buffers.push(buffers);
         }
     }
 }
@@ -213,12 +218,12 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
 type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings)>;
 
 /// Performs step 2, and takes the lock of step 3. The findings are for exactly the subscriptions that exist when the lock is taken; they are `None`
-/// if there is no subscription.
+/// if there is no subscription. Adds to `held` the lists of buffers that it has used, because these may hold the last reference to a buffer.
 fn find_and_lock<'a, K: Eq, V>(
     inner: &'a StoreInner<K, V>,
     table: &Table<K, V>,
     writes: &[KeyWrite<K, V>],
-    effects: &mut Effects<K, V>,
+    held: &mut Vec<SubscriptionBuffers<K, V>>,
 ) -> (RwLockWriteGuard<'a, Published<K, V>>, Found<K, V>) {
     let mut found: Found<K, V> = None;
     loop {
@@ -230,10 +235,8 @@ fn find_and_lock<'a, K: Eq, V>(
         }
         let buffers = published.buffers.clone();
         drop(published);
+        held.push(buffers.clone());
         // If there are earlier findings, they are outdated, because a subscription was added or removed meanwhile.
-        if let Some((buffers, _)) = found.take() {
-            effects.buffers.push(buffers);
-        }
         let mut findings = Findings::default();
         let is_plain = |buffer: &Arc<SubscriptionBuffer<K, V>>| buffer.selection().is_none();
         if !buffers.iter().all(is_plain) || writes.iter().any(|write| write.kind.is_addition()) {

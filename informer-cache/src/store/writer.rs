@@ -92,8 +92,8 @@ where
     /// Panics only if the transformation, a function of the schema, or a trait method of a key or an index value panics; nothing is changed in that
     /// case. The call may also drop the replaced object. A panic in its destructor propagates after the write is complete.
     pub fn upsert(&mut self, object: V) -> WriteOutcome {
-        let arrived = self.inner.read(object);
-        self.write(|core, effects| core.upsert(arrived, effects))
+        let mut arrived = Some(self.inner.read(object));
+        self.write(|core, effects| core.upsert(&mut arrived, effects))
     }
 
     /// Deletes the object with this key. `last` is the last state of the object, if you have it. If `last` is `None`, the change contains the stored
@@ -280,7 +280,7 @@ impl<K, V> Drop for Writer<K, V> {
     fn drop(&mut self) {
         let mut effects = Effects::default();
         self.core.close(&mut effects);
-        effects.wakers.wake();
+        std::mem::take(&mut effects.wakers).wake();
     }
 }
 

@@ -56,12 +56,30 @@ enum OrderEditKind {
 }
 
 impl Plan {
-    /// Clears a plan that was not carried out.
+    /// Clears a plan that was not carried out, because user code panicked. Moves its index values and errors to `garbage`, because it may hold the
+    /// last references to them.
     #[inline]
-    pub(super) fn clear(&mut self) {
-        self.edits.clear();
-        self.order.clear();
-        self.names.clear();
+    pub(super) fn clear(&mut self, garbage: &mut Garbage) {
+        if !(self.edits.is_empty() && self.order.is_empty()) {
+            self.abandon(garbage);
+        }
+    }
+
+    #[cold]
+    fn abandon(&mut self, garbage: &mut Garbage) {
+        for (_, edit) in self.edits.drain(..) {
+            match edit {
+                Edit::Create(value) => garbage.values.push(value),
+                Edit::Fail(error) => garbage.errors.push(error),
+                Edit::Stay(_) | Edit::Join(_) | Edit::Leave(_) | Edit::ClearError => {}
+            }
+        }
+        for (_, edit) in self.order.drain(..) {
+            match edit.kind {
+                OrderEditKind::Insert(value) => garbage.values.push(value),
+                OrderEditKind::Remove => {}
+            }
+        }
     }
 
     /// Plans the changes of a single column that is not part of a table yet.
@@ -71,8 +89,9 @@ impl Plan {
         index: &Definition<V>,
         row: Option<u32>,
         values: Option<&Values>,
+        garbage: &mut Garbage,
     ) {
-        self.clear();
+        self.clear(garbage);
         if !matches!(values, Some(Values::Kept)) {
             self.column(0, column, index, row, values);
         }

@@ -12,6 +12,7 @@ mod informer_set;
 mod observer;
 mod oracle;
 mod panics_in_user_code;
+mod panics_in_user_code_drops;
 mod panics_in_user_code_store;
 mod panics_in_user_code_ttl;
 mod pending;

@@ -139,6 +139,32 @@ fn sorted_matches_vec() {
 }
 
 #[test]
+fn appended_list_folds_as_it_iterates_and_leaves_clones_unchanged() {
+    // The list grows to three levels.
+    let (mut ours, mut held) = (Sorted::new(), Vec::new());
+    for number in 0..20_000_u32 {
+        assert!(ours.insert(3 * number));
+        if number % 997 == 0 || number % 1024 == 127 {
+            held.push((ours.clone(), number + 1));
+        }
+    }
+    for (list, len) in &held {
+        list.check().unwrap();
+        let all: Vec<_> = (0..*len).map(|number| 3 * number).collect();
+        for skip in [0, 1, 127, 128, 129, 8191, 8192, 8193, 20_000] {
+            let mut rest = list.iter();
+            let skipped = rest.by_ref().take(skip).count();
+            assert_eq!(rest.len(), all.len() - skipped);
+            let folded = rest.fold(Vec::new(), |mut numbers, number| {
+                numbers.push(number);
+                numbers
+            });
+            assert_eq!(folded, all[skipped..]);
+        }
+    }
+}
+
+#[test]
 fn ascending_list_matches_btree_set() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
