@@ -24,7 +24,8 @@ const INSTANCES: Schema<Arc<str>, Instance> =
 
 static BY_SERVICE: Index<Instance, Arc<str>> = Index::new("service", |instance| instance.service.clone());
 
-/// The registry, stored as a log of events. The version of an event is its position in the log.
+/// The registry, stored as a log of events. The version of the registry is the length of the log plus one, so that even an empty registry has a
+/// version: an informer treats version 0 as "no version", and does not watch from it.
 #[derive(Clone)]
 struct Registry {
     log: watch::Sender<Vec<WatchEvent<Instance>>>,
@@ -32,7 +33,7 @@ struct Registry {
 
 impl Registry {
     fn write(&self, event: impl FnOnce(u64) -> WatchEvent<Instance>) {
-        self.log.send_modify(|log| log.push(event(log.len() as u64 + 1)));
+        self.log.send_modify(|log| log.push(event(log.len() as u64 + 2)));
     }
 
     fn register(&self, name: &str, service: &str, healthy: bool) {
@@ -67,11 +68,14 @@ impl Source for Registry {
                 items.push(instance.clone());
             }
         }
-        Ok(Page { items, version: Version::new(log.len() as u64), continuation: None })
+        Ok(Page { items, version: Version::new(log.len() as u64 + 1), continuation: None })
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<LogReader, SourceError> {
-        Ok(LogReader { log: self.log.subscribe(), read: request.from_version.get() as usize })
+        Ok(LogReader {
+            log: self.log.subscribe(),
+            read: (request.from_version.get() as usize).saturating_sub(1),
+        })
     }
 }
 
@@ -116,7 +120,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     registry.deregister("web-2", "web");
     registry.register("web-3", "web", false);
     registry.register("web-3", "web", true); // coalesced: the subscription delivers one change
-    informer.store().wait_for_version(Version::new(6)).await?;
+    informer.store().wait_for_version(Version::new(7)).await?;
     let after = informer.snapshot();
     for (name, view) in [("before", &before), ("after", &after)] {
         let mut web: Vec<&str> = view.by_index(&BY_SERVICE, "web")?.map(|instance| &*instance.name).collect();
