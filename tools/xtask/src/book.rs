@@ -24,9 +24,12 @@ pub(crate) struct Options {
     /// Only build the book and check its links; do not run its programs.
     #[arg(long)]
     no_projects: bool,
+    /// Run every program that lists dependencies as a separate project, not only those of the first pages.
+    #[arg(long, conflicts_with = "no_projects")]
+    all: bool,
     /// Check only the project of the page "Check your own code": run its model under loom and shuttle, and compile
     /// its fuzz target.
-    #[arg(long, conflicts_with = "no_projects")]
+    #[arg(long, conflicts_with_all = ["no_projects", "all"])]
     models: bool,
 }
 
@@ -46,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::verdict(&links::check(&pages, |path| built.join(path).exists()))?;
     eprintln!("{} pages, no broken link", pages.len());
     if !options.no_projects {
-        projects::run(workspace)?;
+        projects::run(workspace, options.all)?;
     }
     eprintln!("the book is in {}", built.join("index.html").display());
     Ok(())

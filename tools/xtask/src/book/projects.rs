@@ -15,7 +15,15 @@ const CLONE: &str = "../flyball/";
 /// The folder with the project of the page *Check your own code*.
 const CHECKED: &str = "docs/book/projects/checked";
 
-pub(super) fn run(workspace: &Workspace) -> Result<()> {
+/// The pages whose programs always run as separate projects. Each project compiles dependencies with its own features, so running all of them takes
+/// minutes.
+const FIRST_PAGES: &str = "docs/book/src/start";
+
+pub(super) fn run(workspace: &Workspace, all: bool) -> Result<()> {
+    let mut first_pages = String::new();
+    for entry in fs::read_dir(workspace.root.join(FIRST_PAGES))? {
+        first_pages += &fs::read_to_string(entry?.path())?;
+    }
     let programs = workspace.root.join("docs/book/programs");
     let mut names = Vec::new();
     for entry in fs::read_dir(&programs)? {
@@ -24,6 +32,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<()> {
             names.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
         }
     }
+    names.retain(|name| all || first_pages.contains(&format!("programs/{name}.toml")));
     names.sort();
     ensure!(!names.is_empty(), "no program has dependencies");
     for name in names {

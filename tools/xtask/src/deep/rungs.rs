@@ -131,6 +131,15 @@ pub(super) const RUNGS: &[Rung] = &[
         figures: |log| last(log, "e2e: ").and_then(|line| line.strip_prefix("e2e: ").map(str::to_owned)),
     },
     Rung {
+        name: "book",
+        what: "every program of the book runs as a separate project, with the dependencies that its page lists",
+        command: |_, _| xtask(&["book", "--all"]),
+        missing: mdbook,
+        figures: |log| {
+            count(log, "runs with the dependencies", "programs of the book run as separate projects")
+        },
+    },
+    Rung {
         name: "faults-unseen",
         what: "no seeded fault is seen by the ordinary tests of the crate that it breaks",
         command: |_, _| xtask(&["faults"]),
@@ -199,6 +208,13 @@ fn go(_: &Workspace) -> Option<String> {
 
 fn cargo_fuzz(workspace: &Workspace) -> Option<String> {
     missing_subcommand(workspace, "fuzz", "cargo install --locked cargo-fuzz@0.13.2")
+}
+
+fn mdbook(workspace: &Workspace) -> Option<String> {
+    let here = workspace.target.join("ci/bin/mdbook");
+    let found =
+        [Path::new("mdbook"), &here].iter().any(|program| answers(Command::new(program).arg("--version")));
+    (!found).then(|| "mdbook is missing: `.ci/run book` installs it".to_owned())
 }
 
 fn missing_subcommand(workspace: &Workspace, name: &str, install: &str) -> Option<String> {
