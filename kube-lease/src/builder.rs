@@ -103,7 +103,8 @@ impl ElectionBuilder {
         self
     }
 
-    /// Sets the stop grace: how long the work may continue after the leadership is over, so that it can stop gracefully. Then the work is dropped.
+    /// Sets the stop grace: how long the work may continue after the lease was not renewed in time, so that it can stop gracefully. Then the work is
+    /// dropped. If another candidate has overwritten the Lease, the work is dropped immediately.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
         self.stop_grace = Some(stop_grace);
         self

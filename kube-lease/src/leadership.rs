@@ -91,9 +91,9 @@ impl Leadership {
     }
 
     /// Completes when the work must end: the Lease was overwritten, the lease was not renewed in time, or the election was
-    /// [stopped](crate::Election::run_until), even if the candidate has not led yet. After a loss, the work has the [stop
-    /// grace](crate::ElectionBuilder::stop_grace) to end gracefully, and is then dropped. After a stop, the work may continue as long as the
-    /// candidate leads.
+    /// [stopped](crate::Election::run_until), even if the candidate has not led yet. If the lease was not renewed in time, the work has the [stop
+    /// grace](crate::ElectionBuilder::stop_grace) to end gracefully, and is then dropped. If the Lease was overwritten, the work is dropped
+    /// immediately. After a stop, the work may continue as long as the candidate leads.
     ///
     /// Pass the future to a controller's `graceful_shutdown_on`. The future has a timer of its own: if it is awaited in another task, it completes in
     /// time even while the task of the election is blocked.

@@ -6,8 +6,9 @@
 //! lookup needs no unsafe code.) If there are more threads than slots, some threads share a slot. A thread whose slot is in use takes the lock of the
 //! published state to read.
 //!
-//! Before a writer changes the state, it clears the filled slots, and takes the lock of each of them. To keep this cheap, a slot is filled only after
-//! `lookups_to_fill` lookups without a write in between. So while writes are frequent, no slot is filled, and a writer has nothing to clear.
+//! Before a writer changes the state, it takes the lock of each filled slot in turn and clears the slot. So it waits for the lookups that use these
+//! slots. To keep this cheap, a slot is filled only after `lookups_to_fill` lookups without a write in between. So while writes are frequent, no slot
+//! is filled, and a writer has nothing to clear.
 //!
 //! | data | guarded by |
 //! |---|---|

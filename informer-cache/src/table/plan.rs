@@ -3,7 +3,8 @@
 //!
 //! # Invariants
 //! 1. The edits are grouped by column, in the order of the columns. A column without edits does not change.
-//! 2. If a column changes, its edits name all groups that contain the row after the write.
+//! 2. If a column changes, its edits include one for each group that contains the row after the write, also for a group that the row does not leave
+//!    or join (`Edit::Stay`).
 //! 3. The edits of the value order of an ordered index are sorted from the last position to the first, so that no edit shifts the positions of the
 //!    edits that follow it. At the same position, removals come before insertions, and the greatest value is inserted first.
 

@@ -189,7 +189,7 @@ async fn ten_thousand_objects() {
             let (reader, writer) = reflector::store();
             let events = reflector(writer, watcher(api.clone(), config.clone())).touched_objects();
             let running = tokio::spawn(events.for_each(async |_| ()));
-            // kube-runtime's store never becomes ready if the server does not support streaming lists.
+            // With `streaming_lists`, kube-runtime's store never becomes ready if the server does not support streaming lists.
             match tokio::time::timeout(Duration::from_secs(5), reader.wait_until_ready()).await {
                 Ok(_) => took(&format!("{name}, kube-runtime"), began),
                 Err(_) => println!("{COUNT} objects, {name}, kube-runtime: not within five seconds"),

@@ -72,7 +72,8 @@ fn auto_traits_are_pinned() {
     shared::<Permit>();
     shared::<AcquirePermit>();
     shared::<Limiter<String, ControllerDefault<String>>>();
-    // A limiter owns no keys: only the keys in its policy determine its auto traits.
+    // A limiter itself stores no keys, so the key type affects its auto traits only through the keys that its policy stores. A `TokenBucket` stores
+    // none.
     shared::<Limiter<Local, TokenBucket>>();
     // These lines do not compile if the type is `Send` (or `Sync`), because both implementations would then fit.
     <Limiter<Local, Exponential<Local>> as NotSend<_>>::marker();

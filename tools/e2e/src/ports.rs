@@ -36,7 +36,7 @@ mod tests {
     fn a_port_that_is_listened_on_is_not_free() {
         let held = free().and_then(|port| Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, port))?)).unwrap();
         let taken = held.local_addr().unwrap().port();
-        // `COUNT` calls try each port of the range once.
+        // `COUNT` calls try each port of the range at least once.
         assert!((0..COUNT).all(|_| free().unwrap() != taken));
     }
 }

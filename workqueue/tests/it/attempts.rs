@@ -236,7 +236,8 @@ fn a_requeued_key_is_left_over_after_shutdown() {
     assert!(!queue.has_ready());
 }
 
-/// A requeue is not counted as an add, even if the key had a wait, or becomes a leftover because the drain no longer serves delayed keys.
+/// A requeue is not counted as an add. This also holds if a delayed add gave the key a deadline while it was leased, and if the requeued key becomes
+/// a leftover because `drain_all_timeout` no longer serves delayed keys.
 #[test]
 fn a_requeue_is_no_add() {
     let (queue, clock, _) = measured();

@@ -388,7 +388,7 @@ fn k112325_three_ways_to_meet_a_wait() {
     queue.add_rate_limited("foo").unwrap();
     assert_eq!(queue.add("foo").unwrap(), Added::Promoted);
     queue.try_get().unwrap().retry();
-    // A delayed add does not run the key before the wait is over.
+    // A delayed add with a later deadline leaves the wait unchanged.
     assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)));
     assert_eq!(queue.add_after_with("foo", HOUR, DelayMode::Earliest).unwrap(), Added::Merged);
     assert_eq!(deadline(&queue, "foo"), 10);

@@ -282,7 +282,8 @@ fn allowed(model: &OracleQueue<u32>, act: Operation, now: u64) -> Vec<OracleQueu
             vec![before, after(model, |model| model.add_after(key, ns(delay), now))]
         }
         Operation::AddLimited(key) => vec![before, after(model, |model| model.add_rate_limited(key, now))],
-        // The key must not stay leased without a holder. It may have been handed out, and requeued during unwinding.
+        // The key must not stay leased without a holder. It may have been handed out, and its lease dropped during unwinding, which counts as a
+        // failure.
         Operation::TryGet | Operation::PollGet => vec![
             before,
             after(model, |model| {

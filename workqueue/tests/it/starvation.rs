@@ -121,8 +121,8 @@ impl Results {
     }
 }
 
-/// Adds all keys, then advances the clock in steps of a millisecond. Each step ends the runs that have taken `work`, and hands a key to each free
-/// slot.
+/// Adds all keys, then advances the clock in steps of a millisecond. Each step ends the runs that began at least `load.work` ago, and hands a key to
+/// each free slot, as long as there are Ready keys.
 fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl Fn(u32)) -> Results {
     let mut adds = 0..;
     let mut next = |at| (at, adds.next().unwrap());

@@ -534,7 +534,8 @@ fn shut_down_releases_blocked_getters() {
     });
 }
 
-/// A `forget` after a rate-limited add resets the failure count. In client-go the add is buffered, so its failure may be counted after the `forget`.
+/// A `forget` after a rate-limited add resets the failure count. In controller-runtime's priority queue the add is buffered, so its failure may be
+/// counted after the `forget`.
 #[test]
 fn forget_comes_after_the_add_before_it() {
     let (queue, _clock) = backoff();

@@ -87,7 +87,8 @@ pub enum Answer {
     Key(String),
     /// No key is queued.
     Empty,
-    /// The queue is shut down, and no more keys will be queued.
+    /// The queue is shut down, and no key is queued. In client-go, `done` may still queue a dirty key; with `Rule::ClosedMeansNothingComes`, no more
+    /// keys will be queued.
     Shutdown,
     /// A number.
     Number(u64),

@@ -133,7 +133,7 @@ pub(super) const RUNGS: &[Rung] = &[
     Rung {
         name: "book",
         what: "every program of the book runs as a separate project, with the dependencies that its page lists",
-        command: |_, _| xtask(&["book", "--all"]),
+        command: |workspace, _| with_tools(workspace, xtask(&["book", "--all"])?),
         missing: mdbook,
         figures: |log| {
             count(log, "runs with the dependencies", "programs of the book run as separate projects")
@@ -159,11 +159,7 @@ pub(super) const RUNGS: &[Rung] = &[
         command: |workspace, _| {
             let mut command = cargo();
             command.args(["deny", "--locked", "check"]);
-            // The folder into which `.ci/run` installs tools.
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            let paths = std::env::split_paths(&path).chain([workspace.target.join("ci/bin")]);
-            command.env("PATH", std::env::join_paths(paths).context("PATH")?);
-            Ok(command)
+            with_tools(workspace, command)
         },
         missing: |workspace| {
             let install = "cargo install --locked cargo-deny@0.20.2";
@@ -208,6 +204,14 @@ fn go(_: &Workspace) -> Option<String> {
 
 fn cargo_fuzz(workspace: &Workspace) -> Option<String> {
     missing_subcommand(workspace, "fuzz", "cargo install --locked cargo-fuzz@0.13.2")
+}
+
+/// Adds to the command's `PATH` the folder into which `.ci/run` installs tools.
+fn with_tools(workspace: &Workspace, mut command: Command) -> Result<Command> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::env::split_paths(&path).chain([workspace.target.join("ci/bin")]);
+    command.env("PATH", std::env::join_paths(paths).context("PATH")?);
+    Ok(command)
 }
 
 fn mdbook(workspace: &Workspace) -> Option<String> {

@@ -206,9 +206,10 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     }
 
     /// Returns how many passed deadlines to examine: one for each task that waits or is notified, and one more for all threads together. (One is
-    /// enough for all threads, because each thread signals the next after it has checked the queue.) So either all passed deadlines and the next
-    /// deadline are found, or every waiting task is woken anyway. A fixed number would not be enough: if more tasks than that number are woken and
-    /// never polled, the tasks behind them would get neither a wake-up nor an alarm.
+    /// enough for all threads, because each thread signals the next after it has checked the queue.) If no more deadlines than that have passed, all
+    /// of them are counted and the next deadline is found. If more have passed, the next deadline may be wrong, but then every waiting task is woken
+    /// anyway. A fixed number would not be enough: if more tasks than that number are woken and never polled, the tasks behind them would get neither
+    /// a wake-up nor an alarm.
     fn lookahead(&mut self) -> usize {
         if self.waits() { self.getters.notified(usize::MAX) + self.getters.waiting() + 1 } else { 0 }
     }
