@@ -1,23 +1,14 @@
 //! Checks that every link of the built book leads to an existing file and anchor of the book, or to an allowed host. The same check is used for the
 //! links between the pages that rustdoc builds.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::html::{Pages, redirection, values};
 use crate::tidy::links::{is_allowed, tidied};
 
 pub(super) fn check(pages: &Pages, exists: impl Fn(&Path) -> bool) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for (path, page) in pages {
-        let links = values(page, "href").into_iter().chain(values(page, "src"));
-        for link in links.filter(|link| !link.starts_with("data:") && !link.is_empty()) {
-            if let Some(why) = broken(pages, path, link, &exists) {
-                complaints.push(format!("{}: {link}: {why}", path.display()));
-            }
-        }
-    }
-    complaints.dedup();
-    complaints
+    check_links(pages, &["href", "src"], |link| !link.starts_with("data:") && !link.is_empty(), &exists)
 }
 
 /// Checks only links to pages, with their anchors. Links to other hosts are skipped, and so are relative links that do not lead to an HTML file: rustdoc
@@ -27,16 +18,29 @@ pub(crate) fn check_own(pages: &Pages, exists: impl Fn(&Path) -> bool) -> Vec<St
         let file = link.split('#').next().unwrap_or_default();
         !link.is_empty() && !link.contains(':') && (file.is_empty() || file.ends_with(".html"))
     };
-    let links = pages.iter().flat_map(|(path, page)| {
-        values(page, "href").into_iter().filter(|link| is_own(link)).map(move |link| (path, link))
-    });
-    let mut complaints: Vec<String> = links
-        .filter_map(|(path, link)| {
-            broken(pages, path, link, &exists).map(|why| format!("{}: {link}: {why}", path.display()))
-        })
-        .collect();
-    complaints.dedup();
-    complaints
+    check_links(pages, &["href"], is_own, &exists)
+}
+
+fn check_links(
+    pages: &Pages,
+    attributes: &[&str],
+    is_checked: impl Fn(&str) -> bool,
+    exists: &impl Fn(&Path) -> bool,
+) -> Vec<String> {
+    let (mut found, mut complaints) = (false, BTreeSet::new());
+    for (path, page) in pages {
+        for link in attributes.iter().flat_map(|attribute| values(page, attribute)) {
+            found = true;
+            if let Some(why) = is_checked(link).then(|| broken(pages, path, link, exists)).flatten() {
+                complaints.insert(format!("{}: {link}: {why}", path.display()));
+            }
+        }
+    }
+    // The pages are read as text, so links in a different form would otherwise pass unnoticed.
+    if !found {
+        complaints.insert("no page has a link: the form of the links has changed".to_owned());
+    }
+    complaints.into_iter().collect()
 }
 
 fn broken(pages: &Pages, page: &Path, link: &str, exists: impl Fn(&Path) -> bool) -> Option<&'static str> {
@@ -86,6 +90,13 @@ mod tests {
         for link in own.into_iter().chain(["https://docs.rs/tokio"]) {
             assert_eq!(complaints(link), [""; 0], "{link}");
         }
+    }
+
+    #[test]
+    fn pages_without_links_fail() {
+        let pages = Pages::from([("a.html".into(), "<a href='b.html'>b</a>".to_owned())]);
+        assert_eq!(check(&pages, |_| true).len(), 1);
+        assert_eq!(check_own(&pages, |_| true).len(), 1);
     }
 
     #[test]
