@@ -17,16 +17,18 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::patience::eventually;
 
 /// The script of the keeper. It waits until the program ends, while a subshell reads the pipe: each line is the name of a signal for the program, and
-/// the program is killed when the pipe closes. The pipe is file descriptor 3, because shells redirect the standard input of background processes.
+/// the program is killed when the pipe closes. The pipe is file descriptor 3, because shells redirect the standard input of background processes. The
+/// program has the standard error of the keeper; what the shell itself writes there, such as the name of a signal that ended the program, is discarded.
 const KEEPER: &str = r#"
-exec 3<&0
-"$@" </dev/null 3<&- &
+exec 3<&0 4>&2 2>/dev/null
+"$@" </dev/null 2>&4 3<&- 4>&- &
 program=$!
-{ while read -r signal; do kill -s "$signal" "$program"; done; kill -KILL "$program"; } <&3 2>/dev/null &
+exec 4>&-
+{ while read -r signal; do kill -s "$signal" "$program"; done; kill -KILL "$program"; } <&3 &
 leash=$!
 wait "$program"
 status=$?
-kill "$leash" 2>/dev/null
+kill "$leash"
 exit "$status"
 "#;
 
