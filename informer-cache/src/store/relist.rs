@@ -3,6 +3,7 @@
 //! This module guards no data, because the list is separate from the store until it is published.
 
 use std::borrow::Borrow;
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
@@ -145,12 +146,14 @@ pub(super) struct Unlisted<K, V> {
     objects: Vec<Record<K, V>>,
     /// Objects whose key was listed again.
     replaced: Vec<Listed<K, V>>,
+    /// The object that is being listed, or was listed last.
+    next: Option<Record<K, V>>,
 }
 
 // `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
 impl<K, V> Default for Unlisted<K, V> {
     fn default() -> Self {
-        Self { keys: Vec::new(), objects: Vec::new(), replaced: Vec::new() }
+        Self { keys: Vec::new(), objects: Vec::new(), replaced: Vec::new(), next: None }
     }
 }
 
@@ -277,21 +280,25 @@ where
         drop(self.put(row, record));
     }
 
-    /// Like [`insert`](Self::insert), but for an object that has been read already. `stamp` may change its version. Adds the values that are not kept
-    /// to `unlisted`.
-    pub(super) fn insert_parsed(
+    /// Like [`insert`](Self::insert), but for the next of these objects, which have been read already; returns `false` if there is none. `stamp` may
+    /// change the version of the object. Adds the values that are not kept to `unlisted`. While user code runs, the object is in `items` or in
+    /// `unlisted`, so a panic does not drop it.
+    pub(super) fn insert_next(
         &mut self,
-        parsed: ParsedObject<K, V>,
+        items: &mut VecDeque<ParsedObject<K, V>>,
         stamp: impl FnOnce(&mut Record<K, V>),
         unlisted: &mut Unlisted<K, V>,
-    ) {
-        let row = self.list.base.find(parsed.hash, |known| *known == parsed.key);
-        let (mut record, key) = parsed.after(row.and_then(|row| self.list.base.rows.get(row)));
+    ) -> bool {
+        let row = items.front().and_then(|next| self.list.base.find(next.hash, |known| *known == next.key));
+        let Some(next) = items.pop_front() else { return false };
+        let (mut record, key) = next.after(row.and_then(|row| self.list.base.rows.get(row)));
         unlisted.keys.extend(key);
         stamp(&mut record);
+        unlisted.next = Some(record.clone());
         let (unchanged, replaced) = self.put(row, record);
         unlisted.objects.extend(unchanged);
         unlisted.replaced.extend(replaced);
+        true
     }
 
     /// Lists a record, which was created after the record in this row of the base, if there is a row. Returns what is not kept.

@@ -8,7 +8,7 @@
 //! Lock order: `turn` before every lock of the store. Observers are called, tasks are woken, and replaced objects are dropped after `turn` is
 //! released, so all of this user code may write. So may the key, version and transformation functions, which run before `turn` is taken. User code
 //! that runs under `turn` must not write: identity, content and index functions; `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; and the
-//! destructor of an index value that equals a stored one. A write from such code panics, because it would deadlock otherwise.
+//! destructors of index values that are not stored. A write from such code panics, because it would deadlock otherwise.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
@@ -35,8 +35,8 @@ use crate::{
 ///
 /// A lock serialises the writes. The key, version and transformation functions run before the lock is taken, and observers are called after it is
 /// released. So these functions and the observers may run on several threads concurrently, and may write to this store. All other user code runs
-/// under the lock: the schema's identity and content functions, the index functions, the trait methods of keys and index values, and the destructor of
-/// an index value that equals a stored one. It must not write to this store; a write panics.
+/// under the lock: the schema's identity and content functions, the index functions, the trait methods of keys and index values, and the destructors of
+/// index values that are not stored, for example because an equal value is. It must not write to this store; a write panics.
 ///
 /// # Examples
 /// ```
@@ -198,15 +198,13 @@ where
         self.turn(&mut replacement, |core, Replacement { items, draft, unlisted, list }| {
             core.release_table();
             let listing = draft.insert(RelistDraft::new(&core.store));
-            while let Some(item) = items.pop_front() {
-                listing.insert_parsed(item, &mut stamp, unlisted);
-            }
+            while listing.insert_next(items, &mut stamp, unlisted) {}
             if let Some(draft) = draft.take() {
                 list.insert(Publication::of_list(&core.store, draft, version())).run_to(Stage::Reporting);
             }
         });
         let Replacement { list, unlisted, .. } = replacement;
-        let Some(mut list) = list else { return Vec::new() };
+        let mut list = list.expect("the list was published above");
         list.run_to(Stage::Done);
         let changes = list.into_changes();
         // Dropped explicitly, because a panic in a destructor while the function returns would leak the return value.

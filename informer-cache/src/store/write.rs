@@ -186,7 +186,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let writes = write.as_slice();
         writes.iter().for_each(|write| table.plan(write, plan, garbage));
         let (mut published, found) = find_and_lock(inner, &table, writes, buffers);
-        let Some(KeyWrite { kind, row, record, values }) = write.take() else { return };
+        let KeyWrite { kind, row, record, values } = write.take().expect("the caller sets the write");
         // This drops only a reference, because the published state holds the table, too.
         drop(table);
         inner.note_superseded(&mut published);

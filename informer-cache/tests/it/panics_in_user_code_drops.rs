@@ -40,9 +40,13 @@ fn the_object_of_a_failed_write_is_dropped_outside_the_lock_of_the_writer() {
     });
     let pods = PODS.get_or_init(|| Store::builder(schema).build().unwrap().into_shared());
     pods.upsert(Pod { key: 1, version: 1 });
-    let failed = catch_unwind(AssertUnwindSafe(|| pods.upsert(Pod { key: 1, version: REFUSED })));
+    let refused = || Pod { key: 1, version: REFUSED };
+    let failed = catch_unwind(AssertUnwindSafe(|| pods.upsert(refused())));
     assert!(failed.is_err() && WRITES.load(Ordering::Relaxed) == 1);
-    assert_eq!(pods.get(&1).map(|pod| pod.version), Some(1));
+    let list = [Pod { key: 2, version: 1 }, refused(), refused()];
+    let failed = catch_unwind(AssertUnwindSafe(|| pods.replace(list, Version::new(3))));
+    assert!(failed.is_err() && WRITES.load(Ordering::Relaxed) == 3);
+    assert_eq!((pods.get(&1).map(|pod| pod.version), pods.len()), (Some(1), 1));
 }
 
 thread_local! {
