@@ -282,7 +282,7 @@ where
         let mut reconcile = self.reconcile.lock().await;
         let run = span.in_scope(|| reconcile(object.clone(), self.context.clone()));
         drop(reconcile);
-        let run = TryFutureExt::into_future(run).instrument(span);
+        let run = TryFutureExt::into_future(run).instrument(span.clone());
         let done = match self.limit {
             None => run.await,
             Some(limit) => timeout(limit, run).await.map_err(|_| ReconcileError::Timeout(limit))?,
@@ -297,7 +297,8 @@ where
                 next.map(Reconciled::Done).map_err(|failed| ReconcileError::Error(failed.into()))
             }
             Err(error) => {
-                let action = (self.error_policy)(object, &error, self.context.clone());
+                // As in kube-runtime, log lines of the error policy belong to the object whose reconcile failed.
+                let action = span.in_scope(|| (self.error_policy)(object, &error, self.context.clone()));
                 let failed = self.failed(&error, &action);
                 if failed.class != FailureClass::Permanent {
                     self.reasons.note_retry(&key, Reason::ErrorPolicyRequestedRetry);

@@ -60,6 +60,27 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
     assert_eq!(logged, expected);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_error_policy_runs_in_the_span_of_the_reconcile() {
+    let lines = Lines::of(|metadata| {
+        metadata.target().starts_with("kube_runtime") || metadata.target() == module_path!()
+    });
+    let _default = set_default(lines.clone());
+    let world = World::of([map("default/a")]);
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(fifo_config()).run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Err::<Action, _>(Refused(None)),
+        |_, _, _| {
+            tracing::warn!("failed");
+            Action::await_change()
+        },
+        Arc::new(()),
+    );
+    assert_eq!(during(&mut reconciles, SECOND).await.len(), 1);
+    let reasons = "object.reason=object updated object.reasons=1";
+    let expected = format!("reconciling object object.ref=ConfigMap.v1./a.default {reasons}: WARN failed");
+    assert_eq!(lines.all(), [expected]);
+}
+
 /// By default the number of reconciles is not limited.
 #[tokio::test(start_paused = true)]
 async fn many_reconciles_in_flight_are_warned_of_once_a_minute() {
