@@ -33,7 +33,7 @@ fn main() {
     let two = queue(&clock);
     let lease = two.try_get().expect("one key is Ready");
     print("stop_now", &two.stop_now());
-    lease.retry(); // has no effect after `stop_now`
+    lease.retry(); // after `stop_now`, the key is not queued again
 
     let three = queue(&clock);
     let lease = three.try_get().expect("one key is Ready");

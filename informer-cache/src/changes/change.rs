@@ -120,7 +120,7 @@ impl<K, V> Change<K, V> {
     }
 
     /// Returns the state before the change, or `None` for an addition. For an update, this is the state that the subscriber received last. For a
-    /// replacement or a deletion, it is the last known state of the object that no longer exists.
+    /// replacement, it is the last known state of the object that no longer exists; for a deletion, it is the same as [`object`](Self::object).
     #[must_use]
     pub fn old(&self) -> Option<&Arc<V>> {
         match self.parts.kind {
@@ -137,7 +137,8 @@ impl<K, V> Change<K, V> {
         (!self.parts.kind.is_deletion()).then_some(&self.parts.after)
     }
 
-    /// Returns the newest known state of the object. For a deletion, this is the last known state before the deletion.
+    /// Returns the newest known state of the object. For a deletion with the kind [`Deleted`](ChangeKind::Deleted), this is the object that the source
+    /// delivered with the deletion, even if it differs from the stored state; for [`Missed`](ChangeKind::Missed), it is the stored state.
     #[must_use]
     pub fn object(&self) -> &Arc<V> {
         &self.parts.after
