@@ -23,8 +23,8 @@ use std::sync::Arc;
 use flyball_sync::panics::attempt;
 
 use crate::table::index_set::IndexSet;
-use crate::table::persist::{Hashes, Slab};
-use crate::table::record::{AllValues, AnyValue, Record, Values, prefetch};
+use crate::table::persist::{Hashes, NodeArc, Slab, prefetch};
+use crate::table::record::{AllValues, AnyValue, Record, Values};
 use crate::table::seed::Seed;
 use crate::{ChangeKind, Version};
 
@@ -50,7 +50,7 @@ pub(crate) struct Table<K, V> {
     pub(crate) rows: Slab<Record<K, V>>,
     keys: Hashes,
     /// The columns, one for each index of the index set.
-    pub(crate) columns: Vec<Arc<Column>>,
+    pub(crate) columns: Vec<NodeArc<Column>>,
 }
 
 /// The write of one key. It is computed from a table, and committed to the same table; the table does not change in between.
@@ -74,7 +74,7 @@ pub(crate) struct Garbage {
 
 impl<K, V> Table<K, V> {
     pub(crate) fn new(index_set: Arc<IndexSet<V>>) -> Self {
-        let columns = index_set.indexes.iter().map(|index| Arc::new(Column::new(index))).collect();
+        let columns = index_set.indexes.iter().map(|index| NodeArc::new(Column::new(index))).collect();
         Self {
             index_set,
             version: Version::ZERO,
@@ -104,21 +104,36 @@ impl<K, V> Table<K, V> {
         })
     }
 
+    /// Prefetches what a lookup of this hash reads first.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.keys.prefetch(hash);
+    }
+
     /// Returns the object whose key has this hash and satisfies `eq`.
     pub(crate) fn object(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<Arc<V>> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Prefetches into the CPU cache what a write to this row is about to read: the object and, in each index, the first group of the row.
+    /// Like [`entry`](Self::entry), for a write: also prefetches what the write reads next, which is the leaf with the record, the object and, for each
+    /// index, which groups the row names.
     ///
-    /// These loads do not depend on each other, so their cache misses overlap. Without this function, the misses would not overlap: the index
-    /// functions run one after the other, most of them clone an `Arc`, and the atomic increment of a clone makes the CPU wait for all earlier loads.
+    /// The cache misses of these prefetches overlap. Without them, most would follow one after the other: most index functions clone an `Arc`, and the
+    /// atomic increment of a clone makes the CPU wait for all earlier loads. A load ahead of time is not enough, because the CPU waits for it, too, after a few
+    /// hundred instructions (0042).
     #[inline]
-    pub(crate) fn prefetch(&self, row: u32) {
-        if let Some(record) = self.rows.get(row) {
-            prefetch(&record.object);
-        }
-        self.columns.iter().for_each(|column| column.prefetch(row));
+    pub(crate) fn entry_to_write(
+        &self,
+        hash: u64,
+        mut eq: impl FnMut(&K) -> bool,
+    ) -> Option<(u32, &Record<K, V>)> {
+        self.keys.find(hash, |row| {
+            self.rows.prefetch(row);
+            self.columns.iter().for_each(|column| column.prefetch(row));
+            let record = self.rows.get(row)?;
+            prefetch(&*record.object);
+            eq(record.key()).then_some((row, record))
+        })
     }
 
     /// Plans the changes that a write makes to the columns. The plan is valid only for this state of the table. Planning compares index values, and
@@ -179,13 +194,13 @@ impl<K, V> Table<K, V> {
     }
 
     /// Returns the index values of an object that is to be stored in a row, or in a new row if `row` is `None`. Runs the user's functions, and
-    /// compares index values.
-    pub(crate) fn values(&self, row: Option<u32>, object: &V, seed: &Seed) -> AllValues
+    /// compares index values. The result is valid only until a column changes. `all` is an empty list, whose memory is used again.
+    pub(crate) fn values(&self, row: Option<u32>, object: &V, seed: &Seed, mut all: AllValues) -> AllValues
     where
         V: 'static,
     {
         let indexes = &self.index_set.indexes;
-        let (mut all, mut next) = (AllValues::new(), 0);
+        let mut next = 0;
         // One call of `attempt` for all indexes; after a panic, another one for the remaining indexes.
         while next < indexes.len() {
             let outcome = attempt(|| {
@@ -213,6 +228,16 @@ impl<K, V> Table<K, V> {
         all.push(values);
     }
 
+    /// Like [`values`](Self::values), but the result stays valid when the columns change.
+    pub(crate) fn lasting_values(&self, row: Option<u32>, object: &V, seed: &Seed) -> AllValues
+    where
+        V: 'static,
+    {
+        let mut all = self.values(row, object, seed, AllValues::new());
+        all.iter_mut().zip(&self.columns).for_each(|(values, column)| column.make_lasting(values));
+        all
+    }
+
     /// Converts the index values of an object from the index set `before` to the index set of this table. If an index is in both sets, its function
     /// is not called again.
     pub(crate) fn renew(
@@ -228,7 +253,11 @@ impl<K, V> Table<K, V> {
         let indexes = self.columns.iter().zip(&self.index_set.indexes);
         let values = indexes.map(|(column, index)| match before.place(index) {
             Some(at) => new.get_mut(at).map_or(Values::Kept, |new| std::mem::replace(new, Values::Kept)),
-            None => index.values(column, row, object, seed),
+            None => {
+                let mut values = index.values(column, row, object, seed);
+                column.make_lasting(&mut values);
+                values
+            }
         });
         values.collect()
     }

@@ -80,6 +80,7 @@ impl<K, V> Selection<K, V> {
                     let was = write.row.is_some_and(was);
                     let is = match write.values.get(place) {
                         None | Some(Values::Kept) => was && !write.kind.is_deletion(),
+                        Some(Values::Known(known)) => group == Some(*known),
                         Some(values) => {
                             values.as_slice().iter().any(|other| index.equal(&other.value, value))
                         }

@@ -17,7 +17,7 @@ impl<V: 'static> Definition<V> {
                 let new = value(object);
                 match column.values_of(row).next() {
                     Some(old) if *typed::<IK>(old) == new => Values::Kept,
-                    _ => Values::One(shared(column, new, seed)),
+                    _ => one(column, new, seed),
                 }
             }),
             Function::Many(values) => {
@@ -67,6 +67,19 @@ impl<V: 'static> Definition<V> {
             equal: |a, b| typed::<Label>(a) == typed::<Label>(b),
             compare: Some(|a, b| typed::<Label>(a).cmp(typed::<Label>(b))),
         }
+    }
+}
+
+/// Returns the only index value of an object.
+fn one<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> Values {
+    let hash = seed.hash_one(&key);
+    match column.find(hash, |known| *typed::<IK>(known) == key) {
+        Some(group) => {
+            // `key` is dropped explicitly, because a panic in its destructor while the function returns would leak the return value.
+            drop(key);
+            Values::Known(group)
+        }
+        None => Values::One(IndexValue { value: Arc::new(Value { hash, key }), group: None }),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::changes::buffer::SubscriptionBuffer;
 use crate::changes::selection::Selection;
 use crate::table::definition::Definition;
 use crate::table::index_set::IndexSet;
+use crate::table::persist::NodeArc;
 use crate::table::seed::Seed;
 use crate::table::{Column, Garbage, Plan, Table};
 use crate::{DuplicateIndex, MissingIndex, Store};
@@ -21,7 +22,7 @@ use crate::{DuplicateIndex, MissingIndex, Store};
 pub(super) struct IndexBuild<K, V> {
     index: Arc<Definition<V>>,
     seed: Seed,
-    column: [Arc<Column>; 1],
+    column: [NodeArc<Column>; 1],
     /// The table whose objects the column contains; `None` before the first update.
     table: Option<Arc<Table<K, V>>>,
     /// The earlier tables. A table may hold the last references to objects, so these tables are dropped together with this struct, after `turn` is
@@ -34,7 +35,7 @@ pub(super) struct IndexBuild<K, V> {
 impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
     pub(super) fn new(index: Definition<V>, store: &Store<K, V>) -> Result<Self, DuplicateIndex> {
         is_new(&store.inner.table(), &index)?;
-        let column = [Arc::new(Column::new(&index))];
+        let column = [NodeArc::new(Column::new(&index))];
         Ok(Self {
             index: Arc::new(index),
             seed: store.inner.reader.seed,
@@ -95,7 +96,7 @@ fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), Duplic
 }
 
 /// The parts of a removed index. The caller drops them after it has released `turn`, because dropping index values runs user code.
-pub(super) type Removed<V> = (Arc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
+pub(super) type Removed<V> = (NodeArc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {
     /// Removes the index with the name and the value type of `index`, and ends the subscriptions that select objects by a value of this index.

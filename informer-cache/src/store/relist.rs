@@ -334,7 +334,7 @@ where
                 (old.clone(), AllValues::new(), Some(record))
             }
             _ => {
-                let values = base.values(row, &record.object, &reader.seed);
+                let values = base.lasting_values(row, &record.object, &reader.seed);
                 (record, values, None)
             }
         };

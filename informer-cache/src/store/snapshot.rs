@@ -249,11 +249,11 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.query().select(labels, selector)
     }
 
-    pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<&Arc<Column>, MissingIndex> {
+    pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<&Column, MissingIndex> {
         self.column_named::<IK>(index.name())
     }
 
-    pub(crate) fn column_named<IK: 'static>(&self, name: &'static str) -> Result<&Arc<Column>, MissingIndex> {
+    pub(crate) fn column_named<IK: 'static>(&self, name: &'static str) -> Result<&Column, MissingIndex> {
         Ok(&self.table.columns[self.table.index_set.find::<IK>(name)?])
     }
 

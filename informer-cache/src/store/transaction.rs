@@ -158,7 +158,7 @@ where
                             }
                             None => (ChangeKind::Added, new.clone()),
                         };
-                    let values = table.values(row, &record.object, &reader.seed);
+                    let values = table.lasting_values(row, &record.object, &reader.seed);
                     rest.push(KeyWrite { kind, row, record, values });
                 }
                 Write::Delete { last, version, .. } => {

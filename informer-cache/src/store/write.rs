@@ -16,7 +16,7 @@ use crate::store::effects::{Effects, fan_out};
 use crate::store::inner::StoreInner;
 use crate::store::object_reader::{ObjectReader, ParsedObject};
 use crate::store::published::Published;
-use crate::table::record::Record;
+use crate::table::record::{AllValues, Record};
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Schema, Stopped, Store, Version, WaitForError, WriteOutcome};
@@ -29,6 +29,8 @@ pub(crate) struct WriterCore<K, V> {
     table: Option<Arc<Table<K, V>>>,
     /// The plan of the last write, kept to reuse its allocations.
     plan: Plan,
+    /// An empty list, kept to reuse its allocation.
+    values: AllValues,
 }
 
 /// How a write of many keys changes the version of the store.
@@ -42,7 +44,7 @@ pub(crate) enum VersionAdvance {
 
 impl<K, V> WriterCore<K, V> {
     pub(crate) fn new(store: Store<K, V>) -> Self {
-        Self { store, table: None, plan: Plan::default() }
+        Self { store, table: None, plan: Plan::default(), values: AllValues::new() }
     }
 
     pub(crate) fn inner(&self) -> &StoreInner<K, V> {
@@ -56,6 +58,21 @@ impl<K, V> WriterCore<K, V> {
     /// Returns the published table; takes the cached reference if there is one.
     pub(crate) fn table(&mut self) -> Arc<Table<K, V>> {
         self.table.take().unwrap_or_else(|| self.inner().table())
+    }
+
+    /// Prefetches what an [`upsert`](Self::upsert) of a key with this hash reads first.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(table) = &self.table {
+            table.prefetch(hash);
+        }
+    }
+
+    /// Drops index values while no lock is held, and keeps the memory of their list for the next write.
+    #[inline]
+    pub(super) fn drop_values(&mut self, mut values: AllValues) {
+        values.clear();
+        self.values = values;
     }
 
     /// Releases the cached reference, because another table is about to be published.
@@ -114,9 +131,10 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
     ) -> WriteOutcome {
         let ObjectReader { schema, seed, .. } = self.reader();
         let table = self.table();
-        let row = arrived.as_ref().and_then(|arrived| table.find(arrived.hash, |key| *key == arrived.key));
-        row.inspect(|row| table.prefetch(*row));
-        let old = row.and_then(|row| table.rows.get(row));
+        let found = arrived
+            .as_ref()
+            .and_then(|arrived| table.entry_to_write(arrived.hash, |key| *key == arrived.key));
+        let (row, old) = found.unzip();
         let arrived = arrived.take().expect("the caller passes an object");
         let (new, key) = arrived.after(old);
         effects.key = key;
@@ -143,7 +161,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
                 }
             },
         };
-        write.values = table.values(row, &write.record.object, &seed);
+        write.values = table.values(row, &write.record.object, &seed, std::mem::take(&mut self.values));
         self.commit(table, version, effects);
         outcome
     }
@@ -180,7 +198,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
     /// Commits `effects.write`: plans its changes of the indexes, and performs steps 2 to 4 for its key. Changes the table in place if no snapshot holds
     /// it.
     fn commit(&mut self, table: Arc<Table<K, V>>, version: Version, effects: &mut Effects<K, V>) {
-        let Self { store, plan, table: at_hand } = self;
+        let Self { store, plan, table: at_hand, .. } = self;
         let inner = &*store.inner;
         let Effects { write, garbage, buffers, .. } = effects;
         let writes = write.as_slice();

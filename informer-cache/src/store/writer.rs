@@ -92,7 +92,11 @@ where
     /// Panics only if the transformation, a function of the schema, or a trait method of a key or an index value panics; nothing is changed in that
     /// case. The call may also drop the replaced object. A panic in its destructor propagates after the write is complete.
     pub fn upsert(&mut self, object: V) -> WriteOutcome {
-        let mut arrived = Some(self.inner.read(object));
+        let (hash, key) = self.inner.reader.name(&object);
+        // The cache miss overlaps with moving the object to its allocation.
+        self.core.prefetch(hash);
+        let mut arrived =
+            Some(self.inner.reader.read_named(hash, key, object, self.inner.transform.as_ref()));
         self.write(|core, effects| core.upsert(&mut arrived, effects))
     }
 
@@ -244,6 +248,7 @@ where
         let mut effects = Effects::default();
         let written = write(&mut self.core, &mut effects);
         effects.finish(self.core.inner());
+        self.core.drop_values(std::mem::take(&mut effects.values));
         // `effects` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
         drop(effects);
         written

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::IndexError;
 use crate::table::definition::Definition;
 use crate::table::persist::{Hashes, Numbers, Slab, Sorted, Vector};
-use crate::table::record::AnyValue;
+use crate::table::record::{AnyValue, IndexValue, Values};
 
 /// One index; see the [module](self).
 #[derive(Clone)]
@@ -122,11 +122,22 @@ impl Column {
         }
     }
 
-    /// Loads the first group of a row into the CPU cache. Most rows have exactly one group.
+    /// Makes these values of an object independent of later changes of the column.
+    pub(super) fn make_lasting(&self, values: &mut Values) {
+        if let Values::Known(number) = *values {
+            if let Some(group) = self.group(number) {
+                *values = Values::One(IndexValue { value: group.value.clone(), group: Some(number) });
+            }
+        }
+    }
+
+    /// Prefetches which groups a row names.
     #[inline]
     pub(super) fn prefetch(&self, row: u32) {
-        let first = self.names(row).first();
-        std::hint::black_box(first.map(|name| self.group(number(*name)).map(|group| group.value.hash)));
+        match &self.named {
+            Named::One(named) => named.prefetch(row),
+            Named::Many(named) => named.prefetch(row),
+        }
     }
 
     /// Returns the rows on whose objects the index function failed, with the errors.

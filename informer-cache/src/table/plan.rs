@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::Garbage;
 use super::column::{Column, Group, Name, Named, Rows, name, number};
-use super::persist::unshared;
+use super::persist::NodeArc;
 use crate::IndexError;
 use crate::table::definition::Definition;
 use crate::table::record::{AnyValue, IndexValue, Values};
@@ -112,14 +112,17 @@ impl Plan {
             column.group(group).is_some_and(|group| Arc::ptr_eq(&group.value, value))
         };
         // The most frequent addition: an object with one value, which other objects have, too.
-        if let (None, Some(Values::One(IndexValue { value, group: Some(group) }))) = (row, values) {
-            if shares(value, *group) {
+        match (row, values) {
+            (None, Some(Values::Known(group))) => return self.edits.push((at, Edit::Join(*group))),
+            (None, Some(Values::One(IndexValue { value, group: Some(group) }))) if shares(value, *group) => {
                 return self.edits.push((at, Edit::Join(*group)));
             }
+            _ => {}
         }
         let old = row.map_or(&[][..], |row| column.names(row));
         let had_failed = row.is_some_and(|row| column.failed.get(row).is_some());
         let error = values.and_then(Values::error);
+        let known = if let Some(Values::Known(group)) = values { Some(name(*group)) } else { None };
         let values = values.map_or(&[][..], Values::as_slice);
         let is = |name: Name, value: &Arc<AnyValue>| {
             column.group(number(name)).is_some_and(|group| index.equal(&group.value, value))
@@ -133,6 +136,13 @@ impl Plan {
         let from = self.edits.len();
         let mut changes = had_failed || error.is_some();
         self.names.clear();
+        if let Some(known) = known {
+            let stays = old.binary_search(&known).is_ok();
+            let group = number(known);
+            self.edits.push((at, if stays { Edit::Stay(group) } else { Edit::Join(group) }));
+            self.names.push(known);
+            changes |= !stays;
+        }
         for IndexValue { value, group } in values {
             // A few groups are searched linearly, without hashing.
             let few = &old[..if old.len() <= FEW { old.len() } else { 0 }];
@@ -217,7 +227,7 @@ impl Plan {
 
     /// Carries out the plan for a row. Runs no user code.
     #[inline]
-    pub(crate) fn carry_out(&mut self, columns: &mut [Arc<Column>], row: u32, garbage: &mut Garbage) {
+    pub(crate) fn carry_out(&mut self, columns: &mut [NodeArc<Column>], row: u32, garbage: &mut Garbage) {
         if self.edits.is_empty() {
             return;
         }
@@ -225,7 +235,7 @@ impl Plan {
         let (mut edits, mut order) = (edits.drain(..), order.drain(..).peekable());
         let mut next = edits.next();
         while let Some((at, edit)) = next {
-            let column = unshared(&mut columns[at]);
+            let column = NodeArc::make_mut(&mut columns[at]);
             names.clear();
             names.extend(column.carry_out(edit, row, garbage));
             next = edits.next();

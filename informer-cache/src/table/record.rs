@@ -111,6 +111,8 @@ pub(crate) struct IndexValue {
 pub(crate) enum Values {
     /// The object has the same values as the stored object, so the column does not change.
     Kept,
+    /// The object has one value, and this group of the column has it. Valid only until the column changes.
+    Known(u32),
     One(IndexValue),
     Many(Vec<IndexValue>),
     Failed(Arc<IndexError>),
@@ -130,14 +132,14 @@ impl Values {
         match self {
             Self::One(value) => std::slice::from_ref(value),
             Self::Many(values) => values,
-            Self::Kept | Self::Failed(_) => &[],
+            Self::Kept | Self::Known(_) | Self::Failed(_) => &[],
         }
     }
 
     pub(crate) fn error(&self) -> Option<&Arc<IndexError>> {
         match self {
             Self::Failed(error) => Some(error),
-            Self::Kept | Self::One(_) | Self::Many(_) => None,
+            Self::Kept | Self::Known(_) | Self::One(_) | Self::Many(_) => None,
         }
     }
 }

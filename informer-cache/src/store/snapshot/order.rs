@@ -108,10 +108,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.range_by(index, |value| begins(value.as_ref(), prefix))
     }
 
-    fn ordered<IK: 'static>(
-        &self,
-        index: &OrderedIndex<V, IK>,
-    ) -> Result<(&Arc<Column>, &Sorted), MissingIndex> {
+    fn ordered<IK: 'static>(&self, index: &OrderedIndex<V, IK>) -> Result<(&Column, &Sorted), MissingIndex> {
         let column = self.column(index)?;
         // The store may have an index with this name and type that is not ordered.
         column.order().map(|order| (column, order)).ok_or(MissingIndex { name: index.name() })

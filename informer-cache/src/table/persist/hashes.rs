@@ -15,10 +15,8 @@
 //! 3. `len` is the number of entries that are not vacant. After a change, [`SPARSE`] × (`count` − 1) ≤ `len` ≤ [`FULL`] × `count`.
 
 use std::iter::{empty, repeat_n};
-use std::sync::Arc;
 
-use super::Vector;
-use super::vector::ARC;
+use super::{COUNT, NodeArc, Vector, prefetch};
 
 /// A page is split if the pages hold more than this number of entries on average.
 const FULL: usize = 48;
@@ -30,7 +28,7 @@ const STEP: usize = 8;
 /// A map from hashes to numbers; see the [module](self).
 #[derive(Clone)]
 pub(crate) struct Hashes {
-    pages: Vector<Arc<[Entry]>>,
+    pages: Vector<NodeArc<[Entry]>>,
     count: u32,
     len: usize,
 }
@@ -50,10 +48,25 @@ fn entries(page: &[Entry]) -> impl Iterator<Item = Entry> {
 }
 
 /// Creates a page of these entries, which must be sorted, and adds some vacant entries.
-fn page_of(entries: impl Iterator<Item = Entry>) -> Arc<[Entry]> {
+fn page_of(entries: impl Iterator<Item = Entry>) -> NodeArc<[Entry]> {
     let mut page: Vec<_> = entries.collect();
     page.resize((page.len() + 1).next_multiple_of(STEP), VACANT);
     page.into()
+}
+
+/// Returns the entries of a page, to change them. If the page is shared, replaces it by a copy first.
+#[inline]
+fn unshared(page: &mut NodeArc<[Entry]>) -> &mut [Entry] {
+    if !page.is_unique() {
+        *page = NodeArc::from(&**page);
+    }
+    NodeArc::get_mut(page).expect("a copy is not shared")
+}
+
+/// Returns the likely position of an entry in a page of this length.
+#[inline]
+fn likely(len: usize, entry: Entry) -> usize {
+    (((entry >> 32) * len.saturating_sub(STEP / 2) as u64) >> 32) as usize
 }
 
 /// Returns how many entries of a sorted page are less than this entry.
@@ -62,8 +75,7 @@ fn page_of(entries: impl Iterator<Item = Entry>) -> Arc<[Entry]> {
 /// cache line; a binary search would touch three cache lines. It takes O(log n) for any distribution of the hashes.
 #[inline]
 fn lower_bound(page: &[Entry], entry: Entry) -> usize {
-    let likely = page.len().saturating_sub(STEP / 2) as u64;
-    let guess = (((entry >> 32) * likely) >> 32) as usize;
+    let guess = likely(page.len(), entry);
     let (mut from, mut to, mut step) = (0, page.len(), 4);
     if page.get(guess).is_some_and(|found| *found < entry) {
         from = guess + 1;
@@ -103,6 +115,15 @@ impl Hashes {
         same.map(|entry| *entry as u32).find_map(found)
     }
 
+    /// Prefetches the part of a page in which a hash is likely to be.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let page = self.pages.get(self.page(hash));
+        if let Some(entry) = page.and_then(|page| page.get(likely(page.len(), hash << 32))) {
+            prefetch(entry);
+        }
+    }
+
     /// Inserts a number with its hash. The number must not be in the index with this hash already.
     pub(crate) fn insert(&mut self, hash: u64, number: u32) {
         if self.count == 0 {
@@ -115,7 +136,7 @@ impl Hashes {
             *page = page.iter().copied().chain(repeat_n(VACANT, STEP)).collect();
         }
         // If the page was full, the line above has replaced it by a longer copy. Otherwise, this line copies it if it is shared.
-        let page = Arc::make_mut(page);
+        let page = unshared(page);
         let at = lower_bound(page, entry);
         page.copy_within(at..page.len() - 1, at + 1);
         page[at] = entry;
@@ -133,7 +154,7 @@ impl Hashes {
             debug_assert!(false, "the removed entry is absent");
             return;
         };
-        let page = Arc::make_mut(self.page_mut(page));
+        let page = unshared(self.page_mut(page));
         page.copy_within(at + 1.., at);
         page[page.len() - 1] = VACANT;
         self.len -= 1;
@@ -153,7 +174,7 @@ impl Hashes {
         if page < self.count { page } else { page & (bits / 2).wrapping_sub(1) }
     }
 
-    fn page_mut(&mut self, page: u32) -> &mut Arc<[Entry]> {
+    fn page_mut(&mut self, page: u32) -> &mut NodeArc<[Entry]> {
         self.pages.get_mut(page).expect("invariant 1: the page exists")
     }
 
@@ -185,7 +206,7 @@ impl Hashes {
 
     /// Returns the memory of the index in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.pages.bytes() + self.pages.iter().map(|(_, page)| ARC + size_of_val(&**page)).sum::<usize>()
+        self.pages.bytes() + self.pages.iter().map(|(_, page)| COUNT + size_of_val(&**page)).sum::<usize>()
     }
 
     /// Checks the invariants; `hash_of` returns the hash with which a number was inserted.

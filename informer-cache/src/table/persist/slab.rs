@@ -32,6 +32,12 @@ impl<T> Slab<T> {
         self.items.get(number)
     }
 
+    /// Loads the node that holds an item into the CPU cache; see [`Vector::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch(&self, number: u32) {
+        self.items.prefetch(number);
+    }
+
     /// Returns the items with their numbers, in ascending order.
     pub(crate) fn iter(&self) -> Items<'_, T> {
         self.items.iter()

@@ -13,10 +13,8 @@
 //! 3. `lens` and `firsts` of a branch agree with its nodes.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use super::unshared;
-use super::vector::ARC;
+use super::{COUNT, NodeArc};
 
 mod numbers;
 
@@ -30,7 +28,7 @@ const BRANCH: usize = 64;
 /// A list of numbers in order; see the [module](self).
 #[derive(Clone)]
 pub(crate) struct Sorted {
-    root: Arc<Node>,
+    root: NodeArc<Node>,
 }
 
 #[derive(Clone)]
@@ -41,7 +39,7 @@ enum Node {
 
 #[derive(Clone)]
 struct Branch {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<NodeArc<Node>>,
     /// For each of the nodes, `lens` is how many numbers are below it, and `firsts` is the first of these numbers.
     lens: Vec<u32>,
     firsts: Vec<u32>,
@@ -49,12 +47,12 @@ struct Branch {
 
 impl Sorted {
     pub(crate) fn new() -> Self {
-        Self { root: Arc::new(Node::Leaf(Vec::new())) }
+        Self { root: NodeArc::new(Node::Leaf(Vec::new())) }
     }
 
     pub(crate) fn of(numbers: &[u32]) -> Self {
         debug_assert!(numbers.len() <= LEAF, "more numbers than a leaf holds");
-        Self { root: Arc::new(Node::Leaf(numbers.to_vec())) }
+        Self { root: NodeArc::new(Node::Leaf(numbers.to_vec())) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -106,9 +104,9 @@ impl Sorted {
     /// Inserts a number at the position `at`, before the number that is there now. If `at` is beyond the end, inserts the number at the end.
     pub(crate) fn insert_at(&mut self, at: usize, number: u32) {
         let at = at.min(self.len());
-        if let Some(right) = unshared(&mut self.root).insert(at, number, true) {
-            let left = std::mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new())));
-            self.root = Arc::new(Node::Branch(Branch::of(vec![left, Arc::new(right)])));
+        if let Some(right) = NodeArc::make_mut(&mut self.root).insert(at, number, true) {
+            let left = std::mem::replace(&mut self.root, NodeArc::new(Node::Leaf(Vec::new())));
+            self.root = NodeArc::new(Node::Branch(Branch::of(vec![left, NodeArc::new(right)])));
         }
     }
 
@@ -117,7 +115,7 @@ impl Sorted {
         if at >= self.len() {
             return None;
         }
-        let removed = unshared(&mut self.root).remove(at);
+        let removed = NodeArc::make_mut(&mut self.root).remove(at);
         while let Node::Branch(branch) = &*self.root {
             let [alone] = branch.nodes.as_slice() else { break };
             self.root = alone.clone();
@@ -133,7 +131,7 @@ impl Sorted {
                 Ok(_) => return false,
                 Err(at) => at,
             },
-            _ if unshared(&mut self.root).push(number) => return true,
+            _ if NodeArc::make_mut(&mut self.root).push(number) => return true,
             _ => self.len(),
         };
         self.insert_at(at, number);
@@ -214,7 +212,7 @@ impl Node {
             }
             Self::Branch(branch) => match (branch.nodes.last_mut(), branch.lens.last_mut()) {
                 (Some(node), Some(len)) => {
-                    let pushed = unshared(node).push(number);
+                    let pushed = NodeArc::make_mut(node).push(number);
                     *len += u32::from(pushed);
                     pushed
                 }
@@ -244,9 +242,9 @@ impl Node {
             Self::Branch(branch) => {
                 let (child, at) = branch.child_for(at);
                 let last = last && child + 1 == branch.nodes.len();
-                let right = unshared(&mut branch.nodes[child]).insert(at, number, last);
+                let right = NodeArc::make_mut(&mut branch.nodes[child]).insert(at, number, last);
                 branch.refresh(child);
-                branch.put(child + 1, Arc::new(right?));
+                branch.put(child + 1, NodeArc::new(right?));
                 let half = if last { BRANCH } else { BRANCH / 2 };
                 (branch.nodes.len() > BRANCH).then(|| Self::Branch(branch.split_off(half)))
             }
@@ -258,7 +256,7 @@ impl Node {
             Self::Leaf(numbers) => numbers.remove(at),
             Self::Branch(branch) => {
                 let (child, at) = branch.child(at);
-                let removed = unshared(&mut branch.nodes[child]).remove(at);
+                let removed = NodeArc::make_mut(&mut branch.nodes[child]).remove(at);
                 branch.refresh(child);
                 branch.refill(child);
                 removed
@@ -275,7 +273,7 @@ impl Node {
                 below + branch.nodes.capacity() * size_of::<usize>() + words * size_of::<u32>()
             }
         };
-        ARC + size_of::<Self>() + inside
+        COUNT + size_of::<Self>() + inside
     }
 
     /// Checks the node. Returns its depth.
@@ -303,7 +301,7 @@ impl Node {
 }
 
 impl Branch {
-    fn of(nodes: Vec<Arc<Node>>) -> Self {
+    fn of(nodes: Vec<NodeArc<Node>>) -> Self {
         let lens = nodes.iter().map(|node| node.len() as u32).collect();
         let firsts = nodes.iter().map(|node| node.first()).collect();
         Self { nodes, lens, firsts }
@@ -341,13 +339,13 @@ impl Branch {
         self.firsts[child] = self.nodes[child].first();
     }
 
-    fn put(&mut self, child: usize, node: Arc<Node>) {
+    fn put(&mut self, child: usize, node: NodeArc<Node>) {
         self.lens.insert(child, node.len() as u32);
         self.firsts.insert(child, node.first());
         self.nodes.insert(child, node);
     }
 
-    fn take(&mut self, child: usize) -> Arc<Node> {
+    fn take(&mut self, child: usize) -> NodeArc<Node> {
         self.lens.remove(child);
         self.firsts.remove(child);
         self.nodes.remove(child)
@@ -379,8 +377,8 @@ impl Branch {
             return;
         }
         let left = child.min(self.nodes.len() - 2);
-        let right = Arc::unwrap_or_clone(self.take(left + 1));
-        let rest = match (unshared(&mut self.nodes[left]), right) {
+        let right = NodeArc::unwrap_or_clone(self.take(left + 1));
+        let rest = match (NodeArc::make_mut(&mut self.nodes[left]), right) {
             (Node::Leaf(numbers), Node::Leaf(mut more)) => {
                 numbers.append(&mut more);
                 (numbers.len() > LEAF).then(|| Node::Leaf(numbers.split_off(numbers.len() / 2)))
@@ -394,7 +392,7 @@ impl Branch {
         };
         self.refresh(left);
         if let Some(rest) = rest {
-            self.put(left + 1, Arc::new(rest));
+            self.put(left + 1, NodeArc::new(rest));
         }
     }
 }

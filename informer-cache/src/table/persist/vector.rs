@@ -14,10 +14,9 @@
 
 use std::array;
 use std::slice;
-use std::sync::Arc;
 use std::vec;
 
-use super::unshared;
+use super::{COUNT, NodeArc, prefetch};
 
 /// The maximum number of items in a leaf.
 const LEAF: usize = 32;
@@ -26,13 +25,13 @@ const BRANCH: usize = 64;
 
 /// A persistent sparse vector; see the [module](self). `T::clone` must not run user code.
 pub(crate) struct Vector<T> {
-    root: Vec<Option<Arc<Branch<T>>>>,
+    root: Vec<Option<NodeArc<Branch<T>>>>,
     len: usize,
 }
 
 #[derive(Clone)]
 struct Branch<T> {
-    leaves: [Option<Arc<Leaf<T>>>; BRANCH],
+    leaves: [Option<NodeArc<Leaf<T>>>; BRANCH],
     used: usize,
 }
 
@@ -77,6 +76,18 @@ impl<T> Vector<T> {
         self.root.get(place.branch)?.as_deref()?.leaves[place.leaf].as_deref()?.items[place.item].as_ref()
     }
 
+    /// Prefetches an item, and the reference count of its leaf, which only a change reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, number: u32) {
+        let place = Place::of(number);
+        if let Some(Some(branch)) = self.root.get(place.branch) {
+            if let Some(leaf) = &branch.leaves[place.leaf] {
+                prefetch(&**leaf);
+                prefetch(&leaf.items[place.item]);
+            }
+        }
+    }
+
     /// Returns an iterator over the items with their numbers, in ascending order.
     pub(crate) fn iter(&self) -> Items<'_, T> {
         Items { root: &self.root, leaves: [].iter(), items: [].iter(), next: 0, left: self.len }
@@ -90,18 +101,18 @@ impl<T> Vector<T> {
     ) -> impl Iterator<Item = (u32, Option<&'a T>, Option<&'a T>)> {
         let (old, new) = (before.map_or(&[][..], |before| &before.root), &self.root[..]);
         let branches = (0..old.len().max(new.len())).flat_map(move |at| {
-            let branch = |root: &'a [Option<Arc<Branch<T>>>]| root.get(at).and_then(Option::as_ref);
+            let branch = |root: &'a [Option<NodeArc<Branch<T>>>]| root.get(at).and_then(Option::as_ref);
             let (old, new) = (branch(old), branch(new));
             let leaves = if is_same(old, new) { 0 } else { BRANCH };
             (0..leaves).map(move |leaf| {
                 let under =
-                    |branch: Option<&'a Arc<Branch<T>>>| branch.and_then(|it| it.leaves[leaf].as_ref());
+                    |branch: Option<&'a NodeArc<Branch<T>>>| branch.and_then(|it| it.leaves[leaf].as_ref());
                 ((at * BRANCH + leaf) * LEAF, under(old), under(new))
             })
         });
         branches.filter(|(_, old, new)| !is_same(*old, *new)).flat_map(|(first, old, new)| {
             (0..LEAF).filter_map(move |at| {
-                let item = |leaf: Option<&'a Arc<Leaf<T>>>| leaf.and_then(|leaf| leaf.items[at].as_ref());
+                let item = |leaf: Option<&'a NodeArc<Leaf<T>>>| leaf.and_then(|leaf| leaf.items[at].as_ref());
                 let (old, new) = (item(old), item(new));
                 (old.is_some() || new.is_some()).then_some(((first + at) as u32, old, new))
             })
@@ -113,22 +124,19 @@ impl<T> Vector<T> {
         let branches = self.root.iter().flatten();
         let below = branches.map(|branch| {
             let leaves = branch.leaves.iter().flatten().count();
-            ARC + size_of::<Branch<T>>() + leaves * (ARC + size_of::<Leaf<T>>())
+            COUNT + size_of::<Branch<T>>() + leaves * (COUNT + size_of::<Leaf<T>>())
         });
         self.root.capacity() * size_of::<usize>() + below.sum::<usize>()
     }
 }
 
 /// Returns whether both are the same node, or both are absent.
-fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+fn is_same<T>(a: Option<&NodeArc<T>>, b: Option<&NodeArc<T>>) -> bool {
     match (a, b) {
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (Some(a), Some(b)) => NodeArc::ptr_eq(a, b),
         (a, b) => a.is_none() && b.is_none(),
     }
 }
-
-/// The size of the two reference counts of an `Arc`.
-pub(super) const ARC: usize = 2 * size_of::<usize>();
 
 impl<T: Clone> Vector<T> {
     /// Stores an item under a number. Returns the item that it replaces.
@@ -137,8 +145,8 @@ impl<T: Clone> Vector<T> {
         if self.root.len() <= place.branch {
             self.root.resize(place.branch + 1, None);
         }
-        let branch = unshared(self.root[place.branch].get_or_insert_with(Default::default));
-        let leaf = unshared(branch.leaves[place.leaf].get_or_insert_with(Default::default));
+        let branch = NodeArc::make_mut(self.root[place.branch].get_or_insert_with(Default::default));
+        let leaf = NodeArc::make_mut(branch.leaves[place.leaf].get_or_insert_with(Default::default));
         let replaced = leaf.items[place.item].replace(item);
         if replaced.is_none() {
             leaf.used += 1;
@@ -154,16 +162,16 @@ impl<T: Clone> Vector<T> {
         // This lookup comes first, so that no node is copied if there is no item.
         self.get(number)?;
         let place = Place::of(number);
-        let branch = unshared(self.root[place.branch].as_mut()?);
-        unshared(branch.leaves[place.leaf].as_mut()?).items[place.item].as_mut()
+        let branch = NodeArc::make_mut(self.root[place.branch].as_mut()?);
+        NodeArc::make_mut(branch.leaves[place.leaf].as_mut()?).items[place.item].as_mut()
     }
 
     /// Removes an item.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         self.get(number)?;
         let place = Place::of(number);
-        let branch = unshared(self.root[place.branch].as_mut()?);
-        let leaf = unshared(branch.leaves[place.leaf].as_mut()?);
+        let branch = NodeArc::make_mut(self.root[place.branch].as_mut()?);
+        let leaf = NodeArc::make_mut(branch.leaves[place.leaf].as_mut()?);
         let removed = leaf.items[place.item].take()?;
         leaf.used -= 1;
         branch.used -= 1;
@@ -229,9 +237,9 @@ impl<T> Default for Leaf<T> {
 /// An iterator over the items of a [`Vector`] with their numbers; made by [`Vector::iter`].
 pub(crate) struct Items<'a, T> {
     /// The remaining branches.
-    root: &'a [Option<Arc<Branch<T>>>],
+    root: &'a [Option<NodeArc<Branch<T>>>],
     /// The remaining leaves of the current branch, and the remaining items of the current leaf.
-    leaves: slice::Iter<'a, Option<Arc<Leaf<T>>>>,
+    leaves: slice::Iter<'a, Option<NodeArc<Leaf<T>>>>,
     items: slice::Iter<'a, Option<T>>,
     /// The number that belongs to the next slot of `items`. The slot may be empty.
     next: u32,
@@ -289,8 +297,8 @@ impl<T> Clone for Items<'_, T> {
 /// An iteration over a vector that keeps only the remaining items alive: it releases each branch after the last item of that branch.
 pub(crate) struct Walk<T> {
     /// The branches after the current one, and the current branch.
-    root: vec::IntoIter<Option<Arc<Branch<T>>>>,
-    branch: Option<Arc<Branch<T>>>,
+    root: vec::IntoIter<Option<NodeArc<Branch<T>>>>,
+    branch: Option<NodeArc<Branch<T>>>,
     /// The position in the current branch.
     leaf: usize,
     item: usize,
@@ -327,7 +335,7 @@ impl<T> Walk<T> {
     }
 
     /// Moves to the first item of the next branch. Returns the previous branch.
-    fn enter(&mut self) -> Option<Arc<Branch<T>>> {
+    fn enter(&mut self) -> Option<NodeArc<Branch<T>>> {
         let behind = self.branch.take();
         // Vector invariant 2: every branch has an item.
         self.branch = self.root.by_ref().flatten().next();

@@ -1,14 +1,12 @@
 //! PURE. An iterator over the numbers of a [`Sorted`](super::Sorted).
 
-use std::sync::Arc;
-
-use super::Node;
+use super::{Node, NodeArc};
 
 /// An iterator over the numbers of a list in order; made by [`Sorted::iter`].
 #[derive(Clone)]
 pub(crate) struct Numbers<'a> {
     /// For every branch on the path from the root to the current leaf, the nodes that remain.
-    path: Vec<std::slice::Iter<'a, Arc<Node>>>,
+    path: Vec<std::slice::Iter<'a, NodeArc<Node>>>,
     leaf: std::slice::Iter<'a, u32>,
     left: usize,
 }
