@@ -77,6 +77,7 @@ fn one<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &S
         Some(group) => {
             // `key` is dropped explicitly, because a panic in its destructor while the function returns would leak the return value.
             drop(key);
+            column.prefetch_rows(group);
             Values::Known(group)
         }
         None => Values::One(IndexValue { value: Arc::new(Value { hash, key }), group: None }),

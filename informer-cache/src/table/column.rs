@@ -131,6 +131,22 @@ impl Column {
         }
     }
 
+    /// Prefetches the list of the rows of a group, to which a row is likely to be added.
+    #[inline]
+    pub(crate) fn prefetch_rows(&self, group: u32) {
+        if let Some(Group { rows: Rows::Many(rows), .. }) = self.group(group) {
+            rows.prefetch();
+        }
+    }
+
+    /// Prefetches the end of this list. To be effective, this comes some time after [`prefetch_rows`](Self::prefetch_rows).
+    #[inline]
+    pub(super) fn prefetch_last_row(&self, group: u32) {
+        if let Some(Group { rows: Rows::Many(rows), .. }) = self.group(group) {
+            rows.prefetch_last();
+        }
+    }
+
     /// Prefetches which groups a row names.
     #[inline]
     pub(super) fn prefetch(&self, row: u32) {

@@ -113,7 +113,10 @@ impl Plan {
         };
         // The most frequent addition: an object with one value, which other objects have, too.
         match (row, values) {
-            (None, Some(Values::Known(group))) => return self.edits.push((at, Edit::Join(*group))),
+            (None, Some(Values::Known(group))) => {
+                column.prefetch_last_row(*group);
+                return self.edits.push((at, Edit::Join(*group)));
+            }
             (None, Some(Values::One(IndexValue { value, group: Some(group) }))) if shares(value, *group) => {
                 return self.edits.push((at, Edit::Join(*group)));
             }

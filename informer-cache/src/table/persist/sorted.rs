@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use super::{COUNT, NodeArc};
+use super::{COUNT, NodeArc, prefetch};
 
 mod numbers;
 
@@ -121,6 +121,21 @@ impl Sorted {
             self.root = alone.clone();
         }
         Some(removed)
+    }
+
+    /// Prefetches the root.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&*self.root);
+    }
+
+    /// Prefetches what an insertion at the end reads after the root.
+    #[inline]
+    pub(crate) fn prefetch_last(&self) {
+        match &*self.root {
+            Node::Leaf(numbers) => numbers.last().into_iter().for_each(prefetch),
+            Node::Branch(branch) => branch.nodes.last().into_iter().for_each(|node| prefetch(&**node)),
+        }
     }
 
     /// Inserts a number into an ascending list, unless the list contains it already. Returns whether the number was inserted.
