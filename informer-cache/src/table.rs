@@ -60,7 +60,7 @@ pub(crate) struct KeyWrite<K, V> {
     pub(crate) row: Option<u32>,
     /// The record to store; for a deletion, the last known state.
     pub(crate) record: Record<K, V>,
-    /// The object's values in the indexes; empty for a deletion.
+    /// The object's values in the indexes; empty for a deletion. In a write of many keys, these are [lasting](Table::lasting_values).
     pub(crate) values: AllValues,
 }
 
@@ -115,10 +115,10 @@ impl<K, V> Table<K, V> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Like [`entry`](Self::entry), for a write: also prefetches what the write reads next, which is the leaf with the record, the object and, for each
-    /// index, which groups the row names.
+    /// Like [`entry`](Self::entry), for a write: also prefetches what the write reads next: the record and the count of its leaf, for each
+    /// index the place that says which groups the row names, and then the object.
     ///
-    /// The cache misses of these prefetches overlap. Without them, most would follow one after the other: most index functions clone an `Arc`, and the
+    /// The cache misses of the first ones overlap, and that of the object overlaps with that of the key. Without them, most would follow one after the other: most index functions clone an `Arc`, and the
     /// atomic increment of a clone makes the CPU wait for all earlier loads. A load ahead of time is not enough, because the CPU waits for it, too, after a few
     /// hundred instructions (0042).
     #[inline]
@@ -128,7 +128,7 @@ impl<K, V> Table<K, V> {
         mut eq: impl FnMut(&K) -> bool,
     ) -> Option<(u32, &Record<K, V>)> {
         self.keys.find(hash, |row| {
-            self.rows.prefetch(row);
+            self.rows.prefetch_to_change(row);
             self.columns.iter().for_each(|column| column.prefetch(row));
             let record = self.rows.get(row)?;
             prefetch(&*record.object);

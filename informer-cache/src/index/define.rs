@@ -75,8 +75,6 @@ fn one<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &S
     let hash = seed.hash_one(&key);
     match column.find(hash, |known| *typed::<IK>(known) == key) {
         Some(group) => {
-            // `key` is dropped explicitly, because a panic in its destructor while the function returns would leak the return value.
-            drop(key);
             column.prefetch_rows(group);
             Values::Known(group)
         }

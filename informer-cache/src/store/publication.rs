@@ -31,6 +31,7 @@ use crate::changes::buffer::{Merging, SubscriptionBuffers};
 use crate::changes::findings::Findings;
 use crate::changes::observer_fn;
 use crate::table::index_set::IndexSet;
+use crate::table::record::Values;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
@@ -218,6 +219,10 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                             (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
                         write.values = next.renew((&**before, values), write.row, &write.record.object, seed);
                     }
+                    debug_assert!(
+                        write.values.iter().all(Values::is_lasting),
+                        "earlier keys may have changed the columns"
+                    );
                     next.plan(write, &mut self.plan, &mut self.effects.garbage);
                     let put = (write.kind, write.row, write.record.clone());
                     let (old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);

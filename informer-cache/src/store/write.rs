@@ -29,7 +29,7 @@ pub(crate) struct WriterCore<K, V> {
     table: Option<Arc<Table<K, V>>>,
     /// The plan of the last write, kept to reuse its allocations.
     plan: Plan,
-    /// An empty list, kept to reuse its allocation.
+    /// An empty list, kept to reuse its allocation. Only a `Writer` keeps it: a `SharedWriter` drops the values after it has released its lock.
     values: AllValues,
 }
 
@@ -72,7 +72,10 @@ impl<K, V> WriterCore<K, V> {
     #[inline]
     pub(super) fn drop_values(&mut self, mut values: AllValues) {
         values.clear();
-        self.values = values;
+        // A write without index values leaves the kept list alone.
+        if values.capacity() > 0 {
+            self.values = values;
+        }
     }
 
     /// Releases the cached reference, because another table is about to be published.

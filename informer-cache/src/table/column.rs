@@ -125,6 +125,7 @@ impl Column {
     /// Makes these values of an object independent of later changes of the column.
     pub(super) fn make_lasting(&self, values: &mut Values) {
         if let Values::Known(number) = *values {
+            debug_assert!(self.group(number).is_some(), "the column has changed since the values were read");
             if let Some(group) = self.group(number) {
                 *values = Values::One(IndexValue { value: group.value.clone(), group: Some(number) });
             }
@@ -147,7 +148,7 @@ impl Column {
         }
     }
 
-    /// Prefetches which groups a row names.
+    /// Prefetches the place that says which groups a row names.
     #[inline]
     pub(super) fn prefetch(&self, row: u32) {
         match &self.named {

@@ -27,7 +27,7 @@ pub(crate) use sorted::{Numbers, Sorted};
 pub(crate) use vector::{Items, Vector, Walk};
 
 /// A node. Unlike std's `Arc`, this one has no count of weak references, so a write finds out whether it may change a node in place by a plain load.
-/// With std's, this takes an atomic read-modify-write operation for every node: for an addition to a store with two indexes, half of all (0024).
+/// With std's, this takes an atomic read-modify-write operation for every node: for an addition to a store with two indexes, half of all (0042).
 pub(crate) type NodeArc<T> = triomphe::Arc<T>;
 
 /// The size of the reference count of a node.

@@ -140,7 +140,8 @@ impl Plan {
         let mut changes = had_failed || error.is_some();
         self.names.clear();
         if let Some(known) = known {
-            let stays = old.binary_search(&known).is_ok();
+            // An index function found the row's only value unequal to this one, so the row stays only if `Eq` contradicts itself.
+            let stays = old.contains(&known);
             let group = number(known);
             self.edits.push((at, if stays { Edit::Stay(group) } else { Edit::Join(group) }));
             self.names.push(known);

@@ -62,16 +62,14 @@ impl<K, V> Clone for Record<K, V> {
     }
 }
 
-/// Loads the reference counts of an object into the CPU cache.
-///
-/// Most callers clone or drop the `Arc` next. That is an atomic read-modify-write operation, which the CPU neither starts early nor overlaps with
-/// other cache misses. A plain load, as here, overlaps with everything that follows.
+/// Loads the reference counts of an object that is cloned next. A clone is an atomic read-modify-write operation, which the CPU neither starts early
+/// nor overlaps with other cache misses. The plain loads of a few objects overlap with each other.
 #[inline]
-pub(crate) fn prefetch<V>(object: &Arc<V>) {
+fn load_counts<V>(object: &Arc<V>) {
     std::hint::black_box(Arc::strong_count(object));
 }
 
-/// Clones objects. The loads of their reference counts overlap, because a few objects are [prefetched](prefetch) before the first of them is cloned.
+/// Clones objects. The loads of their reference counts overlap, because the counts of a few objects are [loaded](load_counts) before the first of them is cloned.
 pub(crate) fn cloned<'a, V: 'a>(mut objects: impl Iterator<Item = &'a Arc<V>>) -> Vec<Arc<V>> {
     const AHEAD: usize = 16;
     let mut cloned = Vec::with_capacity(objects.size_hint().0);
@@ -79,7 +77,7 @@ pub(crate) fn cloned<'a, V: 'a>(mut objects: impl Iterator<Item = &'a Arc<V>>) -
     loop {
         let mut count = 0;
         for (place, object) in prefetched.iter_mut().zip(objects.by_ref()) {
-            prefetch(object);
+            load_counts(object);
             *place = Some(object);
             count += 1;
         }
@@ -126,6 +124,11 @@ impl Values {
     /// The result of an index function that panicked with this message.
     pub(crate) fn of_panic(message: String) -> Self {
         Self::Failed(Arc::new(IndexError::new(format!("the index function panicked: {message}"))))
+    }
+
+    /// Returns whether the values stay valid when the columns change.
+    pub(crate) fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Known(_))
     }
 
     pub(crate) fn as_slice(&self) -> &[IndexValue] {

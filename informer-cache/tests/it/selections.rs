@@ -247,3 +247,50 @@ fn the_last_selection_applies() {
     assert_eq!(observed.iter().sum::<usize>(), 3);
     assert_eq!((observed[1], observed[2], observed[7]), (1, 1, 1));
 }
+
+/// Every object has one value, so a write of a value that other objects have names the group of this value.
+#[test]
+fn a_selection_by_an_index_of_one_value_follows_single_writes() {
+    static ONE: Index<(u32, u64, u8), u8> = Index::new("one", |pod| {
+        assert!(pod.2 != 99, "the index function panics");
+        pod.2
+    });
+    type Event = (u32, Option<u8>);
+    let mut store: Writer<u32, (u32, u64, u8)> =
+        Store::builder(Schema::new(|pod: &(u32, u64, u8)| pod.0, |pod| Version::new(pod.1)))
+            .index(&ONE)
+            .build()
+            .unwrap();
+    let mut changes = store.subscription().by_index(&ONE, 7).unwrap().subscribe();
+    let mut version = 0;
+    // Writes an object with this value, or deletes it, and returns what the subscriber receives.
+    let mut write = |key, value: Option<u8>| -> Vec<Event> {
+        version += 1;
+        match value {
+            Some(value) => drop(store.upsert((key, version, value))),
+            None => drop(store.delete(&key, None)),
+        }
+        store.check().unwrap();
+        std::iter::from_fn(|| changes.try_next())
+            .map(|change| (*change.key(), change.new().map(|new| new.2)))
+            .collect()
+    };
+    assert_eq!(write(1, Some(7)), [(1, Some(7))]); // creates the group
+    assert_eq!(write(2, Some(7)), [(2, Some(7))]); // joins it
+    assert_eq!(write(3, Some(8)), []);
+    assert_eq!(write(4, Some(8)), []); // joins another group
+    assert_eq!(write(3, Some(7)), [(3, Some(7))]); // enters
+    assert_eq!(write(2, Some(8)), [(2, None)]); // leaves to a known group
+    assert_eq!(write(2, Some(7)), [(2, Some(7))]);
+    assert_eq!(write(2, Some(9)), [(2, None)]); // leaves to a new group
+    assert_eq!(write(3, Some(99)), [(3, None)]); // the index fails
+    assert_eq!(write(3, Some(8)), []); // recovers to another group
+    assert_eq!(write(3, Some(99)), []);
+    assert_eq!(write(3, Some(7)), [(3, Some(7))]); // recovers to the selected group
+    assert_eq!(write(1, None), [(1, None)]);
+    assert_eq!(write(3, None), [(3, None)]); // the group is removed
+    assert_eq!(write(5, Some(10)), []); // its number is used again
+    assert_eq!(write(6, Some(10)), []);
+    assert_eq!(write(4, Some(10)), []);
+    assert_eq!(write(4, Some(7)), [(4, Some(7))]);
+}

@@ -448,3 +448,31 @@ fn objects_whose_drops_panic_do_not_abort_the_drop_of_a_list() {
     assert_eq!(dropped.load(Ordering::Relaxed), 10);
     assert!(informer.status().panics > 0);
 }
+
+static BY_LISTED: Index<Wide, u64> = Index::new("listed", |object| object.1);
+
+#[test]
+fn a_subscription_to_a_value_of_an_index_that_comes_under_a_list_receives_all_of_it() {
+    for turns in 0.. {
+        let mut publishing = relist();
+        (0..turns).for_each(|_| publishing.turn());
+        let is_done = publishing.source.open_watches() > 0;
+        publishing.informer.add_index(&BY_LISTED).unwrap();
+        let selected = publishing.informer.subscription().by_index(&BY_LISTED, 5).unwrap();
+        let mut selected = selected.subscribe();
+        while publishing.source.open_watches() == 0 {
+            publishing.turn();
+        }
+        let mut known = BTreeSet::new();
+        while let Some(change) = selected.try_next() {
+            match change.new() {
+                Some(new) => known.insert(new.0),
+                None => known.remove(change.key()),
+            };
+        }
+        assert!(known.into_iter().eq(500..500 + LISTED), "turn {turns}");
+        if is_done {
+            break;
+        }
+    }
+}

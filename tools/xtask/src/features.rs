@@ -23,7 +23,7 @@ pub(crate) struct Options {
 }
 
 /// The maximum number of crates in the default build of a primitive, including the primitive itself. To allow more crates, change this constant.
-const MOST_CRATES: usize = 13;
+const MOST_CRATES: usize = 14;
 /// The adapters of a primitive. The default build of an adapter may contain one crate more than the default build of a primitive.
 const ADAPTERS: [&str; 1] = ["flyball-ops"];
 /// Crates that must not be in the default build of a primitive.
@@ -131,7 +131,7 @@ mod tests {
         let names: Vec<String> = (0..=MOST_CRATES).map(|number| format!("c{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let complaints = weigh("a", &crates(&names));
-        assert!(complaints[0].starts_with("a: 14 crates by default, 13 are allowed"), "{complaints:?}");
+        assert!(complaints[0].starts_with("a: 15 crates by default, 14 are allowed"), "{complaints:?}");
         assert!(weigh("flyball-ops", &crates(&names)).is_empty());
     }
 
@@ -141,7 +141,7 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let complaints = weigh("flyball-ops", &crates(&names));
         assert!(
-            complaints[0].starts_with("flyball-ops: 15 crates by default, 14 are allowed"),
+            complaints[0].starts_with("flyball-ops: 16 crates by default, 15 are allowed"),
             "{complaints:?}"
         );
     }

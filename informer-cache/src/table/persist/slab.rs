@@ -32,10 +32,10 @@ impl<T> Slab<T> {
         self.items.get(number)
     }
 
-    /// Loads the node that holds an item into the CPU cache; see [`Vector::prefetch`].
+    /// Prefetches what a change of an item reads; see [`Vector::prefetch_to_change`].
     #[inline]
-    pub(crate) fn prefetch(&self, number: u32) {
-        self.items.prefetch(number);
+    pub(crate) fn prefetch_to_change(&self, number: u32) {
+        self.items.prefetch_to_change(number);
     }
 
     /// Returns the items with their numbers, in ascending order.

@@ -73,18 +73,30 @@ impl<T> Vector<T> {
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let place = Place::of(number);
-        self.root.get(place.branch)?.as_deref()?.leaves[place.leaf].as_deref()?.items[place.item].as_ref()
+        self.leaf(&place)?.items[place.item].as_ref()
     }
 
-    /// Prefetches an item, and the reference count of its leaf, which only a change reads.
+    #[inline]
+    fn leaf(&self, place: &Place) -> Option<&NodeArc<Leaf<T>>> {
+        self.root.get(place.branch)?.as_ref()?.leaves[place.leaf].as_ref()
+    }
+
+    /// Prefetches an item.
     #[inline]
     pub(crate) fn prefetch(&self, number: u32) {
         let place = Place::of(number);
-        if let Some(Some(branch)) = self.root.get(place.branch) {
-            if let Some(leaf) = &branch.leaves[place.leaf] {
-                prefetch(&**leaf);
-                prefetch(&leaf.items[place.item]);
-            }
+        if let Some(leaf) = self.leaf(&place) {
+            prefetch(&leaf.items[place.item]);
+        }
+    }
+
+    /// Prefetches what a change of an item reads: the reference count of its leaf, and the item.
+    #[inline]
+    pub(crate) fn prefetch_to_change(&self, number: u32) {
+        let place = Place::of(number);
+        if let Some(leaf) = self.leaf(&place) {
+            prefetch(&**leaf);
+            prefetch(&leaf.items[place.item]);
         }
     }
 
