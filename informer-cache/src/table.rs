@@ -115,12 +115,12 @@ impl<K, V> Table<K, V> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Like [`entry`](Self::entry), for a write: also prefetches what the write reads next: the record and the count of its leaf, for each
-    /// index the place that says which groups the row names, and then the object.
+    /// Like [`entry`](Self::entry), for a write: also prefetches what the write reads next. First, these are the record and the count of its leaf, and
+    /// for each index the place that says which groups the row names; then, the object.
     ///
-    /// The cache misses of the first ones overlap, and that of the object overlaps with that of the key. Without them, most would follow one after the other: most index functions clone an `Arc`, and the
-    /// atomic increment of a clone makes the CPU wait for all earlier loads. A load ahead of time is not enough, because the CPU waits for it, too, after a few
-    /// hundred instructions (0042).
+    /// The cache misses of the first ones overlap, and that of the object overlaps with that of the key. Without prefetches, most would follow one after
+    /// the other: most index functions clone an `Arc`, and the atomic increment of a clone makes the CPU wait for all earlier loads. A load ahead of
+    /// time is not enough, because the CPU waits for it, too, after a few hundred instructions (0042).
     #[inline]
     pub(crate) fn entry_to_write(
         &self,
