@@ -18,8 +18,23 @@ pub(crate) struct Explored {
     pub(crate) preemptions: Option<usize>,
     /// The wall-clock time.
     pub(crate) seconds: f64,
+    /// Whether no interleaving is left. Only an exploration with a time limit can be incomplete.
+    pub(crate) complete: bool,
     /// Whether the recorded floors are checked. The run of a seeded fault does not check them, because only the fault itself may make the model fail.
     pub(crate) floors_apply: bool,
+}
+
+/// The position of a body among those of its model.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(any(flyball_loom, flyball_shuttle)),
+    expect(dead_code, reason = "only the model checkers need it")
+)]
+pub(crate) struct Body {
+    /// Its index, from 0.
+    pub(crate) at: usize,
+    /// The number of bodies.
+    pub(crate) of: usize,
 }
 
 impl Explored {
@@ -29,6 +44,7 @@ impl Explored {
             interleavings: self.interleavings + other.interleavings,
             threads: self.threads.max(other.threads),
             seconds: self.seconds + other.seconds,
+            complete: self.complete && other.complete,
             ..self
         }
     }
@@ -36,10 +52,10 @@ impl Explored {
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod native {
-    use super::Explored;
+    use super::{Body, Explored};
     use crate::Model;
 
-    pub(crate) fn run(_: &Model, _: usize, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+    pub(crate) fn run(_: &Model, _: Body, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
         body();
         None
     }
@@ -54,10 +70,11 @@ mod under_loom {
     use std::io::{self, Write};
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Once};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
     use std::{env, panic};
 
-    use super::Explored;
+    use super::{Body, Explored};
+    use crate::checkpoint::Checkpoint;
     use crate::{Model, thread};
 
     /// The largest number of preemptions, unless `LOOM_MAX_PREEMPTIONS` is set.
@@ -65,7 +82,7 @@ mod under_loom {
     /// The largest number of scheduling points in one interleaving, unless `LOOM_MAX_BRANCHES` is set.
     const BRANCHES: usize = 10_000;
 
-    pub(crate) fn run(_: &Model, _: usize, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+    pub(crate) fn run(_: &Model, at: Body, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
         let mut builder = loom::model::Builder::new();
         if env::var_os("LOOM_MAX_BRANCHES").is_none() {
             builder.max_branches = BRANCHES;
@@ -74,11 +91,19 @@ mod under_loom {
             Some(_) => None,
             None => Some(builder.preemption_bound.unwrap_or(PREEMPTIONS)),
         };
-        // If an exploration stops at a cap, loom returns in the same way as after a complete exploration. So the runner sets no cap and does not
-        // resume from a checkpoint.
+        // If an exploration stops at a cap, loom returns in the same way as after a complete exploration. So the runner sets no cap other than its own
+        // time limit, and then decides by itself whether the exploration is complete.
         builder.max_permutations = None;
-        builder.max_duration = None;
-        builder.checkpoint_file = None;
+        let limit = time_limit(at);
+        builder.max_duration = limit;
+        builder.checkpoint_interval = INTERVAL;
+        let mut checkpoint = Checkpoint::open(at);
+        builder.checkpoint_file = checkpoint.as_ref().map(Checkpoint::working_file);
+        if let Some(explored) =
+            checkpoint.as_ref().and_then(|checkpoint| checkpoint.complete(builder.preemption_bound))
+        {
+            return Some(explored);
+        }
 
         print_panics_plainly();
         // `count` is std's atomic, not the model's, because counting must not add a scheduling point.
@@ -96,14 +121,34 @@ mod under_loom {
             thread::start_interleaving();
             body();
         });
-        Some(Explored {
-            // Ordering: Relaxed, because the same thread has counted.
-            interleavings: count.load(Ordering::Relaxed),
+        // Ordering: Relaxed, because the same thread has counted.
+        let interleavings = count.load(Ordering::Relaxed);
+        let elapsed = started.elapsed();
+        // Loom looks at the time only before an interleaving whose number, from 1, is a multiple of the interval. An exploration that ends just there
+        // by itself counts as incomplete, and the next run completes it.
+        let at_interval = (interleavings + 1).is_multiple_of(INTERVAL as u64);
+        let mut explored = Explored {
+            interleavings,
             threads: thread::most(),
             preemptions: builder.preemption_bound,
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: elapsed.as_secs_f64(),
+            complete: !(at_interval && limit.is_some_and(|limit| elapsed >= limit)),
             floors_apply: env::var_os("FLYBALL_MODEL_FAULT").is_none(),
-        })
+        };
+        if let Some(checkpoint) = &mut checkpoint {
+            checkpoint.store(&mut explored);
+        }
+        Some(explored)
+    }
+
+    /// The number of interleavings between two checks of the time.
+    const INTERVAL: usize = 1_000;
+
+    /// The share of the model's time limit, `FLYBALL_MODEL_SECONDS`, for one of its bodies.
+    fn time_limit(at: Body) -> Option<Duration> {
+        let seconds = env::var("FLYBALL_MODEL_SECONDS").ok()?;
+        let seconds: u32 = seconds.parse().expect("FLYBALL_MODEL_SECONDS must be a whole number");
+        Some(Duration::from_secs(seconds.into()) / at.of as u32)
     }
 
     /// Prints panics without a backtrace. If a model deadlocks, a destructor panics a second time, and for this panic std's hook prints a backtrace
@@ -130,7 +175,7 @@ mod under_loom {
 
         #[test]
         fn interleavings_and_threads_are_counted() {
-            let explored = run(&MODEL, 1, || {
+            let explored = run(&MODEL, Body { at: 0, of: 1 }, || {
                 let shared = Arc::new(AtomicUsize::new(0));
                 let theirs = shared.clone();
                 let other = thread::spawn(move || theirs.fetch_add(1, Ordering::SeqCst));
@@ -146,7 +191,7 @@ mod under_loom {
         #[test]
         #[should_panic(expected = "lost update")]
         fn a_lost_update_is_found() {
-            run(&MODEL, 1, || {
+            run(&MODEL, Body { at: 0, of: 1 }, || {
                 let shared = Arc::new(AtomicUsize::new(0));
                 let theirs = shared.clone();
                 let other =
@@ -160,7 +205,7 @@ mod under_loom {
         #[test]
         #[expect(clippy::disallowed_types, reason = "the test needs a lock that loom does not see")]
         fn what_loom_cannot_see_is_one_interleaving() {
-            let explored = run(&MODEL, 1, || {
+            let explored = run(&MODEL, Body { at: 0, of: 1 }, || {
                 let other = thread::spawn(|| std::sync::Mutex::new(1).into_inner());
                 assert!(other.join().unwrap().is_ok());
             });
@@ -177,7 +222,7 @@ mod under_shuttle {
     use shuttle::Runner;
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
-    use super::Explored;
+    use super::{Body, Explored};
     use crate::Model;
 
     /// The number of schedules of each kind, unless `FLYBALL_SHUTTLE_ITERATIONS` is set.
@@ -187,17 +232,13 @@ mod under_shuttle {
     /// Shuttle's default is 32 KiB, too small for an unoptimised build.
     const STACK: usize = 256 * 1024;
 
-    pub(crate) fn run(
-        model: &Model,
-        bodies: usize,
-        body: impl Fn() + Send + Sync + 'static,
-    ) -> Option<Explored> {
+    pub(crate) fn run(model: &Model, at: Body, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
         let iterations = match env::var("FLYBALL_SHUTTLE_ITERATIONS") {
             Ok(text) => text.parse().expect("FLYBALL_SHUTTLE_ITERATIONS must be a whole number"),
             Err(_) => ITERATIONS,
         };
         // The schedules are divided among the bodies of the model.
-        let iterations = iterations.div_ceil(bodies);
+        let iterations = iterations.div_ceil(at.of);
         let mut config = shuttle::Config::new();
         config.stack_size = STACK;
         let body = Arc::new(body);

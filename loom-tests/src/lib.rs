@@ -13,6 +13,8 @@
 //! models and their seeded faults; `MODELS.md` lists them.
 
 pub mod cache;
+#[cfg(flyball_loom)]
+mod checkpoint;
 mod engine;
 pub mod queue_ops;
 mod report;

@@ -18,6 +18,7 @@ pub(crate) fn append(model: &Model, explored: &Explored) {
         "floor": model.floor,
         "seconds": explored.seconds,
         "catches": model.catches,
+        "capped": !explored.complete,
     });
     // One write per line, because several test binaries may append to the file.
     let mut file = OpenOptions::new().create(true).append(true).open(path).expect("the report can be opened");

@@ -1,6 +1,6 @@
 //! Runs one model and checks the run against the model's claims. A run with only one interleaving fails, unless the floor of the model is 1.
 
-use crate::engine::{self, Explored};
+use crate::engine::{self, Body, Explored};
 use crate::report;
 
 /// The claims about a model. The runner checks them against the run.
@@ -23,8 +23,9 @@ pub struct Model {
 
 /// Checks `body` in every interleaving (loom), in many interleavings (shuttle), or in one run (neither).
 ///
-/// The exploration is complete by construction: the runner sets neither loom's permutation cap nor its duration cap nor a checkpoint, so the
-/// exploration ends only when it is complete or panics. Exceeding the branch limit panics.
+/// The exploration is complete unless the variable `FLYBALL_MODEL_SECONDS` limits its time: the runner sets no cap of loom's other than this one.
+/// An exploration that was stopped is reported as capped, and leaves a checkpoint from which the next run goes on if
+/// `FLYBALL_MODEL_CHECKPOINT` names a file. Exceeding the branch limit panics.
 ///
 /// # Panics
 /// Panics if an interleaving panics, deadlocks or leaks, or if a claim of `model` does not hold.
@@ -60,9 +61,9 @@ pub fn models<B: Fn() + Send + Sync + 'static>(model: Model, bodies: impl IntoIt
     let bodies: Vec<_> = bodies.into_iter().collect();
     let many = bodies.len();
     let mut sum: Option<Explored> = None;
-    for (name, body) in bodies {
+    for (at, (name, body)) in bodies.into_iter().enumerate() {
         failing.1 = name;
-        let explored = engine::run(&model, many, body);
+        let explored = engine::run(&model, Body { at, of: many }, body);
         sum = match (sum, explored) {
             (Some(sum), Some(explored)) => Some(sum.and(&explored)),
             (sum, explored) => sum.or(explored),
@@ -103,7 +104,10 @@ const FLOOR_PREEMPTIONS: usize = 3;
 /// Checks the claims.
 fn judge(model: &Model, explored: &Explored) -> Result<(), String> {
     let &Model { name, threads, floor, .. } = model;
-    let &Explored { interleavings, preemptions, .. } = explored;
+    let &Explored { interleavings, preemptions, complete, .. } = explored;
+    if !complete {
+        return Ok(());
+    }
     if explored.threads != threads {
         return Err(format!("{name}: {} threads ran, {threads} are declared", explored.threads));
     }
@@ -132,7 +136,14 @@ mod tests {
     const MODEL: Model = Model { name: "a::b", threads: 3, floor: 100, catches: "" };
 
     fn explored(interleavings: u64) -> Explored {
-        Explored { interleavings, threads: 3, preemptions: Some(3), seconds: 0.0, floors_apply: true }
+        Explored {
+            interleavings,
+            threads: 3,
+            preemptions: Some(3),
+            seconds: 0.0,
+            complete: true,
+            floors_apply: true,
+        }
     }
 
     #[test]
@@ -173,6 +184,16 @@ mod tests {
         assert_eq!(judge(&MODEL, &Explored { preemptions: None, ..explored(1_000_000) }), Ok(()));
         let why = judge(&MODEL, &Explored { preemptions: None, ..explored(99) }).unwrap_err();
         assert_eq!(why, "a::b: 99 interleavings, below the recorded floor 100");
+    }
+
+    #[test]
+    fn a_capped_exploration_claims_nothing() {
+        let capped = Explored { complete: false, ..explored(5) };
+        assert_eq!(judge(&MODEL, &capped), Ok(()));
+        assert!(
+            !explored(5).and(&capped).complete
+                && !Explored { complete: false, ..explored(1) }.and(&explored(5)).complete
+        );
     }
 
     #[test]

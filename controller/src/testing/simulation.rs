@@ -95,7 +95,7 @@ impl Simulation {
     /// Runs the test with each seed from 1 to `seeds`. If the test panics, prints the seed.
     ///
     /// If the environment variable `FLYBALL_SEED` is set, only that seed runs, which repeats a failed run. `FLYBALL_CASES` overrides the number of
-    /// seeds.
+    /// seeds, and `FLYBALL_FIRST_SEED` the first seed.
     ///
     /// # Panics
     /// Panics if the test panics, or if one of these variables is not a number.
@@ -106,7 +106,10 @@ impl Simulation {
         };
         let seeds = match number("FLYBALL_SEED") {
             Some(seed) => seed..=seed,
-            None => 1..=number("FLYBALL_CASES").unwrap_or(seeds),
+            None => {
+                let first: u64 = number("FLYBALL_FIRST_SEED").unwrap_or(1);
+                first..=first.saturating_add(number("FLYBALL_CASES").unwrap_or(seeds)).saturating_sub(1)
+            }
         };
         for seed in seeds {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(&mut Self::new(seed)))) {

@@ -244,7 +244,7 @@ fn client_over(connection: &Arc<Mutex<Connection>>, cluster: &ApiServer) -> Clie
 
 fn seeds(cases: u64) -> impl Iterator<Item = u64> {
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let first = number("FLYBALL_SEED").unwrap_or(1);
+    let first = number("FLYBALL_SEED").or_else(|| number("FLYBALL_FIRST_SEED")).unwrap_or(1);
     first..first + number("FLYBALL_CASES").unwrap_or(cases)
 }
 

@@ -43,6 +43,9 @@ pub(crate) struct Parity {
     /// The seed for the scripts.
     #[arg(long, value_name = "S")]
     pub(crate) seed: u64,
+    /// Only scripts of this kind: queue, limiter or store.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Option<String>,
     /// If all answers agree, write the scripts and client-go's answers to this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) record: Option<PathBuf>,

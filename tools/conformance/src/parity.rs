@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use flyball_sync::{Clock, Monotonic};
 use testkit::client_go::Rules;
 
@@ -22,7 +22,9 @@ const BATCH: u64 = 2000;
 pub(crate) fn run(options: &Parity) -> Result<()> {
     let client_go = ClientGo::new(&options.client_go);
     let mut differing = 0;
-    for kind in Kind::ALL {
+    let wanted = |kind: &Kind| options.kind.as_ref().is_none_or(|name| name == kind.name());
+    ensure!(Kind::ALL.iter().any(wanted), "no scripts are of the kind {:?}", options.kind);
+    for kind in Kind::ALL.into_iter().filter(wanted) {
         differing += compare(kind, options, &client_go)?;
     }
     match differing {

@@ -48,13 +48,14 @@ impl Random {
 
 /// Runs `case` on `cases` random byte strings of 1 to `max_len` bytes.
 ///
-/// The environment variable `FLYBALL_SEED` sets the seed, and `FLYBALL_CASES` sets the number of cases.
+/// The environment variable `FLYBALL_SEED` sets the seed, and `FLYBALL_CASES` sets the number of cases. `FLYBALL_FIRST_SEED` is the seed if
+/// `FLYBALL_SEED` is not set.
 ///
 /// # Panics
 /// Panics if a case panics. Before it panics, it removes bytes as long as the case still fails, and prints the seed and the remaining bytes. The
 /// panic message is that of the shortened case.
 pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
-    let seed = env("FLYBALL_SEED").unwrap_or(SEED);
+    let seed = env("FLYBALL_SEED").unwrap_or_else(first_seed);
     cases_of(seed, name, env("FLYBALL_CASES").unwrap_or(cases), max_len, case);
 }
 
@@ -72,12 +73,15 @@ pub fn cases_in_parallel(name: &str, most: u64, max_len: usize, case: impl Fn(&[
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let case = &case;
-            scope.spawn(move || cases_of(SEED + thread, name, share, max_len, case));
+            scope.spawn(move || cases_of(first_seed() + thread, name, share, max_len, case));
         }
     });
 }
 
-const SEED: u64 = 0x5EED;
+/// The seed of the first thread. A repeated run of a long test sets another one.
+fn first_seed() -> u64 {
+    env("FLYBALL_FIRST_SEED").unwrap_or(0x5EED)
+}
 
 fn cases_of(seed: u64, name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
     let mut random = Random::new(seed);

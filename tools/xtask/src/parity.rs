@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// The seed for the scripts.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// Only scripts of this kind: queue, limiter or store.
+    #[arg(long, value_name = "KIND", conflicts_with = "record")]
+    kind: Option<String>,
     /// If the answers do not differ, replace the committed scripts by the new scripts, and store the answers of client-go with them. Needs the
     /// program `zstd`.
     #[arg(long)]
@@ -33,6 +36,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     command.args(["--package", "conformance", "--", "parity", "--client-go"]).arg(client_go);
     command.arg("--scripts").arg(options.scripts.to_string());
     command.arg("--seed").arg(options.seed.to_string());
+    if let Some(kind) = &options.kind {
+        command.args(["--kind", kind]);
+    }
     if options.record {
         command.arg("--record").arg(format!("{FOLDER}/scripts"));
     }
