@@ -29,6 +29,9 @@ pub(crate) struct Options {
 /// The folder with one listing per crate. A listing is the output of `cargo public-api` without auto traits, derived traits and blanket
 /// implementations.
 const LISTINGS: &str = "docs/api";
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "if the change of the API is intended, `cargo xtask api --write` writes the listings; examples and cancel safety are explained in CONTRIBUTING.md";
+
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let rustdoc = nightly_rustdoc(workspace)?;
     let list_of_excused = workspace.read(Path::new(excused::FILE)).unwrap_or_default();
@@ -66,7 +69,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         complaints
             .extend(left.map(|path| format!("{}: {path} has an example, or does not exist", excused::FILE)));
     }
-    process::verdict(&complaints)
+    process::verdict(&complaints, WHAT_TO_DO)
 }
 
 /// Writes a script that calls a stable rustdoc so that rustdoc accepts the unstable option for JSON output. Returns the path of the script. The

@@ -33,6 +33,9 @@ pub(crate) struct Options {
     models: bool,
 }
 
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "mend the links above in docs/book/src";
+
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.models {
         return projects::check_own_code(workspace);
@@ -46,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     process::run(&mut mdbook)?;
     outside::bring(workspace, &built)?;
     let pages = html::pages(&built)?;
-    process::verdict(&links::check(&pages, |path| built.join(path).exists()))?;
+    process::verdict(&links::check(&pages, |path| built.join(path).exists()), WHAT_TO_DO)?;
     eprintln!("{} pages, no broken link", pages.len());
     if !options.no_projects {
         projects::run(workspace, options.all)?;

@@ -1,162 +1,196 @@
-//! `cargo xtask deep`: runs the checks that take hours, called *rungs*, one after the other, and writes their results
-//! to a page.
+//! `cargo xtask deep`: runs the checks that take hours, called *rungs*, in slices of minutes.
 //!
-//! The result of each rung is stored in the target directory. So if a run is killed, the next run continues with the
-//! rungs that have not yet passed at this commit. The page, `docs/evidence.md`, is generated from the stored results.
+//! Each slice adds a line to the ledger (`docs/evidence/ledger.jsonl`), which is committed. The page `docs/evidence.md` is generated from the ledger. The
+//! next slice is always taken from the part of a rung that is furthest behind its bar.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::process::{self, Ended};
+use crate::lock;
+use crate::process::{self, Stopwatch};
 use crate::workspace::Workspace;
 
+mod ledger;
 mod machine;
 mod newest_kube;
 mod page;
-mod record;
 mod rungs;
+mod slices;
+mod sources;
+mod standing;
 
-use record::{Outcome, Record, State};
-use rungs::{RUNGS, Rung};
+pub(crate) use ledger::LEDGER;
+pub(crate) use page::{PAGE, render};
+
+use ledger::Slice;
+use rungs::{Part, RUNGS, Rung};
+use slices::Work;
+use standing::Standing;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// List the rungs, show which of them have passed at this commit, and run nothing.
-    #[arg(long)]
-    list: bool,
+    /// After this number of minutes, start no further slice. 0 runs nothing, and only writes the page.
+    #[arg(long, value_name = "N")]
+    minutes: Option<u64>,
+    /// The length of a slice in minutes, without its build.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10))]
+    slice: u64,
     /// Run only this rung. The option can be given several times.
     #[arg(long, value_name = "RUNG")]
     only: Vec<String>,
-    /// Also run rungs that have passed at this commit.
+    /// List the parts of all rungs in the order in which they would run, with the share of their bars that they have reached, and run nothing.
     #[arg(long)]
-    again: bool,
-    /// After this number of seconds, start no further rung. The next run continues with the rungs that have not passed.
-    #[arg(long, value_name = "N")]
-    seconds: Option<u64>,
-    /// Multiply the seconds and the numbers of cases of all rungs by this factor. Use 0.01, for example, for a trial.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
-    scale: f64,
+    list: bool,
 }
 
-/// The path of the page with the results, relative to the root of the workspace.
-const PAGE: &str = "docs/evidence.md";
+/// A part of a rung, and how far it is.
+#[derive(Debug)]
+struct Candidate {
+    rung: &'static Rung,
+    part: Part,
+    sources: String,
+    standing: Standing,
+    /// The seconds that all parts of the rung have run at their sources.
+    rung_seconds: u64,
+}
+
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "the failures are in the ledger; the last log of a rung is target/deep/RUNG-CRATE.log, and `cargo xtask deep --only RUNG` runs it again";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    ensure!(options.scale > 0.0 && options.scale.is_finite(), "--scale has to be above 0");
     for name in &options.only {
         ensure!(RUNGS.iter().any(|rung| rung.name == name), "no rung is called {name}; see --list");
     }
-    let folder = workspace.target.join("deep");
-    std::fs::create_dir_all(&folder)?;
-    let mut state = State::open(folder.join("state.json"))?;
-    let commit = code(workspace)?;
     if options.list {
-        for rung in RUNGS {
-            let passed = if state.passed(rung.name, &commit, options.scale) { "passed" } else { "" };
-            println!("{:16} {passed:8} {}", rung.name, rung.what);
+        for Candidate { rung, part, standing, .. } in candidates(workspace, options)? {
+            let percent = standing.reached(rung.bar) * 100.0;
+            println!(
+                "{:16} {:24} {percent:6.2} % {:6} s  {}",
+                rung.name, part.package, standing.seconds, rung.what
+            );
         }
         return Ok(());
     }
-    let changed = changed(workspace)?;
-    if !changed.is_empty() {
-        eprintln!("{changed} differs from the commit: the results of this run are not recorded");
+    if options.minutes == Some(0) {
+        return write(workspace);
     }
-    #[expect(clippy::disallowed_methods, reason = "a time limit of the tool, no tested code")]
-    let begun = Instant::now();
-    let mut complaints = Vec::new();
+    let watch = Stopwatch::start();
+    let mut failures = Vec::new();
+    // Parts that cannot run here, for example because a tool is missing.
+    let mut skipped: Vec<(&str, String)> = Vec::new();
+    loop {
+        if options.minutes.is_some_and(|minutes| watch.seconds() >= minutes as f64 * 60.0) {
+            break;
+        }
+        let candidates = candidates(workspace, options)?;
+        let next = candidates.into_iter().find(|candidate| {
+            let skip = skipped
+                .iter()
+                .any(|(rung, package)| *rung == candidate.rung.name && *package == candidate.part.package);
+            !skip && candidate.standing.reached(candidate.rung.bar) < 1.0
+        });
+        let Some(next) = next else { break };
+        let (name, package) = (next.rung.name, next.part.package.clone());
+        if let Some(missing) = (next.rung.missing)(workspace) {
+            eprintln!("{name}: left out: {missing}");
+            skipped.push((name, package));
+            continue;
+        }
+        // Other measurements wait for the slice, and the slice for them. Between two slices they have their turn.
+        let held = lock::acquire("a slice of `cargo xtask deep`")?;
+        let slice = match slice(workspace, options, &next) {
+            Ok(slice) => slice,
+            Err(error) => {
+                failures.push(format!("{name} {package}: {error:#}"));
+                skipped.push((name, package));
+                continue;
+            }
+        };
+        if !slice.passed {
+            failures.push(format!("{name} {package}: {}", slice.note));
+            skipped.push((name, package));
+        }
+        ledger::append(&workspace.root, &slice)?;
+        write(workspace)?;
+        drop(held);
+        lock::give_way();
+    }
+    process::verdict(&failures, WHAT_TO_DO)
+}
+
+fn write(workspace: &Workspace) -> Result<()> {
+    std::fs::write(workspace.root.join(PAGE), render(workspace)?).context(PAGE)
+}
+
+/// Returns the parts of the selected rungs, those furthest behind first. Of those that are equally far, the parts of the rung that ran for the shortest
+/// time come first, so that a run is spread over all rungs.
+fn candidates(workspace: &Workspace, options: &Options) -> Result<Vec<Candidate>> {
+    let slices = ledger::read(&workspace.root)?;
+    let mut all = Vec::new();
     for rung in RUNGS {
         if !options.only.is_empty() && !options.only.iter().any(|name| name == rung.name) {
             continue;
         }
-        if !options.again && state.passed(rung.name, &commit, options.scale) {
-            eprintln!("{}: passed at this commit", rung.name);
-            continue;
+        let mut parts = Vec::new();
+        for part in (rung.parts)(workspace)? {
+            let sources = sources::hash(workspace, &part.package)?;
+            let standing = Standing::at(rung, &part, &sources, &slices);
+            parts.push(Candidate { rung, part, sources, standing, rung_seconds: 0 });
         }
-        if options.seconds.is_some_and(|limit| begun.elapsed().as_secs() >= limit) {
-            eprintln!("{}: left for the next run", rung.name);
-            continue;
-        }
-        let record = run_rung(workspace, rung, &commit, options.scale)?;
-        println!("{}: {}, {} s; {}", rung.name, record.outcome, record.seconds, record.figures);
-        if matches!(record.outcome, Outcome::Failed) {
-            complaints.push(format!("{}: see {}", rung.name, log(workspace, rung).display()));
-        }
-        if changed.is_empty() {
-            state.note(record)?;
-            let before = workspace.read(PAGE).unwrap_or_default();
-            let page = page::render(&before, &state, RUNGS);
-            std::fs::write(workspace.root.join(PAGE), page).context(PAGE)?;
-        }
+        let seconds = parts.iter().map(|candidate| candidate.standing.seconds).sum();
+        parts.iter_mut().for_each(|candidate| candidate.rung_seconds = seconds);
+        all.extend(parts);
     }
-    process::verdict(&complaints)
+    all.sort_by(|a, b| {
+        let reached = |candidate: &Candidate| candidate.standing.reached(candidate.rung.bar);
+        let seconds = |candidate: &Candidate| (candidate.rung_seconds, candidate.standing.seconds);
+        reached(a).total_cmp(&reached(b)).then(seconds(a).cmp(&seconds(b)))
+    });
+    Ok(all)
 }
 
-/// Runs one rung and returns its record.
-fn run_rung(workspace: &Workspace, rung: &Rung, commit: &str, scale: f64) -> Result<Record> {
-    #[expect(clippy::disallowed_methods, reason = "the date of the evidence")]
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    let mut record = Record {
-        rung: rung.name.to_owned(),
-        commit: commit.to_owned(),
-        date: machine::date(now.as_secs()),
-        machine: machine::describe(),
-        scale,
-        seconds: 0,
-        outcome: Outcome::Passed,
-        figures: String::new(),
+/// Runs one slice.
+fn slice(workspace: &Workspace, options: &Options, candidate: &Candidate) -> Result<Slice> {
+    let Candidate { rung, part, sources, standing, .. } = candidate;
+    let slices = ledger::read(&workspace.root)?;
+    let of = |slice: &&Slice| slice.rung == rung.name && slice.package == part.package;
+    let last = slices.iter().filter(of).rev().find(|slice| slice.passed && slice.seconds > 0);
+    let folder = workspace.target.join("deep");
+    std::fs::create_dir_all(&folder)?;
+    let work = Work {
+        workspace,
+        rung: rung.name,
+        package: &part.package,
+        items: standing.behind(rung.bar),
+        budget: Duration::from_secs(options.slice * 60),
+        so_far: slices.iter().filter(of).flat_map(|slice| slice.counts.values()).sum(),
+        rate: last.map(|slice| slice.counts.values().sum::<u64>() as f64 / slice.seconds as f64),
+        sources,
+        log: folder.join(format!("{}-{}.log", rung.name, part.package)),
     };
-    if let Some(missing) = (rung.missing)(workspace) {
-        record.outcome = Outcome::NotRun;
-        record.figures = missing;
-        return Ok(record);
-    }
-    let log = log(workspace, rung);
-    eprintln!("{}: output in {}", rung.name, log.display());
-    #[expect(clippy::disallowed_methods, reason = "how long the rung took")]
-    let started = Instant::now();
-    let mut command = (rung.command)(workspace, scale)?;
-    command.current_dir(&workspace.root).env("CARGO_TERM_COLOR", "never");
-    const FOREVER: Duration = Duration::from_secs(7 * 24 * 3600);
-    let passed =
-        matches!(process::run_logged(&mut command, &log, FOREVER)?, Ended::By(status) if status.success());
-    record.seconds = started.elapsed().as_secs();
-    let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
-    match (rung.figures)(&text) {
-        _ if !passed => record.outcome = Outcome::Failed,
-        // A rung fails if its command succeeds but reports no counts, because the command may have checked nothing.
-        None => {
-            record.outcome = Outcome::Failed;
-            record.figures = "the output has no counts".to_owned();
-        }
-        Some(figures) => record.figures = figures,
-    }
-    Ok(record)
-}
-
-fn log(workspace: &Workspace, rung: &Rung) -> PathBuf {
-    workspace.target.join("deep").join(format!("{}.log", rung.name))
-}
-
-/// Returns the last commit that changed any file except for the page.
-fn code(workspace: &Workspace) -> Result<String> {
-    let not_the_page = format!(":(exclude){PAGE}");
-    let commit = git(workspace, &["log", "-1", "--format=%h", "--abbrev=12", "--", ".", &not_the_page])?;
-    ensure!(!commit.is_empty(), "there is no commit to record evidence for");
-    Ok(commit)
-}
-
-/// Returns the first file with uncommitted changes, or an empty string if there is none.
-fn changed(workspace: &Workspace) -> Result<String> {
-    let status = git(workspace, &["status", "--porcelain", "--", ".", &format!(":(exclude){PAGE}")])?;
-    Ok(status.lines().next().unwrap_or_default().get(3..).unwrap_or_default().to_owned())
-}
-
-fn git(workspace: &Workspace, arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git").current_dir(&workspace.root).args(arguments).output().context("git")?;
-    ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+    eprintln!("{} {}: starts", rung.name, part.package);
+    let (date, commit) = (machine::today()?, machine::commit(workspace)?);
+    let done = (rung.run)(&work)?;
+    let slice = Slice {
+        rung: rung.name.to_owned(),
+        package: part.package.clone(),
+        sources: sources.clone(),
+        passed: done.failure.is_none(),
+        counts: done.counts,
+        complete: done.complete,
+        note: done.failure.unwrap_or(done.note),
+        seconds: done.seconds.ceil() as u64,
+        date,
+        machine: machine::describe(),
+        tools: machine::tools(workspace, rung.tools)?,
+        commit,
+    };
+    let again = sources::hash(workspace, &part.package)?;
+    ensure!(again == *sources, "the sources have changed while the slice ran");
+    let (sum, seconds) = (slice.counts.values().sum::<u64>(), slice.seconds);
+    let outcome = if slice.passed { "passed" } else { "FAILED" };
+    println!("{} {}: {outcome}, {sum} {} in {seconds} s; {}", rung.name, part.package, rung.unit, slice.note);
+    Ok(slice)
 }

@@ -2,11 +2,14 @@
 //! few dependencies by default.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 
-use crate::process;
+use crate::process::{self, Ended};
 use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
@@ -15,9 +18,6 @@ pub(crate) struct Options {
     /// features that the members of the workspace enable.
     #[arg(long)]
     light: bool,
-    /// Also check that the crate compiles with each of the other possible sets of features.
-    #[arg(long, conflicts_with = "light")]
-    powerset: bool,
     /// Check only this package.
     package: Option<String>,
 }
@@ -28,6 +28,9 @@ const MOST_CRATES: usize = 14;
 const ADAPTERS: [&str; 1] = ["flyball-ops"];
 /// Crates that must not be in the default build of a primitive.
 const NOT_BY_DEFAULT: [&str; 5] = ["tokio", "serde", "tracing", "metrics", "prometheus-client"];
+
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "run the failed `cargo` commands above; each names its package and features";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut complaints = Vec::new();
@@ -46,20 +49,45 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
         for features in combinations(package) {
             let job: &[&str] = if options.light { &["check", "--all-targets"] } else { &["test"] };
-            let mut command = cargo();
-            command.current_dir(&workspace.root).args(job).args(["--locked", "--quiet", "-p", &package.name]);
-            command.args(["--no-default-features", "--features", &features.join(",")]);
-            complaints.extend(process::run(&mut command).err().map(|error| format!("{error:#}")));
-        }
-        for features in if options.powerset { powerset(package) } else { Vec::new() } {
-            let mut command = cargo();
-            command.current_dir(&workspace.root).args(["check", "--locked", "--quiet", "-p", &package.name]);
-            command.args(["--no-default-features", "--features", &features.join(",")]);
-            complaints.extend(process::run(&mut command).err().map(|error| format!("{error:#}")));
+            let mut command = command(workspace, package, job, &features);
+            complaints.extend(process::run(command.arg("--quiet")).err().map(|error| format!("{error:#}")));
         }
     }
-    process::verdict(&complaints)
+    process::verdict(&complaints, WHAT_TO_DO)
 }
+
+fn command(workspace: &Workspace, package: &Package, job: &[&str], features: &[&str]) -> Command {
+    let mut command = cargo();
+    command.current_dir(&workspace.root).args(job).args(["--locked", "-p", &package.name]);
+    command.args(["--no-default-features", "--features", &features.join(",")]);
+    command
+}
+
+/// Returns every set of features of a package. `cargo xtask deep` checks all of them.
+pub(crate) fn sets(package: &Package) -> Vec<Vec<&str>> {
+    let mut sets = combinations(package);
+    sets.extend(powerset(package));
+    sets
+}
+
+/// Returns the name of a set of features.
+pub(crate) fn name(features: &[&str]) -> String {
+    if features.is_empty() { "none".to_owned() } else { features.join("+") }
+}
+
+/// Runs the tests of a package with no feature, with one or with all; with any other set, checks that it compiles.
+pub(crate) fn check(workspace: &Workspace, package: &Package, features: &[&str], log: &Path) -> Result<()> {
+    let tested = combinations(package).iter().any(|set| set == features);
+    let mut command = command(workspace, package, if tested { &["test"] } else { &["check"] }, features);
+    match process::run_logged(&mut command, log, LIMIT)? {
+        Ended::By(status) if status.success() => Ok(()),
+        Ended::By(status) => bail!("{}: {status}\n{}", process::show(&command), process::tail(log, 30)),
+        Ended::Late => bail!("{}: not done after {} s", process::show(&command), LIMIT.as_secs()),
+    }
+}
+
+/// The time limit for the tests with one set of features, with their build.
+const LIMIT: Duration = Duration::from_secs(1_800);
 
 /// Returns the sets of features to test: no feature, each feature alone, and all features.
 fn combinations(package: &Package) -> Vec<Vec<&str>> {

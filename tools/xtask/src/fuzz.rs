@@ -23,6 +23,16 @@ pub(crate) struct Options {
     asan: bool,
 }
 
+impl Options {
+    /// Runs each target for this number of seconds.
+    pub(crate) fn each(seconds: u64, asan: bool) -> Self {
+        Self { target: None, seconds, asan }
+    }
+}
+
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "the log of a target, target/fuzz/TARGET.log, ends with the command that repeats its failure; `cargo test` replays inputs that are copied to fuzz/corpus/TARGET";
+
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut targets = targets(&workspace.read("fuzz/Cargo.toml")?);
     targets.retain(|target| options.target.as_ref().is_none_or(|wanted| wanted == target));
@@ -34,27 +44,43 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
              nothing else). The committed corpus is replayed by `cargo test --workspace` without it."
         );
     }
-    // Builds all targets at once before the first one runs, so that cargo uses all processors.
-    process::run(&mut tool(workspace, options, "build", options.target.as_deref()))
-        .context("does not build")?;
+    build(workspace, options)?;
+    let mut complaints = Vec::new();
+    for (target, executions) in run_targets(workspace, options, &targets)? {
+        complaints.extend(executions.err().map(|error| format!("{target}: {error:#}")));
+    }
+    process::verdict(&complaints, WHAT_TO_DO)
+}
+
+/// Builds all targets at once before the first one runs, so that cargo uses all processors.
+pub(crate) fn build(workspace: &Workspace, options: &Options) -> Result<()> {
+    process::run(&mut tool(workspace, options, "build", options.target.as_deref())).context("does not build")
+}
+
+/// Runs the targets, as many at a time as there are processors. Returns the number of executions of each, or what failed.
+pub(crate) fn run_targets(
+    workspace: &Workspace,
+    options: &Options,
+    targets: &[String],
+) -> Result<Vec<(String, Result<u64>)>> {
     let next = AtomicUsize::new(0);
     let worker = || {
-        let mut complaints = Vec::new();
+        let mut outcomes = Vec::new();
         // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match one(workspace, options, target) {
-                Ok(executions) => println!("{target} {executions} executions in {} s", options.seconds),
-                Err(error) => complaints.push(format!("{target}: {error:#}")),
+            let outcome = one(workspace, options, target);
+            if let Ok(executions) = &outcome {
+                println!("{target} {executions} executions in {} s", options.seconds);
             }
+            outcomes.push((target.clone(), outcome));
         }
-        complaints
+        outcomes
     };
     let workers = std::thread::available_parallelism()?.get();
-    let complaints: Vec<String> = std::thread::scope(|scope| {
+    Ok(std::thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
-    });
-    process::verdict(&complaints)
+    }))
 }
 
 /// Returns the command that runs cargo-fuzz on one target, or on all targets if `target` is `None`.

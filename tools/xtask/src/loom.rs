@@ -50,31 +50,59 @@ pub(crate) struct Options {
     #[arg(long)]
     unbounded: bool,
     /// A model fails if it has not completed after this number of seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = LIMIT)]
     limit: u64,
     /// Replaces --limit: stop a model after this number of seconds, but report it as capped instead of failed.
     #[arg(long, value_name = "SECONDS", conflicts_with = "limit")]
     cap: Option<u64>,
 }
 
+/// How models are explored.
+#[derive(Clone, Debug)]
+pub(crate) struct Exploration {
+    /// The maximum number of preemptions per execution; `None` means that of the floors.
+    pub(crate) preemptions: Option<u8>,
+    /// Whether the number of preemptions is not limited.
+    pub(crate) unbounded: bool,
+    /// A model fails if it has not completed after this number of seconds.
+    pub(crate) limit: u64,
+    /// In place of `limit`: a model is stopped after this number of seconds, and reported as capped.
+    pub(crate) cap: Option<u64>,
+    /// The folder in which stopped models leave a checkpoint, from which the next run goes on.
+    pub(crate) checkpoints: Option<PathBuf>,
+}
+
+impl Default for Exploration {
+    fn default() -> Self {
+        Self { preemptions: None, unbounded: false, limit: LIMIT, cap: None, checkpoints: None }
+    }
+}
+
+/// The default time limit of a model in seconds.
+const LIMIT: u64 = 900;
+
 /// One row of the report: the numbers that the run of a model reports, and whether the model has caught its seeded fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Row {
+pub(crate) struct Row {
     name: String,
     threads: usize,
     preemptions: Option<usize>,
-    interleavings: u64,
+    pub(crate) interleavings: u64,
     floor: u64,
     seconds: f64,
     catches: String,
-    /// Whether the model was stopped before it completed. Its number of interleavings is then unknown.
+    /// Whether the model was stopped before it completed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    capped: bool,
+    pub(crate) capped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fault_caught: Option<bool>,
 }
+
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str =
+    "`cargo xtask loom NAME --no-faults` runs one model; its log is target/models/logs/NAME.log";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
@@ -89,7 +117,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         complaints.extend(undeclared(&models, &binaries)?);
     }
 
-    let mut rows = explore(workspace, options, &models, &binaries)?;
+    let Options { preemptions, unbounded, limit, cap, .. } = *options;
+    let exploration = Exploration { preemptions, unbounded, limit, cap, checkpoints: None };
+    let mut rows = explore(workspace, &exploration, &models, &binaries)?;
     let mut faults = if options.no_faults { BTreeMap::new() } else { faults(workspace, options, &models)? };
     let caught = faults.len();
     let mut capped = 0;
@@ -112,7 +142,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         capped += usize::from(row.capped);
         println!("{}", if options.json { serde_json::to_string(&row)? } else { row.line() });
     }
-    process::verdict(&complaints)?;
+    process::verdict(&complaints, WHAT_TO_DO)?;
     let faults = match models.len() - caught {
         _ if options.no_faults => String::new(),
         0 => ", every seeded fault caught".to_owned(),
@@ -212,7 +242,7 @@ pub(crate) fn log_file(workspace: &Workspace, name: &str) -> Result<PathBuf> {
 /// Explores all models. As many processes run concurrently as there are processors.
 fn explore(
     workspace: &Workspace,
-    options: &Options,
+    exploration: &Exploration,
     models: &[Declared],
     binaries: &Binaries,
 ) -> Result<BTreeMap<String, Result<Row>>> {
@@ -221,7 +251,7 @@ fn explore(
         let mut rows = Vec::new();
         // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
         while let Some(model) = models.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let row = one(workspace, options, model, binaries);
+            let row = explored(workspace, exploration, model, binaries);
             let end = match &row {
                 Ok(row) if row.capped => "capped",
                 Ok(_) => "completed",
@@ -239,7 +269,13 @@ fn explore(
     }))
 }
 
-fn one(workspace: &Workspace, options: &Options, model: &Declared, binaries: &Binaries) -> Result<Row> {
+/// Explores one model in a process of its own.
+pub(crate) fn explored(
+    workspace: &Workspace,
+    exploration: &Exploration,
+    model: &Declared,
+    binaries: &Binaries,
+) -> Result<Row> {
     let log = log_file(workspace, &model.name)?;
     let report = log.with_extension("json");
     if report.exists() {
@@ -247,18 +283,27 @@ fn one(workspace: &Workspace, options: &Options, model: &Declared, binaries: &Bi
     }
     let mut command = command(model, binaries)?;
     command.env("FLYBALL_MODEL_REPORT", &report);
-    if let Some(preemptions) = options.preemptions {
+    if let Some(preemptions) = exploration.preemptions {
         command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
     }
-    if options.unbounded {
+    if exploration.unbounded {
         command.env("FLYBALL_MODEL_UNBOUNDED", "1");
     }
-    let limit = options.cap.unwrap_or(options.limit);
+    if let Some(folder) = &exploration.checkpoints {
+        command.env("FLYBALL_MODEL_CHECKPOINT", folder.join(model.name.replace("::", "__")));
+    }
+    // A model stops by itself at its cap. One that does not is stuck in a single interleaving.
+    let limit = match exploration.cap {
+        Some(cap) => {
+            command.env("FLYBALL_MODEL_SECONDS", cap.to_string());
+            cap + LIMIT
+        }
+        None => exploration.limit,
+    };
     match process::run_logged(&mut command, &log, Duration::from_secs(limit))? {
         Ended::By(status) if status.success() => {}
         Ended::By(status) => bail!("{}: {status}\n{}", model.name, process::tail(&log, 40)),
-        Ended::Late if options.cap.is_some() => return Ok(Row::capped(model, options, limit)),
-        Ended::Late => bail!("{}: capped, not completed after {} s", model.name, options.limit),
+        Ended::Late => bail!("{}: not completed after {limit} s", model.name),
     }
     let text =
         fs::read_to_string(&report).with_context(|| format!("{}: passed without a report", model.name))?;
@@ -280,21 +325,6 @@ fn header(options: &Options) -> String {
 }
 
 impl Row {
-    fn capped(model: &Declared, options: &Options, seconds: u64) -> Self {
-        Self {
-            name: model.name.clone(),
-            threads: 0,
-            preemptions: options.preemptions.filter(|_| !options.unbounded).map(usize::from),
-            interleavings: 0,
-            floor: model.floor,
-            seconds: seconds as f64,
-            catches: "capped: it has not completed".to_owned(),
-            capped: true,
-            fault: None,
-            fault_caught: None,
-        }
-    }
-
     fn line(&self) -> String {
         let bound = self.preemptions.map_or("none".to_owned(), |bound| bound.to_string());
         let fault = match self.fault_caught {
@@ -303,9 +333,10 @@ impl Row {
             None if self.fault.is_some() => "        ",
             None => "",
         };
+        let capped = if self.capped { "capped, not completed; " } else { "" };
         let Self { name, threads, interleavings, floor, seconds, catches, .. } = self;
         format!(
-            "{name:44} {threads:>7} {bound:>5} {interleavings:>13} {floor:>9} {seconds:>8.2}  {fault}{catches}"
+            "{name:44} {threads:>7} {bound:>5} {interleavings:>13} {floor:>9} {seconds:>8.2}  {fault}{capped}{catches}"
         )
     }
 }

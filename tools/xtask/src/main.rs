@@ -12,6 +12,7 @@ mod e2e;
 mod faults;
 mod features;
 mod fuzz;
+mod lock;
 mod loom;
 mod models;
 mod parity;
@@ -55,7 +56,8 @@ enum Job {
     Features(features::Options),
     /// Run the tests that need a real Kubernetes API server. Builds etcd, kube-apiserver and kube-controller-manager if they are not in the cache.
     E2e(e2e::Options),
-    /// Run the checks that take hours, called rungs, one after the other; skip those that have passed at this commit. Writes docs/evidence.md.
+    /// Run the checks that take hours, called rungs, in slices of minutes; take those furthest behind their bars first. Adds to
+    /// docs/evidence/ledger.jsonl and writes docs/evidence.md.
     Deep(deep::Options),
     /// Build the book into target/book, check its links, and run the programs of its first pages as separate projects, as a reader does.
     Book(book::Options),

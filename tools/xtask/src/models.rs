@@ -20,6 +20,8 @@ pub(crate) struct Declared {
     pub(crate) name: String,
     /// The name of the test binary, which is the name of the source file without its extension.
     pub(crate) binary: String,
+    /// The number of threads, including the main thread.
+    pub(crate) threads: usize,
     /// The recorded minimum number of interleavings.
     pub(crate) floor: u64,
 }
@@ -28,6 +30,16 @@ impl Declared {
     /// The test function.
     pub(crate) fn test(&self) -> &str {
         self.name.rsplit("::").next().expect("a split has a last part")
+    }
+
+    /// The crate that the model checks; `all` if it checks several together.
+    pub(crate) fn package(&self) -> &'static str {
+        match self.binary.split('_').next() {
+            Some("workqueue") => "flyball-workqueue",
+            Some("ratelimit") => "flyball-ratelimit",
+            Some("composed") => "all",
+            _ => "flyball-informer-cache",
+        }
     }
 }
 
@@ -61,9 +73,15 @@ pub(crate) fn scan(binary: &str, text: &str) -> Result<Vec<Declared>> {
         let name = name.context("a Model without a literal name")?;
         ensure!(name.contains("::"), "the model {name:?} is not called area::test");
         let floor = field(descriptor, "floor:").context("a Model without a floor")?;
-        let digits: String = floor.chars().filter(|c| *c != '_').take_while(char::is_ascii_digit).collect();
-        let floor = digits.parse().with_context(|| format!("{name}: the floor is not a literal number"))?;
-        models.push(Declared { name: name.to_owned(), binary: binary.to_owned(), floor });
+        let floor = number(floor).with_context(|| format!("{name}: the floor is not a literal number"))?;
+        let threads = field(descriptor, "threads:").and_then(number);
+        let threads = threads.with_context(|| format!("{name}: the number of threads is not literal"))?;
+        models.push(Declared {
+            name: name.to_owned(),
+            binary: binary.to_owned(),
+            threads: threads as usize,
+            floor,
+        });
     }
     Ok(models)
 }
@@ -71,6 +89,11 @@ pub(crate) fn scan(binary: &str, text: &str) -> Result<Vec<Declared>> {
 fn field<'a>(descriptor: &'a str, name: &str) -> Option<&'a str> {
     let at = descriptor.find(name)?;
     Some(descriptor[at + name.len()..].trim_start())
+}
+
+fn number(value: &str) -> Option<u64> {
+    let digits: String = value.chars().filter(|c| *c != '_').take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
 }
 
 /// The tool that checks models.
@@ -192,11 +215,13 @@ mod tests {
             );
         "#;
         let models = scan("workqueue", text).unwrap();
-        let seen: Vec<_> =
-            models.iter().map(|model| (model.name.as_str(), model.test(), model.floor)).collect();
+        let seen: Vec<_> = models
+            .iter()
+            .map(|model| (model.name.as_str(), model.test(), model.threads, model.floor))
+            .collect();
         assert_eq!(
             seen,
-            [("queue::add_vs_get", "add_vs_get", 1200), ("queue::handoff_two", "handoff_two", 70)]
+            [("queue::add_vs_get", "add_vs_get", 3, 1200), ("queue::handoff_two", "handoff_two", 3, 70)]
         );
     }
 
@@ -206,5 +231,6 @@ mod tests {
         assert_eq!(scan("Model { name: NAME, floor: 1 }"), "a Model without a literal name");
         assert_eq!(scan("Model { name: \"a\", floor: 1 }"), "the model \"a\" is not called area::test");
         assert_eq!(scan("Model { name: \"a::b\", floor: F }"), "a::b: the floor is not a literal number");
+        assert_eq!(scan("Model { name: \"a::b\", floor: 1 }"), "a::b: the number of threads is not literal");
     }
 }

@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::lock;
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -67,11 +68,16 @@ enum Group {
     Controller,
 }
 
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "measure a row again with `cargo xtask peers --row NAME --rounds 15` on an idle machine before you look for a cause";
+
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "a median needs at least one round");
     let asked = |group: Group| options.groups.is_empty() || options.groups.contains(&group);
     let replayed = ALL_OF_IT.iter().any(|group| asked(*group));
     let programs = Programs::build(workspace, !options.instructions, replayed)?;
+    // No slice of `cargo xtask deep` may run beside the measurements.
+    let _held = lock::acquire("`cargo xtask peers`")?;
     eprintln!("{}", surroundings(workspace));
     if options.instructions {
         return instructions::run(workspace, &programs);
@@ -106,7 +112,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
     }
     ensure!(rows > 0 || !complaints.is_empty(), "no row has this name");
-    process::verdict(&complaints)
+    process::verdict(&complaints, WHAT_TO_DO)
 }
 
 impl Options {

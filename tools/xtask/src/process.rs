@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -68,6 +68,21 @@ pub(crate) fn grep(log: &Path, wanted: impl Fn(&str) -> bool) -> bool {
     std::fs::read(log).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).lines().any(wanted))
 }
 
+/// Measures how long something takes.
+#[derive(Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "how long a run of a tool takes, no tested code")]
+        Self(Instant::now())
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
 /// Formats a command as one would type it in a shell.
 pub(crate) fn show(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
@@ -78,14 +93,14 @@ pub(crate) fn show(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Prints the complaints, and returns an error if there are any.
-pub(crate) fn verdict(complaints: &[String]) -> Result<()> {
+/// Prints the complaints and what to do about them, and returns an error if there are any.
+pub(crate) fn verdict(complaints: &[String], what_to_do: &str) -> Result<()> {
     for complaint in complaints {
         eprintln!("error: {complaint}");
     }
     match complaints.len() {
         0 => Ok(()),
-        1 => bail!("1 claim failed"),
-        n => bail!("{n} claims failed"),
+        1 => bail!("1 claim failed\nwhat to do: {what_to_do}"),
+        n => bail!("{n} claims failed\nwhat to do: {what_to_do}"),
     }
 }

@@ -7,6 +7,9 @@ use crate::book::{html, links};
 use crate::process;
 use crate::workspace::{Package, Workspace, cargo};
 
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "mend the links above in the documentation comments";
+
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let rustdoc = crate::api::nightly_rustdoc(workspace)?;
     // The dependencies that `cargo xtask api` has compiled are used again: they have the same features.
@@ -34,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         );
     }
     ensure!(!pages.is_empty(), "no page in {}", built.display());
-    process::verdict(&links::check_own(&pages, |path| built.join(path).exists()))?;
+    process::verdict(&links::check_own(&pages, |path| built.join(path).exists()), WHAT_TO_DO)?;
     eprintln!("{} pages in {}, no broken link", pages.len(), built.display());
     Ok(())
 }

@@ -27,6 +27,9 @@ pub(crate) struct Options {
     limit: u64,
 }
 
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "a fault that the ordinary tests find needs no model: seed a fault that they miss, in loom-tests/faults.toml; `cargo xtask faults NAME` tries it";
+
 /// Checks for each fault that the ordinary tests still pass, which shows that only the model catches the fault.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
@@ -38,7 +41,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("{} {}", model.name, if outcome.is_ok() { "passes the tests" } else { "FAILS the tests" });
         complaints.extend(outcome.err().map(|why| format!("{}: {why}", model.name)));
     }
-    process::verdict(&complaints)
+    process::verdict(&complaints, WHAT_TO_DO)
 }
 
 /// The time limit for a model with a seeded fault.
@@ -113,7 +116,7 @@ impl<'a> Tree<'a> {
         Ok(Err(format!("its model did not end with a failure: {status}\n{}", process::tail(&log, 20))))
     }
 
-    fn passes_tests(&self, model: &Declared, limit: Duration) -> Result<Result<(), String>> {
+    pub(crate) fn passes_tests(&self, model: &Declared, limit: Duration) -> Result<Result<(), String>> {
         let applied = match self.apply(model)? {
             Ok(applied) => applied,
             Err(why) => return Ok(Err(why)),

@@ -22,6 +22,9 @@ pub(crate) struct Options {
     limit: u64,
 }
 
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "`cargo xtask shuttle NAME` runs one model; its log, target/models/logs/NAME.shuttle.log, has the seed of the schedule";
+
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
@@ -40,7 +43,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             Ended::Late => complaints.push(format!("{}: timed out after {} s", model.name, options.limit)),
         }
     }
-    process::verdict(&complaints)?;
+    process::verdict(&complaints, WHAT_TO_DO)?;
     eprintln!(
         "{} models, {} random and {} PCT schedules each",
         models.len(),

@@ -22,6 +22,7 @@ mod release;
 mod shared_files;
 mod source;
 mod sync_only;
+mod untested;
 
 use source::Source;
 
@@ -29,6 +30,9 @@ use source::Source;
 type Rule = fn(&Source) -> Vec<String>;
 
 const SHIPPED: [Rule; 4] = [budget::check, layers::check, sync_only::check, orderings::check];
+
+/// What a failed run says in its last lines.
+const WHAT_TO_DO: &str = "each line above names its file and the rule; CONTRIBUTING.md has the rules";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut complaints = Vec::new();
@@ -71,7 +75,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     complaints.extend(readme::check(workspace)?);
     complaints.extend(public_types::check(workspace)?);
     complaints.extend(evidence::check(workspace, &files)?);
-    process::verdict(&complaints)?;
+    complaints.extend(untested::check(workspace, &files)?);
+    process::verdict(&complaints, WHAT_TO_DO)?;
     eprintln!("{} files are tidy", files.len());
     Ok(())
 }

@@ -1,196 +1,260 @@
-//! The rungs. Each has a command, a check for the tools that the command needs, and a parser for the counts in its output.
+//! The rungs: what each shows, its bar, its parts, and how a slice of it runs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::newest_kube;
+use super::slices::{self, Done, Work};
+use super::sources::ALL;
 use crate::e2e::binaries;
-use crate::workspace::{Workspace, cargo};
+use crate::features;
+use crate::fuzz;
+use crate::models::{self, Checker};
+use crate::workspace::Workspace;
 
 /// One kind of evidence.
 #[derive(Debug)]
 pub(super) struct Rung {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    /// Returns the command. The seconds and the numbers of cases in the command are multiplied by the given scale.
-    pub(super) command: fn(&Workspace, f64) -> Result<Command>,
+    /// What is counted for each item.
+    pub(super) unit: &'static str,
+    pub(super) bar: Bar,
+    pub(super) parts: fn(&Workspace) -> Result<Vec<Part>>,
     /// Returns the name of a missing tool, with how to install it; `None` if no tool is missing.
     pub(super) missing: fn(&Workspace) -> Option<String>,
-    /// Returns the counts that the output of a passed run contains; `None` if the output contains no counts.
-    pub(super) figures: fn(&str) -> Option<String>,
+    /// The crates and programs whose versions the ledger states, besides the compiler.
+    pub(super) tools: &'static [&'static str],
+    /// Runs one slice.
+    pub(super) run: fn(&Work<'_>) -> Result<Done>,
 }
 
-/// The rungs in the order in which they are executed. Those that give the most evidence per hour come first.
+/// How much work each item of a rung needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bar {
+    /// This number of units, summed over all slices.
+    Each(u64),
+    /// The exploration of the model is complete.
+    Explored,
+}
+
+/// The part of a rung that covers one crate.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) package: String,
+    /// What is counted separately.
+    pub(super) items: Vec<String>,
+}
+
+/// The rungs, in the order of the page. Bars are the numbers of a full run; see `CONTRIBUTING.md`.
 pub(super) const RUNGS: &[Rung] = &[
     Rung {
         name: "faults",
-        what: "every model completes at 3 preemptions and catches its seeded fault",
-        command: |_, _| xtask(&["loom", "--json", "--all-faults"]),
+        what: "Every model completes at 3 preemptions and catches its seeded fault",
+        unit: "faults caught",
+        bar: Bar::Each(1),
+        parts: |workspace| by_crate(workspace, usize::MAX),
         missing: nothing,
-        figures: models,
+        tools: &["loom"],
+        run: slices::faults,
     },
     Rung {
         name: "random",
-        what: "random operations of each core against its oracle, 10⁶ cases a test",
-        command: |_, scale| {
-            let mut command = cargo();
-            command.args([
-                "test",
-                "--release",
-                "--locked",
-                "-p",
-                "flyball-ratelimit",
-                "-p",
-                "flyball-workqueue",
-            ]);
-            command.args(["-p", "flyball-informer-cache", "--test", "it"]);
-            Ok(cases(command, 1e6 * scale))
-        },
+        what: "Random operations of each core give the same results as its oracle",
+        unit: "cases of each test",
+        bar: Bar::Each(10_000_000),
+        parts: |_| Ok(whole(&["flyball-ratelimit", "flyball-workqueue", "flyball-informer-cache"])),
         missing: nothing,
-        figures: tests,
+        tools: &[],
+        run: |work| {
+            slices::cases(work, &["flyball-ratelimit", "flyball-workqueue", "flyball-informer-cache"], &[])
+        },
     },
     Rung {
         name: "simulation",
-        what: "random runs of controllers and of leader election with faults, on virtual time, 10⁴ seeds a test",
-        command: |_, scale| {
-            let mut command = cargo();
-            command.args(["test", "--release", "--locked", "-p", "flyball-controller", "-p", "flyball-kube"]);
-            command.args(["-p", "flyball-kube-lease", "--features", "flyball-controller/testing"]);
-            command.args(["--test", "it", "--", "simulation", "leader_random", "in_random_elections"]);
-            Ok(cases(command, 1e4 * scale))
-        },
+        what: "Controllers and leader elections keep their promises in random runs with faults, on virtual time",
+        unit: "runs of each test",
+        bar: Bar::Each(1_000_000),
+        parts: |_| Ok(whole(&["flyball-controller", "flyball-kube-lease", "flyball-kube"])),
         missing: nothing,
-        figures: tests,
+        tools: &[],
+        run: |work| {
+            let packages = ["flyball-controller", "flyball-kube-lease", "flyball-kube"];
+            slices::cases(work, &packages, &["simulation", "leader_random", "in_random_elections"])
+        },
     },
     Rung {
         name: "newest-kube",
-        what: "the delay of an `Action` is read with the newest kube that the manifests allow",
-        command: |workspace, _| newest_kube::command(workspace),
+        what: "The delay of an `Action` is read with the newest kube that the manifests allow",
+        unit: "runs",
+        bar: Bar::Each(1),
+        parts: |_| Ok(whole(&["flyball-kube"])),
         missing: nothing,
-        figures: tests,
+        tools: &[],
+        run: slices::newest_kube,
     },
     Rung {
         name: "fuzz",
-        what: "coverage-guided operations against the oracles, 1200 s a target",
-        command: |_, scale| xtask(&["fuzz", "--seconds", &whole(1200.0 * scale)]),
+        what: "Operations that a coverage-guided fuzzer generates give the same results as the oracles",
+        unit: "executions",
+        bar: Bar::Each(1_000_000_000),
+        parts: targets,
         missing: cargo_fuzz,
-        figures: executions,
+        tools: &["cargo-fuzz"],
+        run: |work| slices::fuzz(work, false),
     },
     Rung {
         name: "fuzz-asan",
-        what: "the same under the address sanitizer, 600 s a target",
-        command: |_, scale| xtask(&["fuzz", "--asan", "--seconds", &whole(600.0 * scale)]),
+        what: "The same under the address sanitizer",
+        unit: "executions",
+        bar: Bar::Each(100_000_000),
+        parts: targets,
         missing: cargo_fuzz,
-        figures: executions,
+        tools: &["cargo-fuzz"],
+        run: |work| slices::fuzz(work, true),
     },
     Rung {
         name: "shuttle",
-        what: "10⁶ random and 10⁶ PCT schedules of every model",
-        command: |_, scale| xtask(&["shuttle", "--limit", "7200", "--iterations", &whole(1e6 * scale)]),
+        what: "Every model passes under random and under PCT schedules",
+        unit: "schedules of each kind",
+        bar: Bar::Each(10_000_000),
+        parts: |workspace| by_crate(workspace, usize::MAX),
         missing: nothing,
-        figures: |log| last(log, " models, "),
+        tools: &["shuttle"],
+        run: slices::shuttle,
     },
     Rung {
         name: "loom-4",
-        what: "every model at 4 preemptions, 1800 s each",
-        command: |_, scale| {
-            let seconds = whole(1800.0 * scale);
-            xtask(&["loom", "--json", "--no-faults", "--preemptions", "4", "--cap", &seconds])
-        },
+        what: "Every model passes in every interleaving with at most 4 preemptions",
+        unit: "interleavings",
+        bar: Bar::Explored,
+        parts: |workspace| by_crate(workspace, usize::MAX),
         missing: nothing,
-        figures: models,
+        tools: &["loom"],
+        run: |work| slices::loom(work, Some(4)),
     },
     Rung {
         name: "loom-unbounded",
-        what: "every model without a bound on preemptions, 1800 s each",
-        command: |_, scale| {
-            xtask(&["loom", "--json", "--no-faults", "--unbounded", "--cap", &whole(1800.0 * scale)])
-        },
+        what: "Every model of at most three threads passes in every interleaving",
+        unit: "interleavings",
+        bar: Bar::Explored,
+        parts: |workspace| by_crate(workspace, 3),
         missing: nothing,
-        figures: models,
+        tools: &["loom"],
+        run: |work| slices::loom(work, None),
     },
     Rung {
         name: "parity",
-        what: "5·10⁵ new scripts of each kind through flyball, client-go and the reference",
-        command: |workspace, scale| {
-            // The seed is derived from the commit: each commit is tested with different scripts, but a second run at the same commit uses the same
-            // scripts.
-            let seed = workspace.commit().unwrap_or(1).to_string();
-            xtask(&["parity", "--seed", &seed, "--scripts", &whole(5e5 * scale)])
-        },
+        what: "New scripts get the same answers from flyball, client-go and the reference",
+        unit: "scripts",
+        bar: Bar::Each(1_000_000),
+        parts: |_| Ok(whole(&["flyball-workqueue", "flyball-ratelimit", "flyball-informer-cache"])),
         missing: go,
-        figures: scripts,
+        tools: &["go"],
+        run: slices::parity,
     },
     Rung {
         name: "e2e",
-        what: "the tests on a real Kubernetes API server, which is built first where it is not in the cache",
-        command: |_, _| xtask(&["e2e"]),
+        what: "The tests on a real Kubernetes API server pass",
+        unit: "runs",
+        bar: Bar::Each(1),
+        parts: |_| Ok(whole(&[ALL])),
         missing: |workspace| if binaries::cached(workspace) { None } else { go(workspace) },
-        figures: |log| last(log, "e2e: ").and_then(|line| line.strip_prefix("e2e: ").map(str::to_owned)),
+        tools: &["go"],
+        run: slices::e2e,
     },
     Rung {
         name: "book",
-        what: "every program of the book runs as a separate project, with the dependencies that its page lists",
-        command: |workspace, _| with_tools(workspace, xtask(&["book", "--all"])?),
+        what: "Every program of the book runs as a separate project, with the dependencies that its page lists",
+        unit: "runs",
+        bar: Bar::Each(1),
+        parts: |_| Ok(whole(&[ALL])),
         missing: mdbook,
-        figures: |log| {
-            count(log, "runs with the dependencies", "programs of the book run as separate projects")
-        },
+        tools: &[],
+        run: slices::book,
     },
     Rung {
         name: "faults-unseen",
-        what: "no seeded fault is seen by the ordinary tests of the crate that it breaks",
-        command: |_, _| xtask(&["faults"]),
+        what: "The ordinary tests of a crate pass with each of its seeded faults, so that only the model finds the fault",
+        unit: "faults that the tests do not find",
+        bar: Bar::Each(1),
+        parts: |workspace| by_crate(workspace, usize::MAX),
         missing: nothing,
-        figures: |log| count(log, "passes the tests", "seeded faults pass the ordinary tests"),
+        tools: &[],
+        run: slices::unseen,
     },
     Rung {
         name: "features",
-        what: "every set of features of every published crate compiles, and the tests pass with none, each alone and all",
-        command: |_, _| xtask(&["features", "--powerset"]),
+        what: "Every set of features compiles, and the tests pass with none, with each alone and with all",
+        unit: "runs",
+        bar: Bar::Each(1),
+        parts: |workspace| {
+            let part = |package: &crate::workspace::Package| {
+                let items = features::sets(package).into_iter().map(|set| features::name(&set)).collect();
+                Part { package: package.name.clone(), items }
+            };
+            Ok(workspace.published().map(part).collect())
+        },
         missing: nothing,
-        figures: tests,
+        tools: &[],
+        run: slices::features,
     },
     Rung {
         name: "deny",
-        what: "licences, sources and known vulnerabilities of all dependencies",
-        command: |workspace, _| {
-            let mut command = cargo();
-            command.args(["deny", "--locked", "check"]);
-            with_tools(workspace, command)
-        },
+        what: "Licences, sources and known vulnerabilities of all dependencies",
+        unit: "runs",
+        bar: Bar::Each(1),
+        parts: |_| Ok(whole(&[ALL])),
         missing: |workspace| {
-            let install = "cargo install --locked cargo-deny@0.20.2";
-            missing_subcommand(workspace, "deny", install)
+            missing_subcommand(workspace, "deny", "cargo install --locked cargo-deny@0.20.2")
         },
-        figures: |log| last(log, " ok"),
+        tools: &["cargo-deny"],
+        run: slices::deny,
     },
 ];
 
-/// Returns a command that runs this program again, with the given arguments.
-fn xtask(arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(arguments);
-    // A rung does not depend on `FLYBALL_BASE`, which limits the seeded faults that other runs apply.
-    command.env_remove("FLYBALL_BASE");
-    Ok(command)
+/// One part per crate, which is its only item.
+fn whole(packages: &[&str]) -> Vec<Part> {
+    let part = |name: &&str| Part { package: (*name).to_owned(), items: vec![(*name).to_owned()] };
+    packages.iter().map(part).collect()
 }
 
-fn cases(mut command: Command, cases: f64) -> Command {
-    command.env("FLYBALL_CASES", whole(cases)).env_remove("FLYBALL_SEED");
-    command
+/// The models with at most this number of threads, by the crate that they check.
+fn by_crate(workspace: &Workspace, threads: usize) -> Result<Vec<Part>> {
+    let mut parts: Vec<Part> = Vec::new();
+    for model in models::declared(workspace, None)?.into_iter().filter(|model| model.threads <= threads) {
+        let package = model.package();
+        match parts.iter_mut().find(|part| part.package == package) {
+            Some(part) => part.items.push(model.name),
+            None => parts.push(Part { package: package.to_owned(), items: vec![model.name] }),
+        }
+    }
+    Ok(parts)
 }
 
-/// Returns a number of seconds or of cases as a whole number, which is at least one.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it is positive, and small enough"
-)]
-fn whole(number: f64) -> String {
-    (number.round().max(1.0) as u64).to_string()
+/// The fuzz targets, by the crate whose driver they call.
+fn targets(workspace: &Workspace) -> Result<Vec<Part>> {
+    let all = fuzz::targets(&workspace.read("fuzz/Cargo.toml")?);
+    let part = |(package, names): (&str, &[&str])| Part {
+        package: package.to_owned(),
+        items: all.iter().filter(|target| names.contains(&target.as_str())).cloned().collect(),
+    };
+    Ok(TARGETS.iter().map(|(package, names)| part((package, names))).collect())
+}
+
+const TARGETS: [(&str, &[&str]); 3] = [
+    ("flyball-ratelimit", &["bucket_math", "bucket_ops", "limiter_ops"]),
+    ("flyball-workqueue", &["queue_ops", "order_ops", "deadlines"]),
+    (
+        "flyball-informer-cache",
+        &["reflector_inputs", "relist", "selector", "store_ops", "subscription", "ttl_ops"],
+    ),
+];
+
+/// The checker with which the models of a rung are built.
+pub(super) fn checker(rung: &str) -> Checker {
+    if rung == "shuttle" { Checker::Shuttle } else { Checker::Loom }
 }
 
 fn nothing(_: &Workspace) -> Option<String> {
@@ -204,14 +268,6 @@ fn go(_: &Workspace) -> Option<String> {
 
 fn cargo_fuzz(workspace: &Workspace) -> Option<String> {
     missing_subcommand(workspace, "fuzz", "cargo install --locked cargo-fuzz@0.13.2")
-}
-
-/// Adds to the command's `PATH` the folder into which `.ci/run` installs tools.
-fn with_tools(workspace: &Workspace, mut command: Command) -> Result<Command> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let paths = std::env::split_paths(&path).chain([workspace.target.join("ci/bin")]);
-    command.env("PATH", std::env::join_paths(paths).context("PATH")?);
-    Ok(command)
 }
 
 fn mdbook(workspace: &Workspace) -> Option<String> {
@@ -232,48 +288,24 @@ fn answers(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Returns how many tests passed, according to the output of the test programs.
-fn tests(log: &str) -> Option<String> {
-    let results = log.lines().filter_map(|line| line.strip_prefix("test result: ok. "));
-    let passed: u64 = results.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum();
-    (passed > 0).then(|| format!("{passed} tests"))
-}
-
-/// Returns the summary line of `loom --json`, and the total number of interleavings of all models.
-fn models(log: &str) -> Option<String> {
-    let output = last(log, " models completed")?;
-    let rows = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let interleavings: u64 = rows.filter_map(|row| row.get("interleavings")?.as_u64()).sum();
-    Some(format!("{output}; {interleavings} interleavings"))
-}
-
-/// Returns the number of targets and of executions that `fuzz` reports.
-fn executions(log: &str) -> Option<String> {
-    let lines = log.lines().filter_map(|line| line.split_once(" executions in "));
-    let counts: Vec<u64> = lines.filter_map(|(line, _)| line.split(' ').nth(1)?.parse().ok()).collect();
-    let (least, all) = (counts.iter().min()?, counts.iter().sum::<u64>());
-    Some(format!("{} targets, {all} executions, at least {least} a target", counts.len()))
-}
-
-/// Returns the counts that `parity` reports for each kind of script. There is no count of differences, because `parity` fails if it finds one.
-fn scripts(log: &str) -> Option<String> {
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" scripts, ")).collect();
-    (!lines.is_empty()).then(|| lines.join("; "))
-}
-
-/// Returns the last line that contains `part`.
-fn last(log: &str, part: &str) -> Option<String> {
-    log.lines().rev().find(|line| line.contains(part)).map(str::to_owned)
-}
-
-/// Returns the number of lines that contain `part`, followed by the text `what`.
-fn count(log: &str, part: &str, what: &str) -> Option<String> {
-    let lines = log.lines().filter(|line| line.contains(part)).count();
-    (lines > 0).then(|| format!("{lines} {what}"))
+#[cfg(test)]
+pub(super) fn sample(name: &'static str, bar: Bar) -> Rung {
+    Rung {
+        name,
+        what: "A test",
+        unit: "runs",
+        bar,
+        parts: |_| Ok(Vec::new()),
+        missing: nothing,
+        tools: &[],
+        run: |_| Ok(Done::default()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// In CI, each rung is a job of its own. A rung that the matrix leaves out would never run there.
@@ -289,43 +321,24 @@ mod tests {
 
     #[test]
     fn rungs_have_names_of_their_own() {
-        for (at, rung) in RUNGS.iter().enumerate() {
-            assert!(!RUNGS[..at].iter().any(|other| other.name == rung.name), "{}", rung.name);
-            assert!(!rung.what.contains('|'), "{}", rung.name);
+        let names: BTreeSet<&str> = RUNGS.iter().map(|rung| rung.name).collect();
+        assert_eq!(names.len(), RUNGS.len());
+    }
+
+    #[test]
+    fn every_part_has_items_and_every_fuzz_target_is_in_one() {
+        let workspace = Workspace::open().unwrap();
+        for rung in RUNGS {
+            let parts = (rung.parts)(&workspace).unwrap();
+            let packages: BTreeSet<&str> = parts.iter().map(|part| part.package.as_str()).collect();
+            assert_eq!(packages.len(), parts.len(), "{}", rung.name);
+            for part in &parts {
+                assert!(!part.items.is_empty(), "{}: {}", rung.name, part.package);
+                let known = |name: &str| workspace.published().any(|package| package.name == name);
+                assert!(part.package == ALL || known(&part.package), "{}", part.package);
+            }
         }
-    }
-
-    #[test]
-    fn figures_are_what_the_output_counts() {
-        let log = "test result: ok. 7 passed; 0 failed\nx\ntest result: ok. 5 passed; 0 failed\n";
-        assert_eq!(tests(log).as_deref(), Some("12 tests"));
-        let log = "{\"name\":\"q::a\",\"interleavings\":11}\n{\"name\":\"q::b\",\"interleavings\":4}\n2 models completed, every seeded fault caught\n";
-        assert_eq!(
-            models(log).as_deref(),
-            Some("2 models completed, every seeded fault caught; 15 interleavings")
-        );
-        let log = "relist 100 executions in 20 s\nttl_ops 50 executions in 20 s\n";
-        assert_eq!(executions(log).as_deref(), Some("2 targets, 150 executions, at least 50 a target"));
-        let log = "queue: 7 scripts, 50 lines, 0.9 s\n  flyball = the reference: 0 differ\nstore: 8 scripts, 9 lines, 1 s\n";
-        assert_eq!(
-            scripts(log).as_deref(),
-            Some("queue: 7 scripts, 50 lines, 0.9 s; store: 8 scripts, 9 lines, 1 s")
-        );
-        assert_eq!(
-            count("a passes the tests\nb passes the tests\n", "passes the tests", "faults").as_deref(),
-            Some("2 faults")
-        );
-    }
-
-    #[test]
-    fn output_that_counts_nothing_is_no_evidence() {
-        assert!(RUNGS.iter().all(|rung| (rung.figures)("").is_none()));
-        assert_eq!(tests("test result: ok. 0 passed; 0 failed"), None);
-    }
-
-    #[test]
-    fn a_scale_leaves_at_least_one() {
-        assert_eq!(whole(1e6 * 0.5), "500000");
-        assert_eq!(whole(1e4 * 1e-9), "1");
+        let listed: usize = targets(&workspace).unwrap().iter().map(|part| part.items.len()).sum();
+        assert_eq!(listed, fuzz::targets(&workspace.read("fuzz/Cargo.toml").unwrap()).len());
     }
 }

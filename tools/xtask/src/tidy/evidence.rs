@@ -1,11 +1,12 @@
 //! Checks that every model has a row in `MODELS.md` and a seeded fault, and that every fuzz target has an entry in
 //! the manifest and a committed corpus. It is also an error if a row or a fault has no model, or if an entry has no
-//! target.
+//! target. And `docs/evidence.md` must be what the ledger and the sources give.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::deep;
 use crate::faults::{self, Fault};
 use crate::fuzz;
 use crate::models::{self, Declared};
@@ -19,6 +20,12 @@ pub(super) fn check(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Stri
     complaints.extend(faults.iter().flat_map(|fault| applies(workspace, fault)));
     let manifest = workspace.read("fuzz/Cargo.toml").unwrap_or_default();
     complaints.extend(targets(&fuzz::targets(&manifest), files));
+    if workspace.read(deep::PAGE)? != deep::render(workspace)? {
+        complaints.push(format!(
+            "{}: not what the ledger and the sources give; `cargo xtask deep --minutes 0` writes it",
+            deep::PAGE
+        ));
+    }
     Ok(complaints)
 }
 
@@ -101,7 +108,7 @@ mod tests {
     use super::*;
 
     fn model(name: &str) -> Declared {
-        Declared { name: name.to_owned(), binary: "a".to_owned(), floor: 1200 }
+        Declared { name: name.to_owned(), binary: "a".to_owned(), threads: 2, floor: 1200 }
     }
 
     #[test]
