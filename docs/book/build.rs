@@ -1,6 +1,7 @@
-//! Turns the examples of all pages into documentation tests. It searches the folder for pages, so no page can be missing from the tests.
+//! Turns the examples of all pages into documentation tests, and the programs that are one file into modules of one binary. It searches the folders for
+//! pages and programs, so none can be missing from the tests.
 //!
-//! A program that a page includes from a file does not become a documentation test, because `tests/programs.rs` runs the program.
+//! A program that a page includes from a file does not become a documentation test, because `tests/it/programs.rs` runs the program.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,37 @@ use std::{env, fs};
 fn main() {
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=../../README.md");
+    println!("cargo::rerun-if-changed=programs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut modules = String::new();
     page(Path::new("../../README.md"), "readme", &out, &mut modules);
     folder(Path::new("src"), "", &out, &mut modules);
     fs::write(out.join("pages.rs"), modules).expect("OUT_DIR can be written");
+    fs::write(out.join("programs.rs"), programs(&out)).expect("OUT_DIR can be written");
+}
+
+/// Writes a copy of each program, in which a function calls `main`, which is private. Returns the modules, and a function that runs the program with a
+/// given name.
+fn programs(out: &Path) -> String {
+    let entries = fs::read_dir("programs").expect("the programs can be read");
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("the programs can be read").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    paths.sort();
+    let (mut modules, mut arms) = (String::new(), String::new());
+    for path in paths {
+        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("names are UTF-8");
+        let mut text = fs::read_to_string(&path).expect("a program can be read");
+        text.push_str("\npub(crate) fn run() -> std::process::ExitCode {\n    std::process::Termination::report(main())\n}\n");
+        let copy = out.join(format!("program_{name}.rs"));
+        fs::write(&copy, text).expect("OUT_DIR can be written");
+        writeln!(modules, "#[path = {copy:?}]\nmod {name};").expect("writing to a String does not fail");
+        writeln!(arms, "        {name:?} => {name}::run(),").expect("writing to a String does not fail");
+    }
+    format!(
+        "{modules}\nfn run(name: &str) -> std::process::ExitCode {{\n    match name {{\n{arms}        \
+         _ => panic!(\"no program is called {{name:?}}\"),\n    }}\n}}\n"
+    )
 }
 
 fn folder(folder: &Path, prefix: &str, out: &Path, modules: &mut String) {

@@ -1,4 +1,4 @@
-//! Scripts with exact outcomes. `kube-adapter/tests/e2e/scripts.rs` runs the same scripts on a real server.
+//! Scripts with exact outcomes. `tools/e2e/tests/kube/scripts.rs` runs the same scripts on a real server.
 
 use api_scripts::Server;
 use flyball_kube_testing::ApiServer;

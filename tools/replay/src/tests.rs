@@ -29,9 +29,11 @@ fn shared() -> &'static Trace {
     TRACE.get_or_init(recorded)
 }
 
+/// Runs one pass on virtual time: backoffs and pauses end as soon as nothing else can run. The tests of the program, in `tests/it`, run passes with
+/// faults on several threads and in real time.
 fn pass(trace: &Trace, line: &str, lose: Option<usize>) -> (Figures, Vec<Difference>) {
     let args = Args::parse_from(std::iter::once("replay").chain(line.split_whitespace()));
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     match runtime.block_on(play(trace, &args, &Stop::default(), &Progress::hidden(), lose)).unwrap() {
         Ended::Done(figures, differences) => (*figures, differences),
         Ended::Stopped { .. } => panic!("the pass was stopped"),
@@ -73,9 +75,8 @@ fn passes_with_every_fault_converge_with_one_worker_and_with_many() {
         assert!(figures.relists >= fired.gone, "{line}: {figures:?}");
         assert!(figures.retries > figures.panics, "{line}: {figures:?}");
     };
-    // The passes run concurrently, because each of them waits for backoffs most of the time.
     thread::scope(|scope| {
-        for (seed, workers) in (1..=4).flat_map(|seed| [(seed, 1), (seed, 64)]) {
+        for (seed, workers) in [(1, 1), (2, 64), (3, 1), (4, 64)] {
             scope.spawn(move || pass_of(seed, workers));
         }
     });

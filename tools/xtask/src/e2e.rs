@@ -122,7 +122,7 @@ fn tests(workspace: &Workspace, options: &Options) -> Command {
     let mut command = cargo();
     // With `--workspace`, the dependencies have the same features as in `cargo test --workspace`, so the build of that command is reused.
     command.current_dir(&workspace.root).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    command.args(["--features", "replay/kube"]);
+    command.args(["--features", "replay/kube,e2e/kube"]);
     command.args(["--test", "harness", "--test", "e2e", "--test", "kube"]);
     command.args(["--", "--ignored"]).args(&options.test);
     command

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -67,6 +68,27 @@ pub(super) fn run(workspace: &Workspace, all: bool) -> Result<()> {
         let printed = String::from_utf8_lossy(&output.stdout);
         ensure!(printed == expected, "{name} as a separate project prints\n{printed}and not\n{expected}");
         eprintln!("{name}: runs with the dependencies of its page");
+    }
+    if all { in_go(&programs) } else { Ok(()) }
+}
+
+/// Runs the programs in Go. Each prints the same output as the Rust program that replaces it.
+fn in_go(programs: &Path) -> Result<()> {
+    if Command::new("go").arg("version").output().is_err() {
+        println!("left out: the programs in Go, because there is no `go` on the PATH");
+        return Ok(());
+    }
+    for entry in fs::read_dir(programs.join("go"))? {
+        let folder = entry?.path();
+        let Some(name) = folder.file_name().filter(|_| folder.is_dir()) else { continue };
+        let name = name.to_string_lossy().into_owned();
+        let output = Command::new("go").args(["run", "."]).current_dir(&folder).output().context("go run")?;
+        ensure!(output.status.success(), "{name} in Go: {}", String::from_utf8_lossy(&output.stderr));
+        let expected = programs.join(&name).with_extension("out");
+        let expected = fs::read_to_string(&expected).with_context(|| expected.display().to_string())?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        ensure!(printed == expected, "{name} in Go prints\n{printed}and not\n{expected}");
+        eprintln!("{name}: the program in Go prints the same");
     }
     Ok(())
 }

@@ -3,10 +3,9 @@
 use super::Source;
 
 /// The folders whose tests may be ignored if they state a reason: `cargo xtask e2e` runs them.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 4] = [
     "tools/e2e/tests/",
     "tools/replay/tests/kube/",
-    "kube-adapter/tests/e2e/",
     "docs/examples/controllers/tests/e2e/",
     // The other tests of this program test the same scenarios without a cluster.
     "docs/examples/programs/tests/e2e/",
@@ -68,7 +67,7 @@ mod tests {
         let complaints = |path, text| check(&Source::read(path, text).unwrap()).len();
         assert_eq!(complaints("tools/e2e/tests/a.rs", "#[ignore = \"needs a server\"]\nfn a() {}\n"), 0);
         assert_eq!(complaints("tools/e2e/tests/a.rs", "#[ignore]\nfn a() {}\n"), 1);
-        assert_eq!(complaints("kube-adapter/tests/e2e/a.rs", "#[should_panic]\nfn a() {}\n"), 1);
+        assert_eq!(complaints("tools/e2e/tests/kube/a.rs", "#[should_panic]\nfn a() {}\n"), 1);
         assert_eq!(complaints("kube-adapter/tests/it/a.rs", "#[ignore = \"slow\"]\nfn a() {}\n"), 1);
     }
 

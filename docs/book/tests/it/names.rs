@@ -77,7 +77,7 @@ fn troubleshooting_names_existing_metrics() {
     for folder in ["controller", "ops"] {
         sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder).join("src"), &mut text);
     }
-    let page = include_str!("../src/troubleshooting.md");
+    let page = include_str!("../../src/troubleshooting.md");
     let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(rows.len() >= 15);
     let (mut metrics, mut wrong) = (0, Vec::new());

@@ -19,7 +19,7 @@ fn every_metric_of_a_queue_is_in_the_book() {
         format!("| `{name}{total}` | {kind} |")
     });
     let mut published: Vec<_> = published.collect();
-    let page = include_str!("../src/guides/metrics.md");
+    let page = include_str!("../../src/guides/metrics.md");
     let rows = page.lines().filter(|line| line.starts_with("| `workqueue_"));
     let mut documented: Vec<_> =
         rows.map(|row| row.split_inclusive('|').take(3).collect::<String>()).collect();

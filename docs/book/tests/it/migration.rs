@@ -1,10 +1,8 @@
-//! Checks the pages on migration: a program in Go prints the same output as the Rust program that replaces it, and the migration from kube-runtime
-//! changes only imports.
+//! Checks the pages on migration: the programs in Go are complete, and the migration from kube-runtime changes only imports. `cargo xtask book --all` runs
+//! the programs in Go.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
@@ -20,23 +18,6 @@ fn go_programs() -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(programs().join("go")).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().is_dir());
     folders.map(|entry| (entry.file_name().into_string().unwrap(), entry.path())).collect()
-}
-
-#[test]
-fn every_program_in_go_prints_what_the_program_in_rust_prints() {
-    if Command::new("go").arg("version").output().is_err() {
-        // Not `eprintln!`, whose output is hidden when the test passes. `.ci/run` shows the part as left out.
-        let _ =
-            io::stderr().write_all(b"left out: the programs in Go, because there is no `go` on the PATH\n");
-        return;
-    }
-    for (name, path) in go_programs() {
-        let output =
-            Command::new("go").args(["run", "."]).current_dir(&path).output().expect("go can be run");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {}\n{stderr}", output.status);
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), read(&format!("{name}.out")), "{name}");
-    }
 }
 
 #[test]

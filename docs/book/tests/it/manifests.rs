@@ -4,7 +4,7 @@ use serde_json::Value;
 
 #[test]
 fn manifests_can_be_read() {
-    let page = include_str!("../src/production.md");
+    let page = include_str!("../../src/production.md");
     let blocks: Vec<Value> = page
         .split("```yaml\n")
         .skip(1)
