@@ -25,7 +25,8 @@ where
     R: Future<Output = Result<A, E>> + Send,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut running = Running(pin!(Some(panics::attempt(start).map_err(ReconcileError::Panic)?)));
+    let future = pin!(Some(panics::attempt(start).map_err(ReconcileError::Panic)?));
+    let mut running = Running(future);
     let done = poll_fn(|context| {
         let polled = panics::attempt(|| {
             let future =
