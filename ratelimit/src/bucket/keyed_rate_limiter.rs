@@ -19,27 +19,37 @@ use foldhash::fast::RandomState;
 use crate::bucket::keyed_shard::{Evicted, Shard};
 use crate::{Clock, InsufficientCapacity, Monotonic, NotYet, Quota, Reservation, TryAcquireError};
 
-/// The number of locks; there are fewer if [`max_keys`](KeyedRateLimiter::max_keys) is smaller.
+/// The number of locks; there are fewer if [`max_keys`](KeyedRateLimiter::max_keys) is small.
 const SHARDS: usize = 64;
+/// The minimum number of keys per lock. Keys are spread over the locks by hash, so with few keys per lock, there would be no room under one lock while
+/// most of the room under others is unused.
+const KEYS_PER_SHARD: usize = 128;
 
 /// A token bucket for each key, for example to limit each client.
 ///
 /// The state of a key is one number, and a key whose bucket is full again needs no state. Adding a key checks two
 /// stored keys and evicts those whose bucket is full, so no call pauses for a sweep, and you need not remove keys.
-/// At most [`max_keys`](Self::max_keys) keys are stored. If there is no room, a new key replaces the key with the fullest
-/// bucket among a few that are checked. The replaced key starts with a full bucket when it is used again: unless the
-/// clock jumps back, this is the only way in which a key can exceed its quota.
 ///
-/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. No call waits: a denied call
-/// returns the time to wait, [`NotYet::retry_after`], and all successive denied calls return the same due time.
-/// [`reserve`](Self::reserve) gives each caller its own time. If callers have to wait in FIFO order, each key needs a
+/// All keys have the same quota. Every operation on a key is O(1) under one of up to 64 locks. No call waits: a denied call
+/// returns the time to wait, [`NotYet::retry_after`], and all successive denied calls return the same due time, as long as the key has a bucket of its
+/// own. [`reserve`](Self::reserve) gives each caller its own time. If callers have to wait in FIFO order, each key needs a
 /// [`RateLimiter`](crate::RateLimiter) with a timer, which takes more memory than one number; if there are few keys, use a
 /// map of `RateLimiter`s.
 ///
-/// The bucket of a key with reservations that are not due yet is not full. So the key is kept until its reservations are due, and is among the last
-/// keys to be replaced.
+/// # More keys than fit
+/// At most [`max_keys`](Self::max_keys) keys are stored. **A key never gets more tokens than its quota allows, however many keys there are**: for each
+/// key, any span of `d` nanoseconds contains at most `burst` + rate × `d` tokens that are granted and not given back, between two changes of the quota.
+/// There is one exception: the state of a full bucket is dropped, so if the clock then jumps back to a time at which the bucket was not full, the key
+/// starts with a full bucket.
 ///
-/// A new key is cloned. If a key is evicted and the clock then jumps back to a time before the eviction, the key starts with a full bucket.
+/// A key may get fewer tokens. If there is no room for a new key, up to ten stored keys are checked. If none of their buckets is full, the key with the
+/// fullest bucket among these and the new key is not stored. All keys of one lock that are not stored count as having taken as many tokens as the key
+/// among them that has taken the most. So a flood of keys with one token each costs other keys few tokens of their burst. But if all keys together
+/// request more than about `max_keys` × rate for a long time, keys that are not stored are often denied; the keys that have taken the most
+/// keep their own buckets. None of this happens while at most half of `max_keys` keys are stored.
+///
+/// The bucket of a key with reservations that are not due yet is not full. So the key is kept until its reservations are due, and is among the last
+/// keys to be evicted. A new key is cloned.
 ///
 /// # Examples
 /// ```
@@ -83,7 +93,11 @@ impl<K, C> KeyedRateLimiter<K, C> {
 
     /// Sets the maximum number of stored keys, about a million by default. Removes all keys stored so far.
     ///
-    /// The limit is divided equally among the up to 64 locks.
+    /// The limit is divided equally among the locks, and keys are assigned to locks by hash. The number of locks is a power of two, up to 64, with at
+    /// least 128 keys per lock; below 256 keys, there is one lock, and every key has its own bucket until `most` keys are stored. With several locks,
+    /// the limit of one lock may be reached earlier; the probability that this happens while at most half of `most` keys are stored is below 10⁻⁸.
+    ///
+    /// If there are more keys, they [get at most their quota](Self#more-keys-than-fit), but may get less.
     ///
     /// # Examples
     /// ```
@@ -234,17 +248,17 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     /// Gives back tokens of `key` that were not used, and returns whether this had an effect.
     ///
     /// As with [`TokenBucket::cancel`](crate::TokenBucket::cancel), this has an effect only until the due time of the tokens has passed, and only if
-    /// no tokens of the key are reserved for a later time and the quota has not been changed since. In addition, this has no effect once any key
-    /// under the same lock was replaced for lack of room ([`max_keys`](Self::max_keys)), because a key's state is one number, which does not record
-    /// whether the key was evicted and added again. The tokens then count as used, so a reservation that is cancelled late, or after its key was
-    /// evicted, never lets a key exceed its quota. The only exception is a clock that has jumped back, as with `TokenBucket::cancel`.
+    /// no tokens of the key are reserved for a later time and the quota has not been changed since. In addition, this has no effect if the key is not
+    /// stored for [lack of room](Self#more-keys-than-fit). The tokens then count as used, so a reservation that is cancelled late, or after its key
+    /// was evicted, never lets a key exceed its quota. The only exception is a clock that has jumped back, as with `TokenBucket::cancel`.
     pub fn cancel(&self, key: &K, reservation: Reservation) -> bool {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         self.shard(hash).lock().cancel(hash, key, &reservation, now)
     }
 
-    /// The number of tokens of `key` that could be taken now.
+    /// The number of tokens of `key` that could be taken now. For a key that is not stored, fewer than the burst if there was
+    /// [no room](Self#more-keys-than-fit) for a key.
     #[must_use]
     pub fn available_tokens(&self, key: &K) -> u32 {
         let now = self.clock.now();
@@ -274,7 +288,6 @@ const DEFAULT_MAX_KEYS: usize = 1 << 20;
 
 /// Creates the shards, which all have the same size. Their number is a power of two.
 fn shards<K>(quota: Quota, most: usize) -> Shards<K> {
-    // There are at most `most` shards, so that each can store a key. `most` is at least one, so `ilog2` does not panic.
-    let shards = SHARDS.min(1 << most.ilog2());
+    let shards = SHARDS.min(1 << (most / KEYS_PER_SHARD).max(1).ilog2());
     (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new(quota, most / shards)))).collect()
 }

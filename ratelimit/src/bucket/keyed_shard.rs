@@ -3,15 +3,21 @@
 //! # Invariants
 //! 1. Each slot has exactly one index entry, which is stored under the slot's hash.
 //! 2. There are at most `most` slots.
-//! 3. The `full_at` of a key accounts for every reservation that was made at the current value of `change` and is not due yet. A change of the quota,
-//!    and an eviction because there is no room, increment `change`, so that older reservations can no longer be cancelled. The eviction of a full
-//!    bucket by the clock hand does not increment it, because a full bucket has no outstanding tokens.
-//! 4. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 3 intact.
+//! 3. Consider the bucket that a key would have if it were never evicted. Its `full_at` is at most that of the key's slot or, if the key has no slot,
+//!    at most `floor`, unless that bucket is full. So no key gets more tokens than from a bucket of its own: a larger `full_at` is the state of a bucket
+//!    from which more tokens were taken, and this also applies to the tokens that `cancel` gives back. When a bucket that is not full loses its slot,
+//!    or is not given one, `floor` is raised to its `full_at`.
+//! 4. The `full_at` of a slot accounts for every reservation of its key that was made at the current value of `change` and is not due yet.
+//! 5. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 4 intact.
 //!    Growing the index calls no `Hash`, because slots store their hash.
 //!
-//! A clock hand moves over the slots: for each new key, it checks two slots and evicts each bucket that is full again. Rejected: a list in the order
-//! of last use (each token taken would change the list, and the list would keep a nearly full bucket as long as an empty one), and a heap of the
-//! times at which buckets are full (its cost is logarithmic).
+//! A clock hand moves over the slots: for each new key, it checks two slots and evicts each bucket that is full again. If there is still no room, it
+//! checks a few more. If none of these is full, the fullest of them and of the new bucket is not stored. So one call raises `floor` by at most its own
+//! tokens, and a large debt of a stored key does not affect other keys.
+//!
+//! Rejected: a list in the order of last use (each token taken would change the list, and the list would keep a nearly full bucket as long as an empty
+//! one), a heap of the times at which buckets are full (its cost is logarithmic), giving an evicted key a full bucket (two keys that evict each other
+//! have no limit), and refusing new keys while there is no room (a few tokens of many keys would lock out all others).
 
 use std::num::NonZeroU32;
 
@@ -20,7 +26,7 @@ use hashbrown::HashTable;
 use crate::bucket::fixed_point::FixedPointRate;
 use crate::{InsufficientCapacity, Nanos, Quota, Reservation, TryAcquireError};
 
-/// A new key replaces the fullest bucket among this many slots.
+/// If there is no room, the number of further slots that are checked for each new key.
 const CANDIDATES: usize = 8;
 /// The number of slots that are checked for each new key.
 const SWEPT: usize = 2;
@@ -33,8 +39,9 @@ pub(crate) struct Shard<K> {
     most: usize,
     quota: Quota,
     scale: FixedPointRate,
-    /// The number of changes of the quota, and of evictions because the shard was full. A reservation stores the value of this count at the time of
-    /// the reservation.
+    /// The `full_at` of all keys without a slot, unless they are full (invariant 3).
+    floor: u128,
+    /// The number of changes of the quota. A reservation stores the value of this count at the time of the reservation.
     change: u64,
 }
 
@@ -50,7 +57,7 @@ pub(crate) type Evicted<K> = [Option<K>; SWEPT + 1];
 impl<K> Shard<K> {
     pub(crate) fn new(quota: Quota, most: usize) -> Self {
         let scale = FixedPointRate::new(quota);
-        Self { index: HashTable::new(), slots: Vec::new(), hand: 0, most, quota, scale, change: 0 }
+        Self { index: HashTable::new(), slots: Vec::new(), hand: 0, most, quota, scale, floor: 0, change: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,8 +77,10 @@ impl<K> Shard<K> {
             return evicted;
         }
         let (old, new) = (self.scale, FixedPointRate::new(quota));
+        let present = old.parts(now);
+        self.floor = if self.floor <= present { 0 } else { old.carry(self.floor, now, &new) };
         for slot in (0..self.slots.len()).rev() {
-            if self.slots[slot].full_at <= old.parts(now) {
+            if self.slots[slot].full_at <= present {
                 evicted.push(self.remove(slot));
             } else {
                 self.slots[slot].full_at = old.carry(self.slots[slot].full_at, now, &new);
@@ -88,12 +97,13 @@ impl<K> Shard<K> {
         if count > burst { Err(InsufficientCapacity::new(count, burst)) } else { Ok(()) }
     }
 
-    /// Evicts up to two full buckets, and one more bucket if there is no room.
-    fn make_room(&mut self, now: Nanos, evicted: &mut Evicted<K>) {
+    /// Evicts up to two full buckets. If there is still no room for a bucket with this `full_at`, evicts one more bucket, or returns false if the new
+    /// bucket is not to be stored.
+    fn make_room(&mut self, full_at: u128, now: Nanos, evicted: &mut Evicted<K>) -> bool {
         let present = self.scale.parts(now);
         for evicted in &mut evicted[..SWEPT] {
             if self.slots.is_empty() {
-                return;
+                return true;
             }
             self.hand %= self.slots.len();
             if self.slots[self.hand].full_at <= present {
@@ -102,14 +112,23 @@ impl<K> Shard<K> {
                 self.hand += 1;
             }
         }
-        if self.slots.len() >= self.most {
-            let len = self.slots.len();
-            let round = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
-            let fullest = round.min_by_key(|&slot| self.slots[slot].full_at);
-            evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
-            // Invariant 3. Rejected: a count in each slot, which would increase the memory for all keys by half.
-            self.change += 1;
+        if self.slots.len() < self.most {
+            return true;
         }
+        let len = self.slots.len();
+        let candidates = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
+        let fullest = candidates
+            .min_by_key(|&slot| self.slots[slot].full_at)
+            .filter(|&slot| self.slots[slot].full_at < full_at);
+        let lost = fullest.map_or(full_at, |slot| self.slots[slot].full_at);
+        // Invariant 3. A full bucket does not raise the floor: the clock readings of several threads are not ordered, and a thread with a slightly
+        // earlier reading would find that a new key is not full.
+        if lost > present {
+            self.floor = self.floor.max(lost);
+        }
+        self.hand += CANDIDATES;
+        evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
+        fullest.is_some()
     }
 
     fn remove(&mut self, slot: usize) -> K {
@@ -132,6 +151,9 @@ impl<K> Shard<K> {
         if self.slots.len() > self.most || self.index.len() != self.slots.len() {
             let (slots, index, most) = (self.slots.len(), self.index.len(), self.most);
             return Err(format!("invariants 1, 2: {slots} slots, {index} entries, at most {most}"));
+        }
+        if self.floor > self.scale.horizon() {
+            return Err(format!("invariant 3: the floor {} is beyond {}", self.floor, self.scale.horizon()));
         }
         for (slot, Slot { hash, .. }) in self.slots.iter().enumerate() {
             if self.index.find(*hash, |&other| other as usize == slot).is_none() {
@@ -175,7 +197,6 @@ impl<K: Eq + Clone> Shard<K> {
             (*full_at, due) = scale.reserve(*full_at, now, count);
             Ok::<_, InsufficientCapacity>(due)
         })?;
-        // Uses the current value of `change`, because making room for the key may have incremented it.
         Ok(Reservation::new(count, due, self.change))
     }
 
@@ -184,7 +205,7 @@ impl<K: Eq + Clone> Shard<K> {
         if !reservation.is_open(self.change, now) {
             return false;
         }
-        // If the key is absent, its full bucket was evicted before the clock jumped back.
+        // If the key has no slot, its state is merged into the floor, so its tokens count as used.
         let Some(slot) = self.find(hash, key) else { return false };
         let without = self.scale.cancel(self.slots[slot].full_at, now, reservation);
         self.slots[slot].full_at = without.unwrap_or(self.slots[slot].full_at);
@@ -203,21 +224,25 @@ impl<K: Eq + Clone> Shard<K> {
         if let Some(slot) = self.find(hash, key) {
             return change(&mut self.slots[slot].full_at);
         }
-        let mut full_at = 0;
+        // Invariant 3.
+        let mut full_at = self.floor;
         let result = change(&mut full_at)?;
-        // Invariant 4: this is the last step that may panic.
+        // Invariant 5: this is the last step that may panic.
         let key = key.clone();
-        self.make_room(now, evicted);
-        // Invariant 2 keeps the index below 2^32.
-        let slot = self.slots.len() as u32;
-        self.slots.push(Slot { key, hash, full_at });
-        let slots = &self.slots;
-        self.index.insert_unique(hash, slot, |&other| slots[other as usize].hash);
+        if self.make_room(full_at, now, evicted) {
+            // Invariant 2 keeps the index below 2^32.
+            let slot = self.slots.len() as u32;
+            self.slots.push(Slot { key, hash, full_at });
+            let slots = &self.slots;
+            self.index.insert_unique(hash, slot, |&other| slots[other as usize].hash);
+        } else {
+            evicted[SWEPT] = Some(key);
+        }
         Ok(result)
     }
 
     pub(crate) fn available(&self, hash: u64, key: &K, now: Nanos) -> u32 {
-        let full_at = self.find(hash, key).map_or(0, |slot| self.slots[slot].full_at);
+        let full_at = self.find(hash, key).map_or(self.floor, |slot| self.slots[slot].full_at);
         self.scale.available(full_at, now)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_ratelimit::{KeyedRateLimiter, Quota, TryAcquireError};
 use flyball_sync::{Clock, ManualClock};
 use testkit::panicking::{PanicSwitch, Point};
-use testkit::random::thorough;
+use testkit::random::{Random, cases, thorough};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ fn no_more_keys_than_allowed_even_if_time_stands_still() {
     for most in [1, 2, 3, 63, 64, 100, 1_000] {
         let keyed = KeyedRateLimiter::with_clock(one_a_second(), ManualClock::new()).max_keys(nz(most));
         for key in 0..20_000_u32 {
-            assert!(keyed.try_acquire(&key).is_ok());
+            assert!(keyed.try_acquire(&key).is_ok() || key >= most / 2, "there is room for {key}");
         }
         let tracked = keyed.tracked_keys();
         assert!(tracked <= most as usize && tracked >= most as usize / 2, "{tracked} of {most}");
@@ -51,27 +51,181 @@ fn no_more_keys_than_allowed_even_if_time_stands_still() {
     }
 }
 
+/// The keys are strings, whose hashes are spread at random over the locks.
 #[test]
-fn a_new_key_replaces_the_only_key() {
-    let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
-    let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(1));
-    keyed.try_acquire_many(&0, nz(100)).unwrap();
-    keyed.try_acquire(&1).unwrap();
-    assert_eq!((keyed.available_tokens(&0), keyed.available_tokens(&1)), (100, 99));
-    assert_eq!(keyed.tracked_keys(), 1);
+fn half_of_max_keys_fit_wherever_their_hashes_are() {
+    for (most, keys, limiters) in [
+        (1, 1, 20),
+        (20, 20, 50),
+        (100, 10, 200),
+        (100, 100, 50),
+        (255, 255, 20),
+        (1_000, 500, 200),
+        (10_000, 5_000, 10),
+    ] {
+        for _ in 0..limiters {
+            let keyed =
+                KeyedRateLimiter::with_clock(Quota::per_hour(nz(1)), ManualClock::new()).max_keys(nz(most));
+            let clients: Vec<_> = (0..keys).map(|client| format!("client-{client}")).collect();
+            for round in 0..3 {
+                let granted = clients.iter().filter(|client| keyed.try_acquire(client).is_ok()).count();
+                assert_eq!(
+                    granted,
+                    if round == 0 { clients.len() } else { 0 },
+                    "of {keys} keys, at most {most}, round {round}"
+                );
+            }
+        }
+    }
+}
+
+/// Three times as many keys as fit, and random takes, reservations and cancellations: every key stays within its quota in every span of time.
+#[test]
+fn a_key_never_gets_more_than_its_quota_however_many_keys_there_are() {
+    cases("many keys", if thorough() { 5_000 } else { 100 }, 8, |bytes| {
+        let mut seed = [0; 8];
+        seed[..bytes.len()].copy_from_slice(bytes);
+        let mut random = Random::new(u64::from_le_bytes(seed));
+        let most = [1, 2, 3, 10, 63, 100, 130, 300][random.below(8) as usize];
+        let burst = [1, 1, 2, 5, 20][random.below(5) as usize];
+        let clock = ManualClock::new();
+        let quota = Quota::per_second(nz(1)).allow_burst(nz(burst));
+        let keyed = KeyedRateLimiter::with_clock(quota, clock.clone()).max_keys(nz(most));
+        let names: Vec<_> = (0..3 * most + 1).map(|name| format!("client-{name}")).collect();
+        let mut granted = vec![Vec::new(); names.len()];
+        let mut held = Vec::new();
+        for step in 0..1_000 {
+            // Every other key is one of the first three, so some keys take many tokens.
+            let among = if random.below(2) == 0 { 3 } else { names.len() as u64 };
+            let key = random.below(among) as usize % names.len();
+            let (name, now, count) = (&names[key], clock.now(), nz(1 + random.below(burst.into()) as u32));
+            match random.below(16) {
+                0 => {
+                    let reservation = keyed.reserve_many(name, count).expect("at most the burst");
+                    granted[key].push((reservation.due(), count.get()));
+                    held.push((key, reservation));
+                }
+                1 if !held.is_empty() => {
+                    let (key, reservation) = held.swap_remove(random.below(held.len() as u64) as usize);
+                    let given = (reservation.due(), reservation.count().get());
+                    if keyed.cancel(&names[key], reservation) {
+                        let at =
+                            granted[key].iter().position(|grant| *grant == given).expect("it was granted");
+                        granted[key].swap_remove(at);
+                    }
+                }
+                2 => clock.advance(SECOND / 1_000 * random.below(4_000 / u64::from(most)) as u32),
+                3 => {
+                    let available = keyed.available_tokens(name);
+                    if let Some(all) = NonZeroU32::new(available) {
+                        keyed.try_acquire_many(name, all).expect("as many as are available");
+                        granted[key].push((now, available));
+                    } else {
+                        assert!(keyed.try_acquire(name).is_err(), "none is available");
+                    }
+                }
+                _ => match keyed.try_acquire_many(name, count) {
+                    Ok(()) => granted[key].push((now, count.get())),
+                    Err(TryAcquireError::NotYet(not_yet)) => assert!(not_yet.due() > now),
+                    Err(TryAcquireError::InsufficientCapacity(_)) => panic!("at most the burst"),
+                },
+            }
+            if step % 50 == 0 {
+                assert!(keyed.tracked_keys() <= most as usize);
+                assert_eq!(keyed.check(), Ok(()));
+            }
+        }
+        for (name, mut granted) in names.into_iter().zip(granted) {
+            granted.sort_unstable();
+            for first in 0..granted.len() {
+                let (start, mut tokens) = (granted[first].0, 0);
+                for (end, count) in &granted[first..] {
+                    tokens += u64::from(*count);
+                    let span = end.since(start) + Duration::from_nanos(1);
+                    let above_burst = tokens.saturating_sub(burst.into());
+                    assert!(
+                        u128::from(above_burst) * 1_000_000_000 <= span.as_nanos(),
+                        "{name}: {tokens} in {span:?}, burst {burst}, at most {most} keys"
+                    );
+                }
+            }
+        }
+    });
 }
 
 #[test]
-fn a_new_key_replaces_the_fullest_bucket() {
-    let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
-    // There are 64 locks with two slots each. So key 0 shares its lock with one other stored key, which is replaced by each new key that belongs to
-    // the same lock.
-    let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(128));
-    keyed.try_acquire_many(&0, nz(100)).unwrap();
-    for key in 1..10_000 {
+fn keys_that_do_not_fit_take_turns() {
+    let clock = ManualClock::new();
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone()).max_keys(nz(1));
+    keyed.try_acquire(&0).unwrap();
+    keyed.try_acquire(&1).unwrap(); // not stored: it shares the state of all keys that are not stored
+    assert_eq!([0, 1, 2].map(|key| keyed.available_tokens(&key)), [0, 0, 0]);
+    let denied = keyed.try_acquire(&2).unwrap_err();
+    assert_eq!((denied.retry_after(), keyed.tracked_keys()), (SECOND, 1));
+    clock.advance(SECOND);
+    keyed.try_acquire(&2).unwrap();
+    assert_eq!(
+        [0, 1, 2].map(|key| keyed.available_tokens(&key)),
+        [1, 1, 0],
+        "key 2 is stored in the place of key 0"
+    );
+    assert_eq!(keyed.check(), Ok(()));
+}
+
+#[test]
+fn keys_that_were_not_stored_stay_denied_when_the_quota_changes() {
+    let clock = ManualClock::new();
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone()).max_keys(nz(1));
+    for key in 0..2 {
         keyed.try_acquire(&key).unwrap();
     }
-    assert_eq!((keyed.available_tokens(&0), keyed.tracked_keys()), (0, 128));
+    keyed.set_quota(Quota::per_minute(nz(1)));
+    assert_eq!([0, 1, 2].map(|key| keyed.available_tokens(&key)), [0, 0, 0]);
+    clock.advance(SECOND * 60);
+    keyed.set_quota(Quota::per_minute(nz(9)));
+    assert_eq!(
+        [0, 1, 2].map(|key| keyed.available_tokens(&key)),
+        [9, 9, 9],
+        "a full bucket is full under any quota"
+    );
+}
+
+#[test]
+fn the_fullest_bucket_is_evicted() {
+    let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
+    let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(2));
+    keyed.try_acquire_many(&0, nz(100)).unwrap();
+    for key in 1..20 {
+        keyed.try_acquire(&key).unwrap();
+    }
+    assert_eq!((keyed.available_tokens(&0), keyed.tracked_keys()), (0, 2));
+    // A new key has one token less for every two keys: one of the two has had the other slot, and one was not stored.
+    assert_eq!(keyed.available_tokens(&20), 100 - 9);
+}
+
+/// A debt of stored keys does not affect a new key, although there is no room for it.
+#[test]
+fn reservations_ahead_do_not_delay_keys_that_do_not_fit() {
+    let clock = ManualClock::new();
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone()).max_keys(nz(10));
+    for key in 0..10 {
+        (0..1_000).for_each(|_| drop(keyed.reserve(&key)));
+    }
+    assert!(keyed.try_acquire(&10).is_ok());
+    assert_eq!(keyed.try_acquire(&11).unwrap_err().retry_after(), SECOND);
+    assert_eq!(keyed.try_acquire(&0).unwrap_err().retry_after(), SECOND * 1_000);
+}
+
+/// One token of each of very many keys leaves other keys most of their burst.
+#[test]
+fn a_flood_of_keys_takes_few_tokens_of_the_others() {
+    let quota = Quota::per_second(nz(1)).allow_burst(nz(100));
+    let keyed = KeyedRateLimiter::with_clock(quota, ManualClock::new()).max_keys(nz(200));
+    for key in 0..2_000 {
+        keyed.try_acquire(&key).unwrap();
+    }
+    let left = keyed.available_tokens(&2_000);
+    assert!((80..=90).contains(&left), "ten keys for each that is stored, and {} tokens less", 100 - left);
 }
 
 #[test]
@@ -151,26 +305,26 @@ fn a_reservation_of_an_older_quota_is_not_given_back() {
     assert!(!keyed.cancel(&1, ahead));
 }
 
-/// An evicted key starts with a full bucket when it is used again, and its old reservations cannot add tokens.
+/// The tokens of a key that is no longer stored count as used.
 #[test]
 fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
     for comes_again in [false, true] {
         let keyed = KeyedRateLimiter::with_clock(one_a_second(), ManualClock::new()).max_keys(nz(1));
         let at_once = keyed.reserve(&1);
         let ahead = keyed.reserve(&1);
-        keyed.try_acquire(&2).unwrap();
+        // With its third token, key 2 has taken more than key 1.
+        let [first, _, _] = [(); 3].map(|()| keyed.reserve(&2));
         if comes_again {
-            // The new reservations have the same due times as the old ones.
             let _ = (keyed.reserve(&1), keyed.reserve(&1));
         }
-        assert!(!keyed.cancel(&1, ahead) && !keyed.cancel(&1, at_once));
-        assert_eq!(keyed.available_tokens(&1), u32::from(!comes_again));
+        assert!(!keyed.cancel(&1, ahead) && !keyed.cancel(&1, at_once) && !keyed.cancel(&2, first));
+        assert_eq!([1, 2, 3].map(|key| keyed.available_tokens(&key)), [0, 0, 0]);
         assert_eq!(keyed.check(), Ok(()));
     }
 }
 
-/// Reservations can no longer be cancelled after an eviction for lack of room. If there is room, only full buckets are evicted. A full bucket has no
-/// reservation that is due in the future, so such an eviction affects no reservation.
+/// If there is room, only full buckets are evicted. A full bucket has no reservation that is due in the future, so such an eviction affects no
+/// reservation.
 #[test]
 fn keys_that_come_and_go_do_not_close_reservations() {
     let clock = ManualClock::new();

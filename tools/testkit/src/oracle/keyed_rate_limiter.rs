@@ -1,4 +1,4 @@
-//! The oracle of a rate limiter with one bucket per key. It stores a list of buckets, whose length is unlimited or limited to one.
+//! The oracle of a rate limiter with one bucket per key. It stores a list of buckets, whose length is unlimited.
 
 use arbitrary::Arbitrary;
 
@@ -29,10 +29,8 @@ pub enum KeyedOp {
 #[derive(Clone, Debug)]
 pub struct OracleKeyedRateLimiter {
     quota: OracleQuota,
-    only_one: bool,
     buckets: Vec<Bucket>,
-    /// Counts two kinds of events: the quota changed, or a bucket that was not full was evicted. After either, the earlier reservations cannot be
-    /// cancelled any more.
+    /// The number of quota changes. After a change, the earlier reservations cannot be cancelled any more.
     changes: u64,
     made: u64,
 }
@@ -54,10 +52,10 @@ pub struct OracleReservation {
 }
 
 impl OracleKeyedRateLimiter {
-    /// Creates full buckets. With `only_one`, the oracle stores the bucket of one key only, and every other key has a full bucket.
+    /// Creates full buckets.
     #[must_use]
-    pub fn new(quota: OracleQuota, only_one: bool) -> Self {
-        Self { quota, only_one, buckets: Vec::new(), changes: 0, made: 0 }
+    pub fn new(quota: OracleQuota) -> Self {
+        Self { quota, buckets: Vec::new(), changes: 0, made: 0 }
     }
 
     /// Takes `count` tokens if they are available.
@@ -67,7 +65,7 @@ impl OracleKeyedRateLimiter {
     pub fn try_acquire(&mut self, key: Key, count: u32, now: u64) -> Result<(), Option<u64>> {
         let mut bucket = self.bucket(key);
         bucket.try_acquire(count, now)?;
-        self.put(key, bucket, now);
+        self.put(key, bucket);
         Ok(())
     }
 
@@ -79,7 +77,7 @@ impl OracleKeyedRateLimiter {
         let mut bucket = self.bucket(key);
         let token = bucket.reserve(count, now)?;
         let due = bucket.due(token);
-        let bucket = self.put(key, bucket, now);
+        let bucket = self.put(key, bucket);
         Ok((OracleReservation { bucket, token, changes: self.changes }, due))
     }
 
@@ -121,16 +119,11 @@ impl OracleKeyedRateLimiter {
         known.map_or_else(|| OracleBucket::new(self.quota), |bucket| bucket.tokens.clone())
     }
 
-    /// Stores the bucket of a key from which tokens were taken; with `only_one`, it replaces the bucket of any other key. Returns the number of the
-    /// bucket.
-    fn put(&mut self, key: Key, tokens: OracleBucket, now: u64) -> u64 {
+    /// Stores the bucket of a key from which tokens were taken. Returns the number of the bucket.
+    fn put(&mut self, key: Key, tokens: OracleBucket) -> u64 {
         if let Some(known) = self.buckets.iter_mut().find(|bucket| bucket.key == key) {
             known.tokens = tokens;
             return known.id;
-        }
-        if self.only_one {
-            let evicted = self.buckets.pop().is_some_and(|other| !is_full(&other.tokens, self.quota, now));
-            self.changes += u64::from(evicted);
         }
         self.made += 1;
         self.buckets.push(Bucket { key, tokens, id: self.made });
