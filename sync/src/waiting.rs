@@ -4,8 +4,10 @@ mod alarm;
 mod block_on;
 mod wait_list;
 mod wake_batch;
+mod wakers;
 
 pub use alarm::{Alarm, Alarmed, arm, waker};
 pub use block_on::{ThreadSignal, block_on, block_on_timeout};
 pub use wait_list::{Place, Released, WaitList};
 pub use wake_batch::WakeBatch;
+pub use wakers::{ContainedWaker, wake_all};

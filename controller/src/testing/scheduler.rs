@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use flyball_sync::ManualClock;
 use flyball_sync::locks::Mutex;
 use flyball_sync::random::SplitMix64;
+use flyball_sync::waiting::wake_all;
 use tokio::task::coop::unconstrained;
 
 use crate::run::watched_informer::BoxFuture;
@@ -141,7 +142,7 @@ impl Scheduler {
         let joiners = std::mem::take(&mut state.joiners);
         drop(state);
         drop(task);
-        joiners.into_iter().for_each(Waker::wake);
+        panics::raise(wake_all(joiners));
     }
 
     /// Drops all tasks, including those that are spawned during the drops.

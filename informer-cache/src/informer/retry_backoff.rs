@@ -29,7 +29,9 @@ pub(super) struct ChosenBackoff(pub(super) Option<Box<dyn RetryBackoff>>);
 impl ChosenBackoff {
     /// If the reflector waits, and there is a user-defined backoff, sets the wait to the duration that the backoff returns.
     pub(super) fn failed(&mut self, reflector: &mut Reflector, now: Nanos) {
-        let (Some(backoff), ReflectorPhase::Waiting { .. }) = (&mut self.0, reflector.phase()) else { return };
+        let (Some(backoff), ReflectorPhase::Waiting { .. }) = (&mut self.0, reflector.phase()) else {
+            return;
+        };
         if let Some(wait) = caught(|| backoff.failed()) {
             reflector.wait_for(wait, now);
         }

@@ -2,7 +2,8 @@
 
 use std::task::Waker;
 
-use flyball_sync::panics::caught;
+use flyball_sync::panics::forget;
+use flyball_sync::waiting::wake_all;
 
 /// Wakers to be woken after all locks are released.
 #[derive(Default)]
@@ -12,9 +13,9 @@ impl Wakers {
     /// Wakes all wakers, even if some of them panic. Never panics: a panic of a waker must not reach the caller, which is often a writer.
     #[inline]
     pub(crate) fn wake(self) {
-        for waker in self.0 {
-            // The panic hook has already reported the panic.
-            let _ = caught(|| waker.wake());
+        // The panic hook has already reported the panic.
+        if let Err(panic) = wake_all(self.0) {
+            forget(panic);
         }
     }
 }

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::raise;
+use flyball_sync::waiting::wake_all;
 
 use crate::{ListRequest, Page, Source, SourceError, WatchEvent, WatchRequest, WatchStream};
 
@@ -190,7 +192,7 @@ impl<V> ScriptedSource<V> {
         let result = change(&mut script);
         let waiting = std::mem::take(&mut script.waiting);
         drop(script);
-        waiting.into_iter().for_each(Waker::wake);
+        raise(wake_all(waiting));
         result
     }
 

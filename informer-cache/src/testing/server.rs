@@ -16,10 +16,12 @@ mod watch;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::raise;
+use flyball_sync::waiting::wake_all;
 use flyball_sync::{Clock, ManualClock, Timer};
 
 pub use self::faults::Faults;
@@ -281,7 +283,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         let result = change(&mut state);
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        raise(wake_all(wakers));
         result
     }
 

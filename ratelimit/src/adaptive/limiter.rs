@@ -28,13 +28,15 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::raise;
+use flyball_sync::waiting::wake_all;
 
 use crate::adaptive::limit::Started;
 use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, TimedOut};
@@ -105,7 +107,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
         drop(state);
         // The permit is created before any waiter is woken: if a waker panics, the permit is dropped and its slot is passed on.
         let permit = started.map(|started| Permit::new(self.shared.clone(), started));
-        wake(admitted);
+        raise(wake_all(admitted));
         permit
     }
 
@@ -290,14 +292,14 @@ impl<C: Clock> Shared<C> {
             let replaced = state.wait(own, waker);
             drop(state);
             drop(replaced);
-            wake(admitted);
+            raise(wake_all(admitted));
             return Poll::Pending;
         };
         *ticket = None;
         drop(state);
         // As in `try_acquire`, the permit is created before any waiter is woken.
         let permit = Permit::new(self.clone(), started);
-        wake(admitted);
+        raise(wake_all(admitted));
         Poll::Ready(permit)
     }
 
@@ -317,7 +319,7 @@ impl<C: Clock> Shared<C> {
         let admitted = state.grant_slots(now);
         drop(state);
         drop(left);
-        wake(admitted);
+        raise(wake_all(admitted));
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -347,20 +349,7 @@ impl<C: Clock> Shared<C> {
         state.adaptive.end(operation, outcome, at);
         let admitted = state.grant_slots(now);
         drop(state);
-        wake(admitted);
-    }
-}
-
-/// Wakes all wakers, even if one panics; the panic is resumed afterwards, unless the thread is panicking already.
-fn wake(wakers: Vec<Waker>) {
-    let mut panicked = None;
-    for waker in wakers {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            panicked = Some(panic);
-        }
-    }
-    if let Some(panic) = panicked.filter(|_| !thread::panicking()) {
-        resume_unwind(panic);
+        raise(wake_all(admitted));
     }
 }
 

@@ -3,17 +3,21 @@
 //! Cancel safety: nothing here waits. Dropping a timer drops its alarm.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use crate::locks::Mutex;
+use crate::panics::{Panic, keep_first, raise};
+use crate::waiting::wake_all;
 use crate::{Clock, Nanos, Timer};
 
 /// A clock that you move by hand, for tests in virtual time. Clones share the time.
 ///
 /// [`timer`](Self::timer) creates timers. When the clock is moved to the time of a timer's alarm or past it, the
-/// timer fires, on the thread that moves the clock.
+/// timer fires, on the thread that moves the clock. If a waker panics, the other due alarms still fire; then the panic is resumed in the caller that
+/// moves the clock. The alarms of a queue or a limiter do not panic.
 ///
 /// # Examples
 /// ```
@@ -39,11 +43,17 @@ impl ManualClock {
     }
 
     /// Advances the clock, then fires the alarms that became due, earliest first.
+    ///
+    /// # Panics
+    /// Panics if a waker that was passed to a timer panics, after all due alarms have fired.
     pub fn advance(&self, by: Duration) {
         self.alarms.advance(by);
     }
 
     /// Sets the clock, forwards or backwards, then fires the alarms that are due.
+    ///
+    /// # Panics
+    /// Panics if a waker that was passed to a timer panics, after all due alarms have fired.
     pub fn set(&self, now: Nanos) {
         self.alarms.set(now);
     }
@@ -123,19 +133,17 @@ impl Alarms {
         let mut state = self.state.lock();
         state.now = state.now + by;
         drop(state);
-        self.fire();
+        raise(self.fire());
     }
 
     fn set(&self, now: Nanos) {
         self.state.lock().now = now;
-        self.fire();
+        raise(self.fire());
     }
 
-    /// Wakes the due alarms, one at a time, because a waker may set another alarm or move the clock.
-    fn fire(&self) {
-        while let Some(waker) = self.take_due() {
-            waker.wake();
-        }
+    /// Wakes the due alarms, one at a time, because a waker may set another alarm or move the clock. Returns the first panic.
+    fn fire(&self) -> Result<(), Panic> {
+        wake_all(std::iter::from_fn(|| self.take_due()))
     }
 
     fn take_due(&self) -> Option<Waker> {
@@ -151,8 +159,9 @@ impl Alarms {
         let replaced = state.remove(timer);
         state.pending.push(Alarm { timer, at, waker });
         drop(state);
-        drop(replaced);
-        self.fire();
+        let mut result = self.fire();
+        keep_first(&mut result, catch_unwind(AssertUnwindSafe(|| drop(replaced))));
+        raise(result);
     }
 }
 

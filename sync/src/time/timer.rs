@@ -54,6 +54,6 @@ pub trait Timer: Clock {
     /// Wakes `waker` once, at the time `at` or soon after it; immediately if `at` is in the past. Replaces the alarm that was set before.
     ///
     /// A wake-up before `at` is allowed, although it costs a reading of the clock. A missing wake-up is not allowed. The waker may be woken from
-    /// inside this call.
+    /// inside this call. Cloning, waking or dropping it may panic, so a timer that fires where a panic would harm others must catch it.
     fn wake_at(&self, at: Nanos, waker: &Waker);
 }

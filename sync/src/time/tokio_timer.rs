@@ -6,8 +6,7 @@ mod pausable;
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -17,6 +16,8 @@ use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::locks::Mutex;
+use crate::panics::caught;
+use crate::waiting::ContainedWaker;
 use crate::{Clock, Nanos, ThreadTimer, Timer};
 
 /// A timer on tokio's clock and timer wheel, without a task or thread of its own.
@@ -25,14 +26,16 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 /// clock. The origin of the timer's clock is the time at which the timer is created. tokio's wheel has a resolution of one
 /// millisecond and rounds up.
 ///
-/// | guarded by `sleep` | |
+/// A waker that panics affects neither the runtime nor other tasks: tokio is given a waker that catches its panics. The panic hook still runs.
+///
+/// | guarded by `alarm` | |
 /// |---|---|
-/// | the alarm | taken out while it is being set, because setting an alarm clones, drops and sometimes wakes wakers, which runs user code |
+/// | the alarm | taken out while it is being set, because setting an alarm drops and sometimes wakes wakers, which runs user code |
 ///
 /// # After the runtime has shut down
 /// A runtime that has been shut down, or was built without `enable_time`, serves no alarms. A waiter that is a thread, or a task on a different
 /// runtime, is still woken: from then on, a [`ThreadTimer`] serves the alarms in real time. tokio refuses an alarm by panicking. The timer catches
-/// this panic, but the panic hook still runs, at most twice in total.
+/// this panic, but the panic hook still runs, once.
 ///
 /// # Examples
 /// ```
@@ -50,9 +53,15 @@ pub struct TokioTimer {
     /// Whether the runtime's clock can be paused; such a clock must be read within the runtime.
     pausable: bool,
     origin: Instant,
-    sleep: Mutex<Option<Pin<Box<Sleep>>>>,
+    alarm: Mutex<Option<Alarm>>,
     /// Serves the alarms once the runtime has refused one.
     thread: OnceLock<ThreadTimer>,
+}
+
+/// An alarm that was set, and the waker that tokio was given. Both are used again for the next alarm, which therefore allocates nothing.
+struct Alarm {
+    sleep: Pin<Box<Sleep>>,
+    waker: ContainedWaker,
 }
 
 /// The result of setting an alarm.
@@ -95,7 +104,7 @@ impl TokioTimer {
     pub fn new(runtime: Handle) -> Self {
         let origin = now_in(&runtime);
         let pausable = pausable::clocks_can_be_paused();
-        Self { runtime, pausable, origin, sleep: Mutex::new(None), thread: OnceLock::new() }
+        Self { runtime, pausable, origin, alarm: Mutex::new(None), thread: OnceLock::new() }
     }
 
     /// Sets the alarm in `sleep`, or in a new `Sleep` if there is none. The caller must not hold the lock.
@@ -127,16 +136,6 @@ impl TokioTimer {
         }
     }
 
-    /// Returns whether the runtime refuses every alarm, whatever its waker.
-    fn is_refused(&self) -> bool {
-        let refused = catch_unwind(AssertUnwindSafe(|| {
-            let _inside = self.runtime.enter();
-            let mut unhindered = pin!(unconstrained(sleep_until(self.instant() + LONGEST_SLEEP)));
-            unhindered.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        }));
-        refused.is_err()
-    }
-
     fn wake_by_thread(&self, at: Nanos, waker: &Waker) {
         let left = at.since(self.now());
         let thread = self.thread.get_or_init(ThreadTimer::new);
@@ -165,20 +164,27 @@ impl Timer for TokioTimer {
         if self.thread.get().is_some() {
             return self.wake_by_thread(at, waker);
         }
-        let taken = self.sleep.lock().take();
-        let sleep = match catch_unwind(AssertUnwindSafe(|| self.arm(at, waker, taken))) {
-            Ok(Armed::Set(sleep)) => sleep,
-            Ok(Armed::Due) => return waker.wake_by_ref(),
-            Ok(Armed::Gone) => return self.wake_by_thread(at, waker),
-            Err(_) if self.is_refused() => return self.wake_by_thread(at, waker),
-            // The panic came from the waker.
-            Err(panic) => resume_unwind(panic),
+        // Cloned before the earlier alarm is taken, because the clone may panic.
+        let clone = waker.clone();
+        let taken = self.alarm.lock().take();
+        let (sleep, contained) = match taken {
+            Some(Alarm { sleep, waker }) => (Some(sleep), waker),
+            None => (None, ContainedWaker::new()),
         };
-        let mut slot = self.sleep.lock();
+        // Dropped last, because its drop may panic. If the earlier alarm fires at this moment, it wakes the new waker, too early. This is allowed.
+        let _replaced = contained.set(clone);
+        let sleep = match caught(|| self.arm(at, contained.waker(), sleep)) {
+            Some(Armed::Set(sleep)) => sleep,
+            Some(Armed::Due) => return waker.wake_by_ref(),
+            // A panic can only come from tokio, which refuses the alarm.
+            Some(Armed::Gone) | None => return self.wake_by_thread(at, waker),
+        };
+        let alarm = Alarm { sleep, waker: contained };
+        let mut slot = self.alarm.lock();
         let surplus = match *slot {
             // While this alarm was being set, a waker that was woken or dropped has set a newer alarm in `slot`. The newer alarm counts.
-            Some(_) => Some(sleep),
-            None => slot.replace(sleep),
+            Some(_) => Some(alarm),
+            None => slot.replace(alarm),
         };
         drop(slot);
         drop(surplus);

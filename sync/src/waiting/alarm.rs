@@ -102,7 +102,8 @@ pub fn arm(owner: &impl Alarmed, mut at: Nanos, wake_at: impl Fn(Nanos)) {
 }
 
 /// Returns the waker for the timer. The waker holds a weak reference, because an alarm that is set for next year must not
-/// keep its owner alive.
+/// keep its owner alive. Waking it never panics, because it runs wherever the timer fires: a panic of a waiter's waker, of a clock or, if the owner is
+/// dropped here, of a key, must not reach the driver of a runtime, which serves other tasks as well.
 #[must_use]
 pub fn waker<O: Alarmed>(owner: Weak<O>) -> Waker {
     Waker::from(Arc::new(AlarmWaker(owner)))
@@ -116,8 +117,6 @@ impl<O: Alarmed> Wake for AlarmWaker<O> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(owner) = self.0.upgrade() {
-            owner.on_alarm();
-        }
+        caught(|| self.0.upgrade().map(|owner| owner.on_alarm()));
     }
 }

@@ -1,10 +1,10 @@
 //! SHELL. Wakers that are collected under a lock and woken after it is released. Guards no state itself.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use crate::locks::BATCH;
-use crate::panics::{Panic, keep_first};
+use crate::panics::Panic;
+use crate::waiting::wake_all;
 
 /// A bounded number of wakers, so that neither the memory nor the time for which the lock is held grows with the number of waiters.
 ///
@@ -56,10 +56,7 @@ impl WakeBatch {
     /// # Errors
     /// Returns the first panic.
     pub fn wake(&mut self) -> Result<(), Panic> {
-        let mut result = Ok(());
-        for waker in self.wakers.iter_mut().take(self.len).filter_map(Option::take) {
-            keep_first(&mut result, catch_unwind(AssertUnwindSafe(|| waker.wake())));
-        }
+        let result = wake_all(self.wakers.iter_mut().take(self.len).filter_map(Option::take));
         self.len = 0;
         result
     }

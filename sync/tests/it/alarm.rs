@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use flyball_sync::Nanos;
 use flyball_sync::locks::Mutex;
-use flyball_sync::waiting::{Alarm, Alarmed, arm};
+use flyball_sync::waiting::{Alarm, Alarmed, arm, waker};
 
 #[derive(Default)]
 struct Owner {
@@ -86,4 +87,28 @@ fn a_timer_that_panics_leaves_no_alarm_and_no_thread_in_it() {
     assert!(armed.is_err());
     assert_eq!(*owner.failed.lock(), 1);
     assert_eq!(owner.with_alarm(|alarm| alarm.request(at(10))), Some(at(10)));
+}
+
+/// The panics of waiters, of a clock, or of a last reference that is dropped.
+#[test]
+fn the_waker_of_an_alarm_never_panics() {
+    struct Panics;
+
+    impl Alarmed for Panics {
+        fn with_alarm<R>(&self, _: impl FnOnce(&mut Alarm) -> R) -> R {
+            unreachable!("the alarm is not set")
+        }
+
+        fn on_alarm(&self) {
+            panic!("a waiter panics");
+        }
+
+        fn alarm_failed(&self) {}
+    }
+
+    let owner = Arc::new(Panics);
+    let alarm = waker(Arc::downgrade(&owner));
+    alarm.wake_by_ref();
+    drop(owner);
+    alarm.wake();
 }

@@ -2,6 +2,7 @@
 
 mod alarm;
 mod block_on;
+mod hostile_wakers;
 mod thread_timer;
 mod time;
 mod wait_list;

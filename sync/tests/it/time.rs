@@ -118,7 +118,6 @@ fn a_panicking_waker_takes_no_other_alarm_with_it() {
     hostile.wake_at(at(1), &Arc::new(Panicking).into());
     friendly.wake_at(at(1), &waker);
     assert!(catch_unwind(AssertUnwindSafe(|| clock.advance(SECOND))).is_err());
-    clock.advance(Duration::ZERO);
     assert_eq!((clock.now(), counter.wakes()), (at(1), 1));
 }
 

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 /// A [`Wake`] that counts its wake-ups.
 #[derive(Debug, Default)]
@@ -38,6 +38,101 @@ pub struct Panicking;
 impl Wake for Panicking {
     fn wake(self: Arc<Self>) {
         panic!("a hostile waker panics");
+    }
+}
+
+/// The functions of a waker that a primitive calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakerCall {
+    /// `Waker::wake` or `Waker::wake_by_ref`.
+    Wake,
+    /// `Clone::clone`.
+    Clone,
+    /// `Drop::drop`.
+    Drop,
+}
+
+/// A waker whose clone, wake-up or drop panics on demand, and which counts its copies.
+#[derive(Debug, Default)]
+pub struct HostileWaker {
+    /// The call that panics, plus one; 0 if none does.
+    panics: AtomicUsize,
+    wakes: AtomicUsize,
+    live: AtomicI64,
+}
+
+impl HostileWaker {
+    /// Creates a state without wakers, in which no call panics.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Creates a waker.
+    #[must_use]
+    pub fn waker(self: &Arc<Self>) -> Waker {
+        // SAFETY: with the table of `raw`, each waker owns one reference count of the `Arc`, and `HostileWaker` is `Send` and `Sync`.
+        unsafe { Waker::from_raw(raw(self.clone())) }
+    }
+
+    /// Makes each of these calls panic from now on, unless the thread is panicking already; with `None`, no call panics.
+    pub fn panic_in(&self, call: Option<WakerCall>) {
+        self.panics.store(call.map_or(0, |call| call as usize + 1), Ordering::SeqCst);
+    }
+
+    /// The number of wake-ups so far, including those that panicked.
+    #[must_use]
+    pub fn wakes(&self) -> usize {
+        self.wakes.load(Ordering::SeqCst)
+    }
+
+    /// The number of existing wakers. At the end of a test, any number except 0 means that a waker was leaked.
+    #[must_use]
+    pub fn live(&self) -> i64 {
+        self.live.load(Ordering::SeqCst)
+    }
+
+    fn wake(&self) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+        self.called(WakerCall::Wake);
+    }
+
+    fn called(&self, call: WakerCall) {
+        if self.panics.load(Ordering::SeqCst) == call as usize + 1 && !std::thread::panicking() {
+            panic!("a hostile waker panics in {call:?}");
+        }
+    }
+}
+
+fn raw(waker: Arc<HostileWaker>) -> RawWaker {
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            let waker = borrow(data);
+            waker.called(WakerCall::Clone);
+            raw(waker)
+        },
+        |data| own(data).wake(),
+        |data| borrow(data).wake(),
+        |data| own(data).called(WakerCall::Drop),
+    );
+    waker.live.fetch_add(1, Ordering::SeqCst);
+    RawWaker::new(Arc::into_raw(waker).cast(), &TABLE)
+}
+
+/// Takes over the reference count that the waker with this data pointer owns.
+fn own(data: *const ()) -> Arc<HostileWaker> {
+    // SAFETY: `data` comes from `raw`, and the waker no longer uses its reference count.
+    let waker: Arc<HostileWaker> = unsafe { Arc::from_raw(data.cast()) };
+    waker.live.fetch_sub(1, Ordering::SeqCst);
+    waker
+}
+
+/// Returns an `Arc` with a reference count of its own. The waker with this data pointer keeps its reference count.
+fn borrow(data: *const ()) -> Arc<HostileWaker> {
+    // SAFETY: `data` comes from `raw`, and the waker, which is borrowed, owns a reference count.
+    unsafe {
+        Arc::increment_strong_count(data.cast::<HostileWaker>());
+        Arc::from_raw(data.cast())
     }
 }
 
