@@ -65,7 +65,8 @@ impl<K> FastSlow<K> {
     }
 
     /// Limits the number of keys whose failures are kept: 2²⁰ by default. Beyond that, a new key replaces the key whose
-    /// last failure is the oldest. If a queue uses this policy, the failures of keys in the queue are not evicted, even if
+    /// last failure is the oldest; if the replaced key fails again, it starts from zero failures. So set the limit higher than the number of keys that
+    /// can be failing at the same time. If a queue uses this policy, the failures of keys in the queue are not evicted, even if
     /// these keys are more than the limit.
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
