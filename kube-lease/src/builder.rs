@@ -104,7 +104,7 @@ impl ElectionBuilder {
     }
 
     /// Sets the stop grace: how long the work may continue after the lease was not renewed in time, so that it can stop gracefully. Then the work is
-    /// dropped. If another candidate has overwritten the Lease, the work is dropped immediately.
+    /// dropped. If the Lease was overwritten or deleted, the work is dropped immediately.
     pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
         self.stop_grace = Some(stop_grace);
         self

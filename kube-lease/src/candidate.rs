@@ -8,9 +8,13 @@
 //!    holder, or have stayed unchanged for its lease duration, measured on the candidate's own clock.
 //! 3. After its leadership has ended, a candidate does not lead until it campaigns again, regardless of the responses that arrive later.
 //! 4. At most one request is open at a time. If it has no response after half of the renew deadline, its outcome counts as unknown.
-//! 5. A new holder increments `leader_transitions`. A renewal changes only `renew_time`, and increases it.
+//! 5. A new holder increments `leader_transitions`. A renewal changes only `renew_time`. Each record that a candidate sends has a later `renew_time`
+//!    than all records that it has sent or read as its own, so no two of them are equal, even if the Lease was deleted between them.
 //! 6. A candidate that is stopped while a write is open waits for the response to that write, or reads the Lease, before it ends. So if the write
 //!    acquired the lease, the candidate releases the lease and does not leave it to expire.
+//! 7. A leader whose Lease is missing stops immediately. A candidate that knows of the Lease, because it has read the Lease or has tried to create it,
+//!    creates a missing Lease only when the longer of its own lease duration and the one that it read last has passed since the response that first
+//!    reported the Lease as missing. A candidate that does not know of the Lease creates it immediately.
 //!
 //! # Never two leaders at once
 //! Suppose that candidate A leads because it wrote the record R: A sent the write at time s, and the server executed it at time w ≥ s. Another
@@ -19,8 +23,14 @@
 //! proof uses only durations: the clocks of A and B must run at the same rate, but need not show the same time. client-go measures the deadline from
 //! the response, so two candidates can lead after a slow response.
 //!
-//! The proof makes the assumptions that every lease needs: the lease is not deleted or overwritten by hand, the server does not return to
-//! an old state, identities are unique, and dropped work has no further effect.
+//! If the Lease is deleted, the deletion precedes the response in which B first reads that the Lease is missing, at a time o. A's last successful
+//! write precedes the deletion, because an update of a missing Lease fails, and A creates no Lease while it leads. So B, which knows of the Lease,
+//! leads no earlier than o + lease duration (invariant 7), and A's work has ended by then, for the same reason as above.
+//!
+//! The proof makes the assumptions that every lease needs: the Lease is not overwritten by hand, the server does not return to an old state, identities
+//! are unique, and dropped work has no further effect. Deletions need two more, because a response that reports a missing Lease contains nothing about
+//! earlier Leases: from a deletion until a lease duration later, no request to create the Lease is executed for a candidate that does not know of it;
+//! and there is no second deletion before all candidates have read the new Lease. README.md states what happens otherwise.
 
 mod lease_request;
 mod loss_reason;
@@ -68,6 +78,13 @@ pub struct Candidate {
     timing: ElectionTiming,
     random: SplitMix64,
     seen: Option<Seen>,
+    existence: Existence,
+    /// The lease duration of the record that was read or written last.
+    last_duration: Duration,
+    /// The latest `renew_time` of the records that this candidate has sent, or has read as its own.
+    last_renew_time: Option<Timestamp>,
+    /// The version of the write whose response began the current or the last term.
+    term_version: Option<String>,
     /// Whether the outcome of the last write is unknown and the Lease has not been read since that write.
     outcome_unknown: bool,
     role: Role,
@@ -81,6 +98,18 @@ struct Seen {
     version: String,
     /// The time since which the record is known to be unchanged.
     since: Nanos,
+}
+
+/// What is known about the existence of the Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existence {
+    /// This candidate has neither read the Lease nor tried to create it.
+    Unknown,
+    /// The Lease exists, or existed: it was read or written, or a request to create it was sent. Such a request may have failed because another
+    /// candidate had created the Lease, even if its response was lost.
+    Known,
+    /// The Lease is missing since it was known. It may be created from this time on.
+    Missing(Nanos),
 }
 
 #[derive(Clone, Debug)]
@@ -122,6 +151,10 @@ impl Candidate {
             timing,
             random: SplitMix64::new(seed),
             seen: None,
+            existence: Existence::Unknown,
+            last_duration: Duration::ZERO,
+            last_renew_time: None,
+            term_version: None,
             outcome_unknown: false,
             role: Role::Campaigns,
             phase,
@@ -192,18 +225,11 @@ impl Candidate {
         self.outcome_unknown &= response == LeaseResponse::Failed;
         match (kind, response) {
             (Kind::Read, LeaseResponse::Found { record, version }) => self.on_read(record, version, now),
-            (Kind::Read, LeaseResponse::NotFound) => {
-                self.seen = None;
-                match self.role {
-                    Role::Releases(_) => self.role = Role::Ended,
-                    _ => self.phase = Phase::Next(Kind::Write),
-                }
-                self.end_if_released();
-            }
             (Kind::Fast | Kind::Write, LeaseResponse::Found { record, version }) => {
                 self.on_written(record, version, sent, now)
             }
-            (_, LeaseResponse::NotFound | LeaseResponse::Failed) => self.failed(kind, now),
+            (_, LeaseResponse::NotFound) => self.on_missing(now),
+            (_, LeaseResponse::Failed) => self.failed(kind, now),
         }
     }
 
@@ -237,6 +263,22 @@ impl Candidate {
     pub fn lost(&self) -> Option<&LossReason> {
         match &self.role {
             Role::Lost(why, _) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Returns the version of the write whose response began the current term, or the last one; `None` if this candidate has never led. Renewals do not
+    /// change it.
+    #[must_use]
+    pub fn term_version(&self) -> Option<&str> {
+        self.term_version.as_deref()
+    }
+
+    /// Returns the time from which this candidate may create the Lease; `None` unless it waits because the Lease was deleted.
+    #[must_use]
+    pub fn creates_after(&self) -> Option<Nanos> {
+        match self.existence {
+            Existence::Missing(until) => Some(until),
             _ => None,
         }
     }
@@ -280,6 +322,13 @@ impl Candidate {
         {
             return fail(6);
         }
+        // A leader has read the Lease, and a Lease that is missing has no record.
+        let missing = matches!(self.existence, Existence::Missing(_));
+        if (self.leads(now) || self.seen.is_some()) && self.existence != Existence::Known
+            || missing && matches!(self.phase, Phase::Next(Kind::Fast))
+        {
+            return fail(7);
+        }
         match self.phase {
             Phase::Requested { sent, until, .. }
                 if until.since(sent) > self.timing.request_deadline() || sent > now =>
@@ -298,22 +347,25 @@ impl Candidate {
         let record = self.record(wall);
         match &self.seen {
             Some(seen) => LeaseRequest::Update { record, version: seen.version.clone() },
-            None => LeaseRequest::Create(record),
+            None => {
+                // Invariant 7: whatever the outcome is, this candidate is not the first one from now on.
+                self.existence = Existence::Known;
+                LeaseRequest::Create(record)
+            }
         }
     }
 
     /// Returns the record to write.
-    fn record(&self, wall: Timestamp) -> LeaderElectionRecord {
+    fn record(&mut self, wall: Timestamp) -> LeaderElectionRecord {
+        // Invariant 5: the time increases even if the clock does not advance or goes back. Each time must differ from all earlier ones, not only from
+        // the previous one: a reader that misses every second renewal, or the deletion of the Lease, must also read a new time.
+        let wall = microseconds(wall);
+        let next = self.last_renew_time.map_or(wall, |last| last.checked_add(MICROSECOND).unwrap_or(last));
+        let now = wall.max(next);
+        self.last_renew_time = Some(now);
         let releases = matches!(self.role, Role::Releases(_));
         let old = self.seen.as_ref().map(|seen| &seen.record);
         let own = old.filter(|old| old.holder_identity == self.identity);
-        let wall = microseconds(wall);
-        // Invariant 5: the time increases even if the clock does not advance or goes back. Each time must differ from all earlier ones, not only from
-        // the previous one: a reader that misses every second renewal must also read a new time.
-        let next = own
-            .and_then(|own| own.renew_time)
-            .map_or(wall, |last| last.checked_add(MICROSECOND).unwrap_or(last));
-        let now = wall.max(next);
         LeaderElectionRecord {
             holder_identity: if releases { String::new() } else { self.identity.clone() },
             lease_duration_seconds: if releases { 1 } else { self.timing.lease_seconds() },
@@ -332,10 +384,10 @@ impl Candidate {
         let unchanged = self.seen.as_ref().filter(|seen| seen.record == record);
         let since = unchanged.map_or(now, |seen| seen.since);
         let own = record.holder_identity == self.identity;
-        let expires = since + Duration::from_secs(record.lease_duration_seconds.max(0).unsigned_abs().into());
-        let free = own || record.holder_identity.is_empty() || expires <= now;
         let holder = record.holder_identity.clone();
-        self.seen = Some(Seen { record, version, since });
+        self.found(record, version, since);
+        let expires = since + self.last_duration;
+        let free = own || holder.is_empty() || expires <= now;
         match self.role {
             Role::Leads(_) if !own => {
                 self.role = Role::Lost(LossReason::Taken(holder), now);
@@ -351,7 +403,7 @@ impl Candidate {
 
     fn on_written(&mut self, record: LeaderElectionRecord, version: String, sent: Nanos, now: Nanos) {
         let own = record.holder_identity == self.identity;
-        self.seen = Some(Seen { record, version, since: now });
+        self.found(record, version.clone(), now);
         match &mut self.role {
             // The candidate acquired the lease while it was being stopped: the next write releases it.
             Role::Releases(tries @ 1..) if own => {
@@ -361,12 +413,52 @@ impl Candidate {
             Role::Releases(_) => self.role = Role::Ended,
             // Invariant 1: the term counts from the time at which the write was sent, because the server may have executed it at that time, and other
             // candidates may have read the record since then.
-            _ if own && now < sent + self.timing.renew_deadline => {
-                self.role = Role::Leads(sent);
+            role if own && now < sent + self.timing.renew_deadline => {
+                if !matches!(role, Role::Leads(_)) {
+                    self.term_version = Some(version);
+                }
+                *role = Role::Leads(sent);
                 self.phase = Phase::Rest(sent + self.timing.retry_period);
             }
             // The response came too late, or does not contain the record that was written.
             _ => self.phase = Phase::Rest(self.next_attempt(now)),
+        }
+        self.end_if_released();
+    }
+
+    fn found(&mut self, record: LeaderElectionRecord, version: String, since: Nanos) {
+        self.existence = Existence::Known;
+        if record.holder_identity == self.identity {
+            self.last_renew_time = self.last_renew_time.max(record.renew_time);
+        }
+        self.last_duration = Duration::from_secs(record.lease_duration_seconds.max(0).unsigned_abs().into());
+        self.seen = Some(Seen { record, version, since });
+    }
+
+    fn on_missing(&mut self, now: Nanos) {
+        // Invariant 7. The wait counts from the response, not from the request: the Lease may have been deleted, and before that renewed, while the
+        // request was in flight.
+        let creates_after = match self.existence {
+            Existence::Unknown => now,
+            Existence::Known => {
+                let own = Duration::from_secs(self.timing.lease_seconds().unsigned_abs().into());
+                now + own.max(self.last_duration)
+            }
+            Existence::Missing(until) => until,
+        };
+        if self.existence != Existence::Unknown {
+            self.existence = Existence::Missing(creates_after);
+        }
+        self.seen = None;
+        match self.role {
+            // The leader stops immediately, because a candidate that does not know of the Lease creates it immediately.
+            Role::Leads(_) => {
+                self.role = Role::Lost(LossReason::Deleted, now);
+                self.phase = Phase::Rest(Nanos::MAX);
+            }
+            Role::Releases(_) => self.role = Role::Ended,
+            _ if creates_after <= now => self.phase = Phase::Next(Kind::Write),
+            _ => self.phase = Phase::Rest(self.next_attempt(now).min(creates_after)),
         }
         self.end_if_released();
     }

@@ -24,6 +24,8 @@ pub(crate) struct Driver<'a> {
     /// The time until which the candidate leads if it does not renew the lease again; `None` before it is elected.
     until: Option<Nanos>,
     lost: bool,
+    /// Whether the candidate waits before it creates a Lease that was deleted.
+    missing: bool,
 }
 
 // === impl Driver ===
@@ -32,14 +34,16 @@ impl<'a> Driver<'a> {
     /// Starts to campaign.
     pub(crate) fn new(election: &'a mut Election) -> Self {
         election.candidate.campaign();
+        let term = Leadership::new(election.timing.stop_grace);
         tracing::info!(target: "flyball_kube_lease", lease = election.lease, identity = election.identity, "campaigns for a lease");
         Self {
             election,
             request: None,
             sleep: Box::pin(sleep_until(Instant::now())),
-            term: Leadership::new(),
+            term,
             until: None,
             lost: false,
+            missing: false,
         }
     }
 
@@ -123,7 +127,8 @@ impl<'a> Driver<'a> {
             self.until = Some(until);
             let until = *origin + until.since(Nanos::ZERO);
             let begins = !self.term.has_begun();
-            match self.term.prolong(until) {
+            let token = candidate.term_version().and_then(token);
+            match self.term.prolong(until, token) {
                 true if begins => {
                     tracing::info!(target: "flyball_kube_lease", lease, identity, "leads");
                     status.state.send_modify(|state| state.times_elected += 1);
@@ -141,14 +146,24 @@ impl<'a> Driver<'a> {
         if let Some(why) = candidate.lost()
             && !std::mem::replace(&mut self.lost, true)
         {
-            self.term.lose();
+            // The work may continue for the stop grace, unless another candidate may lead already.
+            if candidate.may_work(now) {
+                self.term.lose();
+            } else {
+                self.term.end();
+            }
             tracing::warn!(target: "flyball_kube_lease", lease, identity, ?why, "lost the leadership");
         }
     }
 
-    /// Reports a new leader.
+    /// Reports a new leader, or that the Lease was deleted.
     fn update_leader(&mut self) {
         let Election { candidate, lease, status, on_new_leader, .. } = &*self.election;
+        let missing = candidate.creates_after().is_some();
+        if missing && !self.missing {
+            tracing::warn!(target: "flyball_kube_lease", lease, "the Lease was deleted; it is created again when a lease duration has passed");
+        }
+        self.missing = missing;
         let leader = candidate.leader();
         if status.state.borrow().leader.as_deref() == leader {
             return;
@@ -166,7 +181,13 @@ impl<'a> Driver<'a> {
 
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
-        self.term.lose();
+        self.term.end();
         self.election.status.state.send_modify(|state| (state.term, state.lease_expiry) = (None, None));
     }
+}
+
+/// Returns the number that a version is; `None` if it is not a decimal number.
+fn token(version: &str) -> Option<u64> {
+    // `parse` alone would also accept a sign.
+    version.bytes().all(|byte| byte.is_ascii_digit()).then(|| version.parse().ok()).flatten()
 }

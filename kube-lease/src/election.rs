@@ -96,10 +96,9 @@ impl Election {
     /// completes when the work or the leadership ends. After that, the election can be run again.
     ///
     /// [`Leadership::lost`] completes when the leadership is over. The work is dropped a [stop grace](ElectionBuilder::stop_grace) later, before
-    /// other candidates can lead, or immediately if the Lease no longer names this candidate. The work is never polled after the stop grace, even if
-    /// the process was suspended in the meantime. Work that computes without an await point is not interrupted, and tasks that the work spawned
-    /// continue: end them when [`Leadership::lost`] completes. A request that was sent cannot be recalled: guard it with `resourceVersion`, or with a
-    /// field of the object that names its owner.
+    /// other candidates can lead, or immediately if the Lease no longer names this candidate. The clock is read immediately before each poll of the work,
+    /// so no poll starts after the stop grace, even if the process was stopped in the meantime. [What a lease cannot
+    /// prevent](crate#what-a-lease-cannot-prevent) lists the rest, such as requests that were sent and tasks that the work spawned.
     ///
     /// Work that blocks its thread also blocks the renewal of the lease, so the leadership is lost if the work blocks for too long.
     ///
@@ -222,8 +221,8 @@ impl Election {
             }
             // The driver is polled before the work, because the driver determines whether the work may continue.
             driver.poll(context);
-            let now = driver.now();
-            if term.has_begun() && !driver.candidate().may_work(now) {
+            // The clock is read again, immediately before the work is polled.
+            if term.is_over() {
                 return Poll::Ready(None);
             }
             caught(|| {
@@ -250,7 +249,7 @@ impl Election {
         let now = driver.now();
         let led = term.has_begun();
         let leads = term.is_leader();
-        term.lose();
+        term.end();
         if release && (leads || !led) {
             driver.candidate().release(now);
             poll_fn(|context| {

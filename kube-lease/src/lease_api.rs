@@ -8,6 +8,7 @@ use std::pin::Pin;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::PostParams;
+use kube::core::Status;
 
 use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
 
@@ -43,9 +44,9 @@ impl LeaseApi {
                 LeaseRequest::Get => api.get(&name).await,
                 LeaseRequest::Create(record) => {
                     let mut lease = Lease::default();
-                    lease.metadata.name = Some(name);
+                    lease.metadata.name = Some(name.clone());
                     record.write_spec(lease.spec.get_or_insert_default());
-                    return reply(false, api.create(&PostParams::default(), &lease).await);
+                    api.create(&PostParams::default(), &lease).await
                 }
                 LeaseRequest::Update { record, version } => {
                     lease.metadata.resource_version = Some(version);
@@ -53,7 +54,7 @@ impl LeaseApi {
                     api.replace(&name, &PostParams::default(), &lease).await
                 }
             };
-            reply(true, result)
+            reply(&name, result)
         })
     }
 
@@ -65,16 +66,15 @@ impl LeaseApi {
     }
 }
 
-/// Converts a result to a reply. If `may_be_missing` is set, the status 404 means that the Lease is missing; otherwise it means that the namespace is
-/// missing.
-fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
+/// Converts the result of a request for the Lease `name` to a reply.
+fn reply(name: &str, result: kube::Result<Lease>) -> LeaseReply {
     match result {
         Ok(lease) => {
             let record = lease.spec.as_ref().map(LeaderElectionRecord::from_spec).unwrap_or_default();
             let version = lease.metadata.resource_version.clone().unwrap_or_default();
             LeaseReply { response: LeaseResponse::Found { record, version }, lease: Some(lease), error: None }
         }
-        Err(kube::Error::Api(status)) if status.code == 404 && may_be_missing => {
+        Err(kube::Error::Api(status)) if status.code == 404 && is_about(name, &status) => {
             LeaseReply { response: LeaseResponse::NotFound, lease: None, error: None }
         }
         // Another candidate has written the Lease first. This is not logged as a warning.
@@ -83,4 +83,10 @@ fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
         }
         Err(error) => LeaseReply { response: LeaseResponse::Failed, lease: None, error: Some(error) },
     }
+}
+
+/// Returns whether a status is about the Lease `name`. A 404 that is not, such as that of a missing namespace, of an API that is not served or of a proxy,
+/// says nothing about the Lease.
+fn is_about(name: &str, status: &Status) -> bool {
+    status.details.as_ref().is_some_and(|details| details.name == name && details.kind == "leases")
 }

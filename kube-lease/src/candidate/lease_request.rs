@@ -39,7 +39,7 @@ pub enum LeaseResponse {
         /// The `resourceVersion` of the Lease.
         version: String,
     },
-    /// The Lease does not exist.
+    /// The Lease does not exist. This is a statement about the Lease itself: a missing namespace or path is [`Failed`](Self::Failed).
     NotFound,
     /// Any other outcome: a conflict, an error, or no response. If the request was a write, the candidate assumes that the server may or may not have
     /// executed it.

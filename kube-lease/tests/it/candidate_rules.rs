@@ -316,3 +316,120 @@ fn a_write_that_was_answered_with_another_holder_makes_no_leader() {
     assert!(!scripted.candidate.leads(scripted.now));
     assert_eq!(scripted.candidate.leader(), Some("b"));
 }
+
+#[test]
+fn a_leader_whose_lease_is_missing_stops_immediately() {
+    // The response to the read after a failed write, or to the write itself.
+    for write_fails_first in [true, false] {
+        let (mut scripted, _) = Scripted::leading("a");
+        scripted.pass(2 * SECOND);
+        scripted.expect_write();
+        if write_fails_first {
+            scripted.respond(LeaseResponse::Failed);
+            scripted.expect_get();
+        }
+        scripted.respond(LeaseResponse::NotFound);
+        assert!(!scripted.candidate.leads(scripted.now) && !scripted.candidate.may_work(scripted.now));
+        assert_eq!(scripted.candidate.lost(), Some(&LossReason::Deleted));
+        // It knows of the Lease, so it waits like every other candidate.
+        scripted.candidate.campaign();
+        scripted.expect_get();
+        scripted.respond(LeaseResponse::NotFound);
+        assert!(scripted.waits() > Duration::ZERO);
+    }
+}
+
+/// Returns the time from the first response that reports the Lease as missing to the request that creates it.
+fn time_to_create(scripted: &mut Scripted) -> Duration {
+    scripted.expect_get();
+    // The response is slow; the wait counts from its arrival.
+    scripted.pass(SECOND);
+    let first = scripted.now;
+    loop {
+        scripted.respond(LeaseResponse::NotFound);
+        match scripted.step() {
+            CandidateStep::Wait(until) => scripted.now = until,
+            CandidateStep::Request(LeaseRequest::Create(_)) => return scripted.now.since(first),
+            CandidateStep::Request(other) => panic!("requests {other:?}"),
+        }
+        scripted.expect_get();
+    }
+}
+
+#[test]
+fn a_candidate_that_has_read_the_lease_creates_a_missing_one_after_the_longer_lease_duration() {
+    for (holder, seconds, wait) in [("b", 7, 15), ("b", 40, 40), ("", 1, 15)] {
+        let mut scripted = Scripted::new("a");
+        scripted.expect_get();
+        scripted.respond_record(&held_by(holder, seconds));
+        match scripted.step() {
+            CandidateStep::Wait(until) => scripted.now = until,
+            // The Lease is free; another candidate writes it first, and it is deleted.
+            CandidateStep::Request(_) => {
+                scripted.respond(LeaseResponse::Failed);
+                let wait = scripted.waits();
+                scripted.pass(wait);
+            }
+        }
+        assert_eq!(time_to_create(&mut scripted), wait * SECOND, "{holder:?}, {seconds} s");
+    }
+}
+
+#[test]
+fn a_candidate_whose_request_to_create_the_lease_has_failed_waits_before_the_next() {
+    let mut scripted = Scripted::new("a");
+    scripted.expect_get();
+    scripted.respond(LeaseResponse::NotFound);
+    scripted.expect_write();
+    // Another candidate has created the Lease, or the response is lost.
+    scripted.respond(LeaseResponse::Failed);
+    let wait = scripted.waits();
+    scripted.pass(wait);
+    assert_eq!(time_to_create(&mut scripted), 15 * SECOND);
+    // Another candidate has created the Lease first, and it was deleted again: the wait starts again.
+    scripted.respond(LeaseResponse::Failed);
+    let wait = scripted.waits();
+    scripted.pass(wait);
+    assert_eq!(time_to_create(&mut scripted), 15 * SECOND);
+}
+
+#[test]
+fn a_lease_that_reappears_is_waited_for_again_when_it_is_deleted_again() {
+    let mut scripted = Scripted::new("a");
+    scripted.expect_get();
+    scripted.respond_record(&held_by("b", 15));
+    let wait = scripted.waits();
+    scripted.pass(wait);
+    scripted.expect_get();
+    scripted.respond(LeaseResponse::NotFound);
+    assert!(scripted.candidate.creates_after().is_some());
+    let wait = scripted.waits();
+    scripted.pass(wait);
+    scripted.expect_get();
+    scripted.respond_record(&held_by("c", 15));
+    assert_eq!(scripted.candidate.creates_after(), None);
+    let wait = scripted.waits();
+    scripted.pass(wait);
+    assert_eq!(time_to_create(&mut scripted), 15 * SECOND);
+}
+
+#[test]
+fn the_version_of_a_term_is_that_of_the_write_that_began_it() {
+    let (mut scripted, record) = Scripted::leading("a");
+    assert_eq!(scripted.candidate.term_version(), Some("1"));
+    for _ in 0..3 {
+        scripted.pass(2 * SECOND);
+        scripted.expect_write();
+        scripted.respond_record(&record);
+        assert_eq!(scripted.candidate.term_version(), Some("1"), "a renewal must not change it");
+    }
+    // The leadership is lost, and the next term begins with the fifth write.
+    scripted.pass(10 * SECOND);
+    scripted.step();
+    scripted.candidate.campaign();
+    scripted.expect_get();
+    scripted.respond_record(&record);
+    scripted.expect_write();
+    scripted.respond_record(&record);
+    assert_eq!(scripted.candidate.term_version(), Some("6"));
+}

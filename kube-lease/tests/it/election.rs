@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use flyball_kube_lease::{
@@ -253,20 +253,268 @@ fn the_work_ends_when_another_client_takes_the_lease() {
 }
 
 #[test]
-fn a_lease_that_was_deleted_is_made_again() {
+fn a_leader_whose_lease_was_deleted_stops_at_its_next_renewal() {
     local(async {
         let server = &LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
+        let (start, dropped) = (Instant::now(), Rc::<Cell<_>>::default());
         let ended = election
-            .run(|leadership| async move {
-                sleep(3 * SECOND).await;
-                server.remove();
-                sleep(20 * SECOND).await;
-                leadership.is_leader()
+            .run(|_| {
+                let dropped = dropped.clone();
+                async move {
+                    let _dropped = RecordsDropTime(start, dropped);
+                    sleep(3 * SECOND).await;
+                    server.remove();
+                    pending::<()>().await
+                }
             })
             .await;
-        assert_eq!(ended, ElectionOutcome::Done(true));
-        assert_eq!(server.holder(), "");
+        assert_eq!(ended, ElectionOutcome::Lost(LossReason::Deleted, None));
+        assert_eq!(dropped.get(), 4_000, "the work must be dropped without a stop grace");
+        assert_eq!(server.holder_if_any(), None, "the leader must not create the Lease again");
+    });
+}
+
+/// Deletes the Lease of a leader at 200 points of its renewal and of the reads of another candidate. The leader's process is restarted when it has lost
+/// its leadership.
+#[test]
+fn a_lease_that_is_deleted_by_hand_never_leads_to_two_leaders() {
+    let (mut overlaps, mut longest) = (0, Duration::ZERO);
+    for phase in 0..200_u32 {
+        local(async {
+            let server = LeaseServer::new();
+            let working = Rc::<RefCell<Vec<(&str, Instant)>>>::default();
+            let two = Rc::<Cell<Duration>>::default();
+            // A process that is restarted is a new candidate, which does not know of the Lease.
+            for (name, restarts_after) in [("a", Some(SECOND * 20 * (phase % 2))), ("b", None)] {
+                let (client, working, two) = (server.client(), working.clone(), two.clone());
+                spawn_local(async move {
+                    sleep(SECOND * u32::from(name == "b")).await;
+                    let new = || candidate(client.clone(), name).seed(phase.into()).build().unwrap();
+                    let mut election = new();
+                    loop {
+                        let work = election.run(|_| {
+                            let (working, two) = (working.clone(), two.clone());
+                            async move {
+                                let _worker = Worker::new(name, working, two);
+                                pending::<()>().await
+                            }
+                        });
+                        work.await;
+                        if let Some(time) = restarts_after {
+                            sleep(time).await;
+                            election = new();
+                        }
+                    }
+                });
+            }
+            sleep(20 * SECOND + SECOND / 50 * phase).await;
+            assert_eq!(working.borrow().len(), 1);
+            server.remove();
+            sleep(30 * SECOND).await;
+            assert_eq!(working.borrow().len(), 1, "a candidate must lead again");
+            overlaps += u32::from(two.get() > Duration::ZERO);
+            longest = longest.max(two.get());
+        });
+    }
+    assert_eq!((overlaps, longest), (0, Duration::ZERO), "phases with two leaders, and the longest time");
+}
+
+/// The work of a leader. Records for how long two leaders work at once.
+struct Worker {
+    name: &'static str,
+    working: Rc<RefCell<Vec<(&'static str, Instant)>>>,
+    two: Rc<Cell<Duration>>,
+}
+
+impl Worker {
+    fn new(
+        name: &'static str,
+        working: Rc<RefCell<Vec<(&'static str, Instant)>>>,
+        two: Rc<Cell<Duration>>,
+    ) -> Self {
+        working.borrow_mut().push((name, Instant::now()));
+        Self { name, working, two }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let working = &mut *self.working.borrow_mut();
+        working.retain(|(name, _)| *name != self.name);
+        if let Some((_, since)) = working.first() {
+            self.two.set(self.two.get() + since.elapsed());
+        }
+    }
+}
+
+#[test]
+fn a_404_that_is_not_about_the_lease_stops_no_leader_and_lets_no_candidate_create_it() {
+    local(async {
+        for connection in [
+            Connection::Refuses(404), // of a proxy, or of an API that is not served
+            Connection::Missing("namespaces", "l"),
+            Connection::Missing("leases", "other"),
+        ] {
+            let server = &LeaseServer::new();
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let status = &election.status();
+            let ended = election
+                .run(|leadership| async move {
+                    sleep(3 * SECOND).await;
+                    server.connection(connection);
+                    sleep(6 * SECOND).await;
+                    assert!(leadership.is_leader() && status.last_error().is_some());
+                    server.connection(Connection::Ok);
+                    sleep(60 * SECOND).await;
+                    assert!(leadership.is_leader());
+                })
+                .await;
+            assert_eq!(ended, ElectionOutcome::Done(()), "{connection:?}");
+
+            let server = LeaseServer::new();
+            server.connection(connection);
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            assert_eq!(election.run_until(sleep(9 * SECOND), until_lost).await, ElectionOutcome::Stopped);
+            let sent = server.sent();
+            assert!(
+                sent.len() > 1 && sent.iter().all(|method| method == Method::GET),
+                "{connection:?}: {sent:?}"
+            );
+        }
+    });
+}
+
+/// A future that counts its polls, and whose waker the test calls.
+#[derive(Clone, Default)]
+struct CountsPolls {
+    polls: Rc<Cell<u32>>,
+    waker: Rc<RefCell<Option<Waker>>>,
+}
+
+impl CountsPolls {
+    /// Wakes the future, and runs all tasks that were woken before the timers of the runtime.
+    async fn wake(&self) {
+        self.waker.borrow().as_ref().unwrap().wake_by_ref();
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Future for CountsPolls {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.polls.set(self.polls.get() + 1);
+        *self.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// As after SIGSTOP and SIGCONT, the clock jumps between two polls of a task, and the task is polled before the election.
+#[test]
+fn a_guarded_future_is_dropped_instead_of_polled_once_the_term_and_its_grace_are_over() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let future = CountsPolls::default();
+        let polled = future.clone();
+        let mut run = pin!(election.run(|leadership| {
+            let task = spawn_local(leadership.guard(polled));
+            async move { task.await.unwrap() }
+        }));
+        // The last renewal is sent at 4 s.
+        assert!(tokio::time::timeout(5 * SECOND, run.as_mut()).await.is_err());
+        assert_eq!(future.polls.get(), 1);
+        for (jump, polls) in [(SECOND, 2), (SECOND * 21 / 2 - Duration::from_nanos(1), 3)] {
+            advance(jump).now_or_never();
+            future.wake().await;
+            assert_eq!(future.polls.get(), polls, "within the stop grace");
+        }
+        assert_eq!(Rc::strong_count(&future.polls), 2);
+        advance(Duration::from_nanos(1)).now_or_never();
+        future.wake().await;
+        assert_eq!((future.polls.get(), Rc::strong_count(&future.polls)), (3, 1), "not dropped in time");
+        let ended = run.await;
+        assert_eq!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, None));
+    });
+}
+
+#[test]
+fn a_guarded_future_is_dropped_when_the_lease_is_overwritten_or_deleted_or_the_work_has_ended() {
+    for end in ["overwritten", "deleted", "ended", "dropped"] {
+        local(async {
+            let server = LeaseServer::new();
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let future = CountsPolls::default();
+            let task = Rc::<RefCell<Option<_>>>::default();
+            let run = election.run(|leadership| {
+                task.replace(Some(spawn_local(leadership.guard(future.clone()))));
+                async {
+                    sleep(3 * SECOND).await;
+                    match end {
+                        "overwritten" => {
+                            server.overwrite(|lease| lease["spec"]["holderIdentity"] = "b".into())
+                        }
+                        "deleted" => server.remove(),
+                        "ended" => return,
+                        _ => {}
+                    }
+                    pending::<()>().await;
+                }
+            });
+            let _ = tokio::time::timeout(5 * SECOND, run).await;
+            let polls = future.polls.get();
+            future.wake().await;
+            assert_eq!(future.polls.get(), polls, "{end}");
+            assert_eq!(task.take().unwrap().await.unwrap(), None, "{end}");
+        });
+    }
+}
+
+#[test]
+fn the_token_of_a_term_is_greater_than_all_earlier_ones_even_after_a_deletion() {
+    local(async {
+        let server = &LeaseServer::new();
+        let mut tokens = Vec::new();
+        for deleted in [false, false, true, true, false] {
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let ended = election
+                .run_as_standby(pending(), |leadership| async move {
+                    assert_eq!(leadership.token(), None, "the term has not begun");
+                    leadership.elected().await;
+                    let token = leadership.token();
+                    assert_eq!(token, server.version().parse().ok());
+                    sleep(30 * SECOND).await;
+                    assert_eq!(leadership.token(), token, "a renewal must not change the token");
+                    assert!(server.version().parse().ok() > token);
+                    token
+                })
+                .await;
+            let ElectionOutcome::Done(Some(token)) = ended else { panic!("{ended:?}") };
+            assert!(tokens.iter().all(|earlier| *earlier < token), "{tokens:?}, {token}");
+            tokens.push(token);
+            if deleted {
+                server.remove();
+            }
+        }
+        assert_eq!(
+            server.lease().spec.unwrap().lease_transitions,
+            Some(0),
+            "a deletion resets the transitions"
+        );
+    });
+}
+
+#[test]
+fn a_version_that_is_no_number_gives_no_token() {
+    local(async {
+        for prefix in ["v", "+", "-", " ", "99999999999999999999"] {
+            let server = LeaseServer::new();
+            server.prefix_versions(prefix);
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let token = election.run(|leadership| async move { leadership.token() });
+            assert_eq!(token.await, ElectionOutcome::Done(None), "{prefix:?}");
+        }
     });
 }
 
@@ -487,7 +735,7 @@ fn a_stop_ends_a_candidate_immediately_and_a_leader_after_its_work() {
         assert_eq!(start.elapsed(), 5 * SECOND);
         assert_eq!(server.holder(), "other");
 
-        server.remove();
+        server.overwrite(|lease| lease["spec"] = json!({}));
         let held = Rc::<RefCell<Vec<_>>>::default();
         let ended = election.run_until(sleep(5 * SECOND), |leadership| {
             let (server, held) = (server.clone(), held.clone());

@@ -1,7 +1,12 @@
 //! Randomised elections of several candidates: requests and responses are lost or delayed, so a write without a response may or may not have been
-//! executed; candidates are suspended, killed and restarted; wall clocks jump. Each candidate has its own monotonic clock with its own origin.
+//! executed; candidates are suspended, killed and restarted; wall clocks jump; the Lease is deleted by hand. Each candidate has its own monotonic clock
+//! with its own origin.
 //!
-//! Two properties hold: the work of two candidates never overlaps, and once the faults stop, one candidate soon leads and stays the leader.
+//! Three properties hold: the work of two candidates never overlaps; each term has a greater token than all earlier ones; and once the faults stop, one
+//! candidate soon leads and stays the leader.
+//!
+//! The deletions obey the assumptions at the top of `candidate.rs`: when the Lease is deleted, all candidates know of it, and no request to create it is
+//! in flight; candidates that start after a deletion start a lease duration later.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -51,18 +56,24 @@ struct Simulated {
     name: String,
     /// The time of the candidate's monotonic clock at the start of the simulation.
     origin: Time,
-    /// The time of the candidate's wall clock at the start of the simulation, in seconds.
+    /// The time of the candidate's wall clock at the start of the simulation, in microseconds. No two processes have the same.
     wall: i64,
     /// Whether the candidate's wall clock stands still.
     frozen: bool,
     /// The number of the open request. A restarted candidate has no open request, so it ignores responses to earlier requests.
     request: u64,
+    /// The process starts at this time. It takes no step before.
+    begins: Time,
     /// The candidate is suspended until this time.
     suspended_until: Time,
     /// The candidate is disconnected until this time.
     disconnected_until: Time,
     /// The responses that arrived while the candidate was suspended, with the numbers of their requests.
     pending_responses: Vec<(u64, LeaseResponse)>,
+    /// Whether the last response that this candidate has handled, of those that say whether the Lease exists, said that it does.
+    sees_lease: bool,
+    /// The time from which this candidate may create the Lease, if it knows of a Lease that was deleted.
+    may_create: Option<Time>,
     /// The time at which the candidate sent the last renewal that it knows to have succeeded.
     renewed: Option<Time>,
     worked: bool,
@@ -96,6 +107,10 @@ struct World {
     sent: Vec<Time>,
     calm: bool,
     timing: ElectionTiming,
+    /// The time from which new candidates may start.
+    starts_allowed: Time,
+    /// The token of the last term.
+    token: u64,
     seen: Seen,
 }
 
@@ -109,6 +124,9 @@ struct Seen {
     died: u64,
     released: u64,
     takeovers: u64,
+    deleted: u64,
+    deleted_under_a_leader: u64,
+    created_again: u64,
 }
 
 impl World {
@@ -131,6 +149,8 @@ impl World {
             sent: Vec::new(),
             calm: false,
             timing,
+            starts_allowed: 0,
+            token: 0,
             seen: Seen::default(),
         };
         let count = 2 + world.random.below(3);
@@ -151,12 +171,15 @@ impl World {
             name,
             // The simulated time continues when a process is killed, but the clock of the new process has a new origin.
             origin: self.random.below(1000) * SECOND,
-            wall: 1_700_000_000 + n as i64 * 7,
+            wall: 1_700_000_000_000_000 + n as i64 * 7_000_000 + i64::try_from(self.number).unwrap(),
             frozen: self.random.below(4) == 0,
             request: u64::MAX,
+            begins: 0,
             suspended_until: 0,
             disconnected_until: 0,
             pending_responses: Vec::new(),
+            sees_lease: false,
+            may_create: None,
             renewed: None,
             worked: false,
             led: false,
@@ -171,6 +194,7 @@ impl World {
     }
 
     fn step_at(&mut self, time: Time, n: usize) {
+        let time = time.max(self.candidates[n].begins);
         self.candidates[n].alarm = time;
         self.at(time, n, Event::Step);
     }
@@ -184,12 +208,21 @@ impl World {
         loop {
             let simulated = &mut self.candidates[n];
             let elapsed = if simulated.frozen { 0 } else { i64::try_from(self.now / 1000).unwrap() };
-            let wall = jiff::Timestamp::from_microsecond(simulated.wall * 1_000_000 + elapsed).unwrap();
+            let wall = jiff::Timestamp::from_microsecond(simulated.wall + elapsed).unwrap();
             let step = simulated.candidate.step(now, wall);
             let over = simulated.candidate.has_ended()
                 || simulated.candidate.lost().is_some() && !simulated.candidate.may_work(now);
             match step {
                 CandidateStep::Request(ask) => {
+                    if matches!(ask, LeaseRequest::Create(_)) {
+                        let simulated = &self.candidates[n];
+                        assert!(
+                            simulated.may_create.is_none_or(|from| from <= self.now),
+                            "creates a deleted Lease too early, at {} ms",
+                            self.now / MS
+                        );
+                        self.seen.created_again += u64::from(simulated.may_create.is_some());
+                    }
                     let request = self.requests.len() as u64;
                     self.requests.push((ask, None));
                     self.sent.push(self.now);
@@ -244,9 +277,9 @@ impl World {
             return;
         }
         let now = self.clock(n);
-        match self.random.below(7) {
+        match self.random.below(9) {
             0 => {
-                self.candidates[n].wall += self.random.below(3600) as i64 - 600;
+                self.candidates[n].wall += (self.random.below(3600) as i64 - 600) * 1_000_000;
             }
             1 => {
                 self.seen.stood += 1;
@@ -263,7 +296,8 @@ impl World {
                     _ => format!("{}'", self.candidates[n].name),
                 };
                 self.candidates[n] = self.simulated(n, name);
-                let begins = self.now + self.random.below(10 * SECOND);
+                let begins = self.now.max(self.starts_allowed) + self.random.below(10 * SECOND);
+                self.candidates[n].begins = begins;
                 self.step_at(begins, n);
             }
             3 => self.candidates[n].disconnected_until = self.now + self.random.below(40 * SECOND),
@@ -275,10 +309,32 @@ impl World {
                 self.candidates[n].candidate.release(now);
                 self.step_at(self.now, n);
             }
+            5 | 6 if self.may_delete() => {
+                self.seen.deleted += 1;
+                self.seen.deleted_under_a_leader += u64::from(self.leader().is_some());
+                self.server.lease = None;
+                self.starts_allowed = self.now + self.lease_duration();
+            }
             _ => {}
         }
         let next = self.now + self.random.below(20 * SECOND);
         self.at(next, n, Event::Fault);
+    }
+
+    /// Returns the lease duration as the record stores it: in whole seconds, rounded up.
+    fn lease_duration(&self) -> Time {
+        (self.timing.lease_duration.as_nanos() as Time).div_ceil(SECOND) * SECOND
+    }
+
+    /// Returns whether a deletion of the Lease by hand is within the assumptions.
+    fn may_delete(&self) -> bool {
+        let creates = |request: u64| matches!(self.requests[request as usize].0, LeaseRequest::Create(_));
+        self.server.lease.is_some()
+            && self.candidates.iter().all(|simulated| simulated.sees_lease)
+            && !self
+                .events
+                .iter()
+                .any(|Reverse((.., event))| matches!(event, Event::Arrives(n) if creates(*n)))
     }
 
     fn run_until(&mut self, end: Time) {
@@ -333,16 +389,37 @@ impl World {
             self.step(n);
         }
         for (request, answer) in std::mem::take(&mut self.candidates[n].pending_responses) {
+            // A step has dropped the request for a new one, and with it the response.
+            if self.candidates[n].request != request {
+                continue;
+            }
             let (ask, sent) = (&self.requests[request as usize].0, self.sent[request as usize]);
             if !matches!(ask, LeaseRequest::Get)
                 && matches!(&answer, LeaseResponse::Found { record, .. } if record.holder_identity == self.candidates[n].name)
             {
                 self.candidates[n].renewed = Some(sent);
             }
-            let before = self.candidates[n].candidate.leads(now);
-            self.candidates[n].candidate.on_response(answer, now);
-            if !before && self.candidates[n].candidate.leads(now) {
+            let lease_duration = self.lease_duration();
+            let simulated = &mut self.candidates[n];
+            match &answer {
+                _ if !simulated.candidate.waits_for_response() => {}
+                LeaseResponse::Found { .. } => (simulated.sees_lease, simulated.may_create) = (true, None),
+                LeaseResponse::NotFound if simulated.sees_lease => {
+                    (simulated.sees_lease, simulated.may_create) = (false, Some(self.now + lease_duration));
+                }
+                LeaseResponse::NotFound | LeaseResponse::Failed => {}
+            }
+            let before = simulated.candidate.leads(now);
+            let token: u64 = match &answer {
+                LeaseResponse::Found { version, .. } => version.parse().unwrap(),
+                _ => 0,
+            };
+            simulated.candidate.on_response(answer, now);
+            if !before && simulated.candidate.leads(now) {
                 self.seen.terms += 1;
+                assert_eq!(simulated.candidate.term_version(), Some(&*token.to_string()));
+                assert!(token > self.token, "the token {token} of a term is not greater than {}", self.token);
+                self.token = token;
             }
         }
         self.step(n);
@@ -450,7 +527,7 @@ fn leaders_never_overlap_and_one_leads_after_the_faults() {
         let lease = Duration::from_secs(world.timing.lease_duration.as_secs_f64().ceil() as u64);
         let bound = request_deadline + rest + lease + world.timing.stop_grace + Duration::from_millis(400);
         let bound = bound.as_nanos() as Time + 1;
-        let calm = world.now;
+        let calm = world.candidates.iter().map(|simulated| simulated.begins).fold(world.now, Time::max);
         world.run_until(calm + bound);
         let leader = world.leader().unwrap_or_else(|| panic!("no candidate leads after {} ms", bound / MS));
         for _ in 0..60 {
@@ -465,6 +542,9 @@ fn leaders_never_overlap_and_one_leads_after_the_faults() {
         seen.died += now.died;
         seen.released += now.released;
         seen.takeovers += now.takeovers;
+        seen.deleted += now.deleted;
+        seen.deleted_under_a_leader += now.deleted_under_a_leader;
+        seen.created_again += now.created_again;
     }
     if std::env::var("FLYBALL_CASES").is_ok() {
         return;
@@ -474,4 +554,5 @@ fn leaders_never_overlap_and_one_leads_after_the_faults() {
         seen.stood > 1000 && seen.died > 1000 && seen.released > 100 && seen.takeovers > 1000,
         "{seen:?}"
     );
+    assert!(seen.deleted > 500 && seen.deleted_under_a_leader > 300 && seen.created_again > 200, "{seen:?}");
 }

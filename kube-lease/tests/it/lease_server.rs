@@ -28,6 +28,8 @@ pub(crate) enum Connection {
     Slow(Duration),
     /// Requests are not executed, and are answered with this status.
     Refuses(u16),
+    /// Requests are not executed, and are answered with the status 404 about an object of this kind and name.
+    Missing(&'static str, &'static str),
     /// Requests are executed, and then this time passes before the client receives the response, as if the client's thread were blocked.
     BlocksClient(Duration),
 }
@@ -40,10 +42,13 @@ pub(crate) struct LeaseServer {
 
 #[derive(Default)]
 struct State {
+    /// The prefix of all versions.
+    prefix: &'static str,
     lease: Option<Value>,
     version: u64,
     connection: Connection,
     log: Vec<(u128, Method, Value)>,
+    sent: Vec<Method>,
 }
 
 impl LeaseServer {
@@ -77,12 +82,19 @@ impl LeaseServer {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let connection = if connection == Connection::Ok { self.state.lock().connection } else { connection };
+        let connection = {
+            let state = &mut *self.state.lock();
+            state.sent.push(parts.method.clone());
+            if connection == Connection::Ok { state.connection } else { connection }
+        };
         if connection == Connection::RequestsLost {
             std::future::pending::<()>().await;
         }
         if let Connection::Refuses(code) = connection {
             return status(code, "refused");
+        }
+        if let Connection::Missing(kind, name) = connection {
+            return missing(kind, name);
         }
         if let Connection::Slow(time) = connection {
             sleep(time).await;
@@ -104,7 +116,7 @@ impl LeaseServer {
         state.log.push((self.start.elapsed().as_millis(), method.clone(), body.clone()));
         let now = state.lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
         match *method {
-            Method::GET if now.is_none() => return status(404, "NotFound"),
+            Method::GET if now.is_none() => return missing("leases", "l"),
             Method::GET => {}
             Method::POST if now.is_some() => return status(409, "AlreadyExists"),
             Method::PUT if now.as_ref() != Some(&body["metadata"]["resourceVersion"]) => {
@@ -119,7 +131,12 @@ impl LeaseServer {
         self.state.lock().connection = connection;
     }
 
-    /// Returns the time in milliseconds and the method of each request.
+    /// Returns the methods of all requests that were sent, executed or not.
+    pub(crate) fn sent(&self) -> Vec<Method> {
+        self.state.lock().sent.clone()
+    }
+
+    /// Returns the time in milliseconds and the method of each request that was executed.
     pub(crate) fn requests(&self) -> Vec<(u128, Method)> {
         self.state.lock().log.iter().map(|(at, method, _)| (*at, method.clone())).collect()
     }
@@ -144,6 +161,15 @@ impl LeaseServer {
         state.write(lease);
     }
 
+    /// Sets the prefix of all versions that are written from now on.
+    pub(crate) fn prefix_versions(&self, prefix: &'static str) {
+        self.state.lock().prefix = prefix;
+    }
+
+    pub(crate) fn version(&self) -> String {
+        self.lease().metadata.resource_version.unwrap()
+    }
+
     pub(crate) fn remove(&self) {
         self.state.lock().lease = None;
     }
@@ -152,12 +178,27 @@ impl LeaseServer {
 impl State {
     fn write(&mut self, mut lease: Value) {
         self.version += 1;
-        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        lease["metadata"]["resourceVersion"] = json!(format!("{}{}", self.prefix, self.version));
         self.lease = Some(lease);
     }
 }
 
 fn status(code: u16, reason: &str) -> Response<Body> {
-    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason});
+    respond(
+        code,
+        &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason}),
+    )
+}
+
+/// Returns the response of an API server that has no such object.
+fn missing(kind: &str, name: &str) -> Response<Body> {
+    let details = json!({"name": name, "group": "coordination.k8s.io", "kind": kind});
+    respond(
+        404,
+        &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound", "message": "", "details": details}),
+    )
+}
+
+fn respond(code: u16, body: &Value) -> Response<Body> {
     Response::builder().status(code).body(Body::from(serde_json::to_vec(&body).unwrap())).unwrap()
 }

@@ -90,6 +90,7 @@ impl fmt::Display for LeadershipLost {
         f.write_str("leads no more: ")?;
         match &self.0 {
             LossReason::NotRenewed => f.write_str("the lease could not be renewed in time"),
+            LossReason::Deleted => f.write_str("the lease was deleted"),
             LossReason::Taken(holder) if holder.is_empty() => f.write_str("the lease was released"),
             LossReason::Taken(holder) => write!(f, "the lease was taken by {holder:?}"),
             other => write!(f, "{other:?}"),

@@ -137,6 +137,7 @@ async fn lost_leader_exits_with_reason() {
     let cluster = start().await;
     for (happens, expected, message) in [
         ("taken", LossReason::Taken("thief".to_owned()), "leads no more: the lease was taken by \"thief\""),
+        ("deleted", LossReason::Deleted, "leads no more: the lease was deleted"),
         ("cut-off", LossReason::NotRenewed, "leads no more: the lease could not be renewed in time"),
     ] {
         cluster.server.delete::<Lease>("default", LEASE);
@@ -145,7 +146,9 @@ async fn lost_leader_exits_with_reason() {
         put_services(&cluster, [format!("before-{happens}")]);
         cluster.until(|_| has_slice(&cluster, &format!("before-{happens}"))).await;
 
-        if happens == "taken" {
+        if happens == "deleted" {
+            cluster.server.delete::<Lease>("default", LEASE);
+        } else if happens == "taken" {
             let mut lease = cluster.server.get::<Lease>("default", LEASE).unwrap();
             lease.spec.as_mut().unwrap().holder_identity = Some("thief".to_owned());
             cluster.server.put(&lease);
