@@ -3,6 +3,8 @@
 //!
 //! Cancel safety: dropping the future of [`Engine::run`] stops its own informers, its workers and its streams of keys.
 
+use std::error::Error;
+use std::fmt;
 use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -157,9 +159,10 @@ impl Engine {
             feeding.spawn(feed(stream(backoff.as_ref()), queue, options, leadership).in_current_span());
         }
         let (in_flight, held, noted) = (InFlight::new(kind.clone()), queue.clone(), options.reasons.clone());
+        let term = leadership.clone();
         let reconcile = move |key: NamespacedName, context: Context| {
             let running = in_flight.begin(|| held.stats().oldest_lease);
-            let reconcile = reconcile(key, context).instrument(within.clone());
+            let reconcile = during(term.clone(), reconcile(key, context)).instrument(within.clone());
             let (queue, noted) = (held.clone(), noted.clone());
             async move {
                 let _running = running;
@@ -217,6 +220,32 @@ impl Engine {
         watched(&mut running).await;
     }
 }
+
+/// Runs a reconcile. With a leadership, the reconcile fails once the term and its stop grace are over: then it is dropped, and not polled again.
+async fn during(
+    leadership: Option<Leadership>,
+    reconcile: BoxFuture<'static, Result<Reconciled, ReconcileError>>,
+) -> Result<Reconciled, ReconcileError> {
+    match leadership {
+        None => reconcile.await,
+        Some(leadership) => {
+            let guarded = leadership.guard(reconcile).await;
+            guarded.unwrap_or_else(|| Err(ReconcileError::Error(TermOver.into())))
+        }
+    }
+}
+
+/// The failure of a reconcile that was dropped because the leadership was over.
+#[derive(Debug)]
+struct TermOver;
+
+impl fmt::Display for TermOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the leadership was over, and the reconcile was dropped")
+    }
+}
+
+impl Error for TermOver {}
 
 /// Adds the keys of all objects, as at the start of a controller.
 fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &AddOptions) {
@@ -303,6 +332,9 @@ fn report(kind: &str, key: &NamespacedName, failure: Option<&ReconcileError>) {
         }
         Some(ReconcileError::Timeout(limit)) => {
             tracing::error!(target: super::TARGET, kind, object = %key, ?limit, "reconciler was not done in time");
+        }
+        Some(failure) if failure.downcast_ref::<TermOver>().is_some() => {
+            tracing::debug!(target: super::TARGET, kind, object = %key, "the reconcile was dropped, because the leadership was over");
         }
         _ => {}
     }

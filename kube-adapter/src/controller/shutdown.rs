@@ -87,6 +87,11 @@ where
     /// or the leadership is lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts after the [renew
     /// deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the lease, even if objects are queued.
     ///
+    /// The clock is read immediately before each poll of a reconcile. Once the term and the [stop
+    /// grace](flyball_kube_lease::ElectionBuilder::stop_grace) are over, the reconcile is dropped instead, and has no result in the stream. So a process
+    /// that was stopped (SIGSTOP, a frozen container) while another process became the leader continues no reconcile.
+    /// [What a lease cannot prevent](flyball_kube_lease#what-a-lease-cannot-prevent) lists the rest.
+    ///
     /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another `run`
     /// method of the election. Requests of [`reconcile_on`](Self::reconcile_on) that arrive before this process is elected are dropped, because the
     /// election causes a reconcile of all objects. If this method is called again, the new `leadership` replaces the earlier one.
