@@ -2,6 +2,7 @@
 
 use drivers::bucket::{token_bucket, wait_queue};
 use drivers::cache::{reflector, relist, selector, store, ttl};
+use drivers::controller::simulation;
 use drivers::limiter::limiter_ops;
 use drivers::queue::driver;
 use testkit::oracle::subscription::MergeCells;
@@ -14,6 +15,11 @@ pub fn bucket_math(bytes: &[u8]) {
 /// Compares a rate limiter, which is a bucket with a wait queue, with a list of all requests that it ever received.
 pub fn bucket_ops(bytes: &[u8]) {
     wait_queue::run(bytes);
+}
+
+/// Runs controllers with any combination of their features in a simulation, and checks its rules after every operation.
+pub fn controller_ops(bytes: &[u8]) {
+    simulation::run(bytes);
 }
 
 /// Compares every policy in a limiter, keyed buckets, and the adaptive limit with their reference implementations.

@@ -201,7 +201,9 @@ where
     /// [counts](crate::RunReport::filtered_keys) that key.
     ///
     /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is then treated like a panic in the
-    /// mapper. A worker calls `mine` for every key that it dequeues; if `mine` then panics, the panic is counted and the key is reconciled.
+    /// mapper. A worker calls `mine` immediately before it reconciles a key; with [`run_batches`](Self::run_batches) also when the key joins a batch, in
+    /// which it may then wait. So `mine` may depend on a lease: once it returns `false`, no reconcile of the key starts. If this call of `mine`
+    /// panics, the panic is counted and the key is reconciled.
     ///
     /// # Examples
     /// Runs one of three replicas, each of which reconciles the keys of its share of the namespaces:

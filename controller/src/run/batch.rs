@@ -193,43 +193,37 @@ where
     {
         let metrics = self.config.metrics.as_deref();
         // `Clone` of a key is also user code. If the clone of a key panics, that key fails, and the batch is called with the other keys.
-        let (mut keys, mut leases) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-        for lease in batch {
-            match copied(&lease) {
-                Ok(key) => {
-                    keys.push(key);
-                    leases.push(lease);
-                }
-                Err(message) => {
-                    self.report(|metrics| metrics.reconcile_started());
-                    let failed = Err(Arc::new(ReconcileError::Panic(message)));
-                    self.end_of(lease, ReconcileMetricsGuard::new(metrics), failed).await;
-                }
-            }
-        }
-        let count = keys.len();
-        if count == 0 {
-            return;
-        }
-        self.counters.batches.count();
-        self.report(|metrics| metrics.batch_started(count));
+        let batch: Vec<_> = batch.into_iter().map(|lease| (copied(&lease), lease)).collect();
+        // Keys may have waited in the open batch for long, so the ownership is tested again. There is no await point between this test and the first
+        // poll of the reconcile.
+        let own = |(key, lease)| Some((key, self.filter_key(lease)?));
+        let batch: Vec<_> = batch.into_iter().filter_map(own).collect();
         let started = |lease| {
             self.report(|metrics| metrics.reconcile_started());
             (lease, ReconcileMetricsGuard::new(metrics))
         };
-        let held: Vec<_> = leases.into_iter().map(started).collect();
-        let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
-        let start = || span.start(|| (self.reconcile.reconcile)(keys, self.context.clone()));
-        let results = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
-        let results = results.and_then(|results| check_results(results, count));
-        let results = match results {
-            Ok(results) => results,
-            // If the whole call fails, each key of the batch fails.
-            Err(failure) => vec![Err(Arc::new(failure)); count],
-        };
+        let count = batch.iter().filter(|(key, _)| key.is_ok()).count();
+        if count > 0 {
+            self.counters.batches.count();
+            self.report(|metrics| metrics.batch_started(count));
+        }
+        let (mut keys, mut held, mut failed) =
+            (Vec::with_capacity(count), Vec::with_capacity(count), Vec::new());
+        for (key, lease) in batch {
+            match key {
+                Ok(key) => {
+                    keys.push(key);
+                    held.push(started(lease));
+                }
+                Err(message) => failed.push((started(lease), Arc::new(ReconcileError::Panic(message)))),
+            }
+        }
+        let results = if keys.is_empty() { Vec::new() } else { self.reconcile_batch(keys).await };
         // The futures run concurrently, so no key waits for the `finally` of another key, and if the worker is aborted during one `finally`, the
-        // results of the other keys are not lost.
-        let ends = held.into_iter().zip(results);
+        // results of the other keys are not lost. The keys that could not be cloned end with the others, because their `finally` must not delay the
+        // reconcile of the batch.
+        let failed = failed.into_iter().map(|(held, failure)| (held, Err(failure)));
+        let ends = held.into_iter().zip(results).chain(failed);
         let mut ends: Vec<_> = ends
             .map(|((lease, metrics_guard), result)| Box::pin(self.end_of(lease, metrics_guard, result)))
             .collect();
@@ -238,6 +232,25 @@ where
             if ends.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+
+    /// Reconciles the keys of a batch, and returns one result per key.
+    async fn reconcile_batch<R, E>(&self, keys: Vec<K>) -> Results
+    where
+        F: Fn(Vec<K>, Context) -> R,
+        R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send,
+        E: Into<Box<dyn Error + Send + Sync>> + Send,
+    {
+        let count = keys.len();
+        let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
+        let start = || span.start(|| (self.reconcile.reconcile)(keys, self.context.clone()));
+        let results = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
+        let results = results.and_then(|results| check_results(results, count));
+        match results {
+            Ok(results) => results,
+            // If the whole call fails, each key of the batch fails.
+            Err(failure) => vec![Err(Arc::new(failure)); count],
+        }
     }
 
     /// Ends the lease of one key of a batch. `finally` runs for each key, within a span of its own.

@@ -164,12 +164,12 @@ where
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
+        let key = copied(&lease);
         let lease = self.filter_key(lease)?;
         let metrics = self.config.metrics.as_deref();
         self.report(|metrics| metrics.reconcile_started());
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
-        let key = copied(&lease);
         let start = || span.start(|| (self.reconcile)(key_or_resume(key), self.context.clone()));
         let result = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
         let result = match &self.config.finally {
@@ -187,7 +187,10 @@ where
         Some(self.queue.end_and_get(lease, outcome))
     }
 
-    /// Returns the lease if this replica reconciles the key. Otherwise completes the lease, which removes the key from the queue.
+    /// The owner test: returns the lease if this replica reconciles the key. Otherwise completes the lease, which removes the key from the queue.
+    ///
+    /// Called immediately before each reconcile, because the ownership may end at any time: between this call and the first poll of the reconcile
+    /// there is no await point, and no user code except the metrics and the span.
     pub(crate) fn filter_key(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
         let mine = self.call(|| (self.config.filter_key)(lease.key()));
         if mine == Some(false) {

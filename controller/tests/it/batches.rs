@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
@@ -13,6 +13,8 @@ use flyball_controller::{
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, TokioTimer};
 use flyball_workqueue::{Fifo, KeyState, Queue, WithTimer};
+use testkit::panicking::{PanicSwitch, PanickingKey, Point};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
@@ -233,6 +235,72 @@ async fn reports_each_key_of_a_batch() {
     assert_eq!(finals.take(), [(0, true), (3, false), (6, true)]);
     assert_eq!(reports.take(), ["batch", "started", "started", "started", "success", "error", "error"]);
     assert_eq!((report.filtered_keys, report.finally_failures, report.errors, left(&report)), (6, 1, 2, 2));
+}
+
+/// A replica that loses its lease while keys wait in an open batch must not reconcile these keys.
+#[test]
+fn no_batch_starts_after_the_ownership_of_its_keys_has_ended() {
+    for ended in [false, true] {
+        let mut sim = Simulation::new(2);
+        let (queue, log, mine) = (simulated(&sim), Log::new(), Arc::new(AtomicBool::new(true)));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (own_log, leads) = (log.clone(), mine.clone());
+        let controller = Controller::new(queue.clone())
+            .filter_keys(move |key| *key == 1 || leads.load(Ordering::Relaxed))
+            .graceful_shutdown_on(async { drop(stopped.await) });
+        let batches = BatchConfig::new(5).max_wait(2 * SECOND);
+        let running = sim.run_batches(controller, batches, move |keys, _| {
+            let results = well(&keys);
+            own_log.note(keys);
+            async move { Ok::<_, String>(results) }
+        });
+        (0..3).for_each(|key| _ = queue.add(key));
+        sim.advance(SECOND);
+        assert_eq!(queue.state(&0), KeyState::Leased, "the keys are in an open batch");
+        mine.store(!ended, Ordering::Relaxed);
+        sim.advance(2 * SECOND);
+        assert_eq!(log.take(), [if ended { vec![1] } else { vec![0, 1, 2] }]);
+        drop(stop);
+        sim.run_until_stalled();
+        let report = running.take_output().expect("the controller has ended").unwrap();
+        let counts = (report.reconciles, report.batches, report.filtered_keys, left(&report));
+        assert_eq!(counts, if ended { (1, 1, 2, 0) } else { (3, 1, 0, 0) });
+    }
+}
+
+/// If the clone of a key panics, `finally` runs for that key. It may take long, so it must not delay the reconcile of the other keys, during which the
+/// ownership could end.
+#[test]
+fn the_finally_of_a_key_that_cannot_be_cloned_delays_no_batch() {
+    let mut sim = Simulation::new(2);
+    let keys = PanicSwitch::new();
+    let queue: Queue<PanickingKey, Fifo, Exponential<PanickingKey>, WithTimer<ManualTimer>> =
+        Queue::builder().limiter(Exponential::new(SECOND..=60 * SECOND)).timer(sim.timer()).build();
+    let (log, time, switch) = (Log::new(), sim.time(), keys.clone());
+    let own_log = log.clone();
+    let controller = Controller::new(queue.clone()).finally(move |_, ended, _| {
+        let (time, failed) = (time.clone(), ended.is_err());
+        async move {
+            if failed {
+                time.sleep(60 * SECOND).await;
+            }
+            Ok::<_, String>(())
+        }
+    });
+    let batches = BatchConfig::new(2).group_by(move |key: &PanickingKey| {
+        // The second key fills the batch, so the next clone is the one of the first key for the reconcile.
+        if key.id() == 1 {
+            switch.arm(Point::Clone, 1);
+        }
+    });
+    sim.run_batches(controller, batches, move |keys, _| {
+        own_log.note(keys.len());
+        async move { Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect::<Results>()) }
+    });
+    let pair = [keys.key(0), keys.key(1)];
+    pair.into_iter().for_each(|key| _ = queue.add(key));
+    sim.run_until_stalled();
+    assert_eq!(log.take(), [1], "the other key waits for `finally`");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ mod attempts;
 mod batches;
 mod cancel;
 mod classes;
+mod combinations;
 mod config;
 mod defects;
 mod events;

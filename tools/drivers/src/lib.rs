@@ -10,6 +10,8 @@
 pub mod bucket;
 #[cfg(feature = "cache")]
 pub mod cache;
+#[cfg(feature = "controller")]
+pub mod controller;
 pub mod corpus;
 #[cfg(feature = "limiter")]
 pub mod limiter;

@@ -1,0 +1,63 @@
+//! Runs controllers with any combination of their features in a simulation, which checks its rules after each operation.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use drivers::controller::options::NAMES;
+use drivers::controller::simulation::{Broken, happened, run, run_broken};
+use drivers::corpus::replay;
+use parking_lot::Mutex;
+use testkit::coverage::pairs::PairCounts;
+use testkit::random::{Random, cases_in_parallel, thorough};
+
+#[test]
+fn any_combination_of_features_keeps_the_rules() {
+    let (all, pairs) = (Mutex::new(happened()), Mutex::new(PairCounts::new(NAMES)));
+    let (runs, floor, pair_floor) = if thorough() { (100_000, 1_000, 100) } else { (5_000, 50, 5) };
+    cases_in_parallel("controller", runs, 200, |bytes| {
+        let happened = run(bytes);
+        all.lock().add(&happened);
+        pairs.lock().count_sequence(&happened);
+    });
+    if std::env::var_os("FLYBALL_CASES").is_some() {
+        return; // the floors are for the default number of cases
+    }
+    let rare = all.into_inner().below(floor);
+    assert!(rare.is_empty(), "rare: {rare:?}");
+    let rare = pairs.into_inner().below(pair_floor, |_, _| false);
+    assert!(rare.is_empty(), "rare in one run: {rare:?}");
+}
+
+#[test]
+fn the_corpus_keeps_the_rules() {
+    replay("controller_ops", |bytes| _ = run(bytes));
+}
+
+/// Runs simulations with this fault until one reports this rule. If none does, returns all reports.
+fn report(broken: Broken, rule: &str) -> Result<(), Vec<String>> {
+    let (mut random, mut reports) = (Random::new(1), Vec::new());
+    for _ in 0..300 {
+        let bytes = random.bytes(150);
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| run_broken(&bytes, broken))) else { continue };
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = panic.downcast_ref::<String>().cloned().or(text).unwrap_or_default();
+        if text.contains(rule) {
+            return Ok(());
+        }
+        reports.push(text);
+    }
+    Err(reports)
+}
+
+#[test]
+fn the_simulation_of_combinations_reports_each_broken_rule() {
+    for (broken, rule) in [
+        (Broken::Owner, "2: "),
+        (Broken::Mapper, "8: "),
+        (Broken::Failures, "5: "),
+        (Broken::Standby, "8: "),
+        (Broken::Wakes, "a million steps"),
+        (Broken::Signal, "4: "),
+    ] {
+        assert_eq!(report(broken, rule), Ok(()), "{broken:?}");
+    }
+}

@@ -1,0 +1,4 @@
+//! Drivers of the controller.
+
+pub mod options;
+pub mod simulation;
