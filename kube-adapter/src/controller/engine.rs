@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use tracing::{Instrument, Span};
 
 use super::in_flight::InFlight;
-use super::key_streams::{StreamTrigger, feed};
+use super::key_streams::{MayExist, StreamTrigger, feed};
 use super::own_informers::OwnInformer;
 use super::reconcile_reasons::{Reason, Reasons};
 use super::shutdown::{ShutdownSignals, any};
@@ -43,6 +43,8 @@ pub(crate) type Reconcile = Arc<
 /// The outcome of a call of [`Reconcile`] that did not fail.
 pub(crate) enum Reconciled {
     Done(Action),
+    /// The reconcile did not start, because the term of this leader is over.
+    NotLeader,
     /// The object has a different key from the one that was added: the added key has a namespace, but the object is cluster-scoped. The key was added
     /// before the object was in the cache.
     HasKey(NamespacedName, Reason),
@@ -58,6 +60,8 @@ pub(crate) struct Engine {
     /// A future that waits until the controller's own objects are listed, and returns the keys of all of them; `None` if the objects come from an
     /// informer.
     pub(crate) all_keys: Option<BoxFuture<'static, Vec<NamespacedName>>>,
+    /// Whether an object of the controller may exist.
+    pub(crate) may_exist: MayExist,
     pub(crate) reasons: Arc<Reasons>,
     pub(crate) informers: Vec<OwnInformer>,
     pub(crate) backoff: Option<TriggerBackoff>,
@@ -95,6 +99,7 @@ impl Engine {
             required,
             streams,
             all_keys,
+            may_exist,
             reasons,
             informers,
             backoff,
@@ -112,8 +117,8 @@ impl Engine {
         let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
             shutdown.graceful.push(leadership.lost().boxed());
-            // The filter checks the leadership whenever a key is dequeued. A shutdown on the signal of `lost` is not enough: the signal may arrive
-            // slightly late, and a drain dequeues keys even after the signal.
+            // The filter checks the leadership immediately before each reconcile. A shutdown on the signal of `lost` is not enough: the signal may
+            // arrive slightly late, and a drain dequeues keys even after the signal.
             controller =
                 controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
         }
@@ -156,7 +161,8 @@ impl Engine {
         let mut feeding = JoinSet::new();
         for stream in streams {
             let (queue, options, leadership) = (queue.clone(), options.clone(), leadership.clone());
-            feeding.spawn(feed(stream(backoff.as_ref()), queue, options, leadership).in_current_span());
+            let feed = feed(stream(backoff.as_ref()), queue, options, leadership, may_exist.clone());
+            feeding.spawn(feed.in_current_span());
         }
         let (in_flight, held, noted) = (InFlight::new(kind.clone()), queue.clone(), options.reasons.clone());
         let term = leadership.clone();
@@ -168,6 +174,8 @@ impl Engine {
                 let _running = running;
                 match reconcile.await? {
                     Reconciled::Done(next) => Ok::<_, ReconcileError>(next),
+                    // The controller is shutting down, and the next leader reconciles all objects.
+                    Reconciled::NotLeader => Ok(Action::await_change()),
                     Reconciled::HasKey(key, reason) => {
                         // The object is not reconciled here, because it may be in flight under its own key.
                         noted.note(&key, || reason);

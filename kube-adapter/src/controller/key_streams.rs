@@ -2,8 +2,10 @@
 //!
 //! Cancel safety: dropping a stream of keys loses no item that it has already returned.
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 
 use flyball_informer_cache::NamespacedName;
@@ -116,21 +118,73 @@ where
     }
 }
 
-/// Adds the keys of a stream until the stream ends.
+/// Returns whether the object with this key may exist. Returns `true` for every key until the objects are listed.
+pub(crate) type MayExist = Arc<dyn Fn(&NamespacedName) -> bool + Send + Sync>;
+
+/// Adds the keys of a stream until the stream ends. In standby, keeps the keys until this process is elected: the election adds the keys of the objects
+/// that the filter of changes accepts, but a request must be reconciled whatever that filter returns.
 pub(crate) async fn feed<O: OrderedLoop>(
     mut keys: KeyStream,
     queue: Keys<O>,
     options: AddOptions,
     leadership: Option<Leadership>,
+    may_exist: MayExist,
 ) {
-    while let Some((keys, reason)) = keys.next().await {
-        // A replica reconciles all objects when it is elected, so a standby drops the keys that arrive earlier.
-        let keys = if leadership.as_ref().is_none_or(Leadership::is_leader) { keys } else { Vec::new() };
-        for key in keys {
-            // `add` fails only if the queue is shut down.
-            let _ = options.add(&queue, key, false, || reason.clone());
+    // `add` fails only if the queue is shut down.
+    let add = |key, reason: Reason| _ = options.add(&queue, key, false, || reason);
+    if let Some(leadership) = leadership {
+        let mut elected = pin!(leadership.elected());
+        let mut early = EarlyKeys::default();
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut elected => break,
+                item = keys.next() => match item {
+                    Some((keys, reason)) => early.insert(keys, &reason, &*may_exist),
+                    None => {
+                        elected.await;
+                        break;
+                    }
+                }
+            }
+            consume_budget().await;
         }
+        early.keys.into_iter().for_each(|(key, reason)| add(key, reason));
+    }
+    while let Some((keys, reason)) = keys.next().await {
+        keys.into_iter().for_each(|key| add(key, reason.clone()));
         // Without this yield, a stream that is always ready would block the thread, and signals would not be polled.
         consume_budget().await;
+    }
+}
+
+/// The keys that arrived in standby, each with its first reason.
+///
+/// A standby may last for weeks, in which any number of objects are created and deleted. So the keys of objects that do not exist are dropped whenever
+/// the number of keys has doubled; their reconcile would only report that the object was not found.
+#[derive(Default)]
+struct EarlyKeys {
+    keys: BTreeMap<NamespacedName, Reason>,
+    /// The number of keys that the last pass has kept.
+    kept: usize,
+}
+
+impl EarlyKeys {
+    /// The number of keys up to which no key is dropped.
+    const FEW: usize = 64;
+
+    fn insert(
+        &mut self,
+        keys: Vec<NamespacedName>,
+        reason: &Reason,
+        may_exist: &dyn Fn(&NamespacedName) -> bool,
+    ) {
+        for key in keys {
+            self.keys.entry(key).or_insert_with(|| reason.clone());
+        }
+        if self.keys.len() > Self::FEW.max(2 * self.kept) {
+            self.keys.retain(|key, _| may_exist(key));
+            self.kept = self.keys.len();
+        }
     }
 }

@@ -90,6 +90,13 @@ where
         }
     }
 
+    /// Returns whether an object with this key, or with the key to which it [resolves](Self::resolve), exists. An informer that has not synced returns
+    /// `true` for every key. A store of kube-runtime may not be complete either; its controller adds all of its keys at the election.
+    pub(crate) fn may_exist(&self, key: &NamespacedName) -> bool {
+        self.informer().is_some_and(|informer| !informer.is_synced())
+            || self.get(&self.resolve(key.clone())).is_some()
+    }
+
     /// Returns the keys of all objects.
     pub(crate) fn keys(&self) -> Vec<NamespacedName> {
         match self {

@@ -158,7 +158,7 @@ where
     {
         let (results, buffered) = mpsc::channel(MAX_BUFFERED_RESULTS);
         let reasons = self.monitor.reasons().clone();
-        let (ready, listed) = (self.main.clone(), self.main.clone());
+        let (ready, listed, main) = (self.main.clone(), self.main.clone(), self.main.clone());
         let failed = results.clone();
         let own = async move {
             match ready.ready().await {
@@ -181,6 +181,7 @@ where
             };
             all_keys.boxed()
         });
+        let may_exist = Arc::new(move |key: &NamespacedName| main.may_exist(key));
         let user = Arc::new(Callbacks {
             reconcile: Mutex::new(reconcile),
             error_policy,
@@ -188,6 +189,7 @@ where
             main: self.main,
             classifier: self.config.classifier.clone(),
             limit: self.config.timeout,
+            leadership: self.leadership.clone(),
             reasons: reasons.clone(),
             unreadable: self.unreadable,
             results,
@@ -201,6 +203,7 @@ where
             required,
             streams: self.streams,
             all_keys,
+            may_exist,
             reasons,
             informers: self.informers,
             backoff: self.backoff,
@@ -230,6 +233,7 @@ where
     classifier: Classifier,
     /// The timeout of the user's reconcile. After the reconcile, its result may have to wait for the consumer; this wait does not count.
     limit: Option<Duration>,
+    leadership: Option<Leadership>,
     reasons: Arc<Reasons>,
     unreadable: fn(watcher::Error) -> Option<Q>,
     results: mpsc::Sender<ReconcileResult<K, E, Q>>,
@@ -280,6 +284,10 @@ where
         // This lock is async, so a task that waits for it does not block its thread. The lock may be held for long, because the user's `reconcile`
         // may block until another task makes progress, before it returns its future.
         let mut reconcile = self.reconcile.lock().await;
+        // The term may have ended during the wait for the lock.
+        if self.leadership.as_ref().is_some_and(|leadership| !leadership.is_leader()) {
+            return Ok(Reconciled::NotLeader);
+        }
         let run = span.in_scope(|| reconcile(object.clone(), self.context.clone()));
         drop(reconcile);
         let run = TryFutureExt::into_future(run).instrument(span.clone());

@@ -83,9 +83,10 @@ where
     }
 
     /// Reconciles only while this process is the leader. The caches sync without waiting for the election, and the controller is
-    /// [ready](crate::Monitor::ready) once they have synced. When this process is elected, all objects are reconciled; when the election is stopped,
-    /// or the leadership is lost, the controller [shuts down](Self::graceful_shutdown_on). No reconcile starts after the [renew
-    /// deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the lease, even if objects are queued.
+    /// [ready](crate::Monitor::ready) once they have synced. When this process is elected, all objects are reconciled, except those whose addition
+    /// [`filter_changes`](Self::filter_changes) rejects; when the election is stopped, or the leadership is lost, the controller [shuts
+    /// down](Self::graceful_shutdown_on). No reconcile starts after the [renew deadline](flyball_kube_lease::ElectionBuilder::renew_deadline) of the
+    /// lease, even if objects are queued.
     ///
     /// The clock is read immediately before each poll of a reconcile. Once the term and the [stop
     /// grace](flyball_kube_lease::ElectionBuilder::stop_grace) are over, the reconcile is dropped instead, and has no result in the stream. So a process
@@ -93,8 +94,9 @@ where
     /// [What a lease cannot prevent](flyball_kube_lease#what-a-lease-cannot-prevent) lists the rest.
     ///
     /// Call this method in the work function of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of another `run`
-    /// method of the election. Requests of [`reconcile_on`](Self::reconcile_on) that arrive before this process is elected are dropped, because the
-    /// election causes a reconcile of all objects. If this method is called again, the new `leadership` replaces the earlier one.
+    /// method of the election. Requests of [`reconcile_on`](Self::reconcile_on), and the items of other streams, that arrive before this process is
+    /// elected are kept, deduplicated, and reconciled after the election. If this method is called again, the new `leadership` replaces the earlier
+    /// one.
     ///
     /// # Examples
     /// ```

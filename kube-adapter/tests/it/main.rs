@@ -19,6 +19,7 @@ mod selector;
 mod source;
 mod source_decode;
 mod source_error;
+mod standby_requests;
 mod stopped_leader;
 mod stores;
 mod stream_source;
