@@ -6,8 +6,8 @@
 //!
 //! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
 //! |---|---|---|---|---|---|---|---|---|
-//! | Listing | a part of a page: new deadline; last page: publish → Opening; other page: stage; repeated continuation → Waiting (list) | page ≥ 2 expired: full list, once; version unusable: most recent list, once; else → Waiting (list) | | | | | | → Waiting (list) |
-//! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or without a version → Waiting (list) | | | | → Waiting (list) |
+//! | Listing | a part of a page: new deadline; last page: publish → Opening; other page: stage; repeated continuation → Waiting (list) | page ≥ 2 expired: full list, once; version unusable: most recent list, once; else → Waiting (list) | | | | | | first page of a list not older than a version: version unusable; → Waiting (list) |
+//! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or without a version → Waiting (list) | | | | → Waiting (watch), twice in a row; else, or without a version → Waiting (list) |
 //! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else, or without a version → Waiting (list) | → Opening; short → Pausing; short and without a new event (unless the source polls), or without a version → Waiting (list) | as watch closed |
 //! | Pausing | | | | | | | | → Opening |
 //! | Waiting | | | | | | | | (list) → Listing; (watch) → Opening |
@@ -19,7 +19,8 @@
 //! the call changes nothing. If streaming lists are enabled, Opening (streaming list) follows Waiting (list). The rules are client-go's
 //! (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires at the version that was just listed, the most
 //! recent list is requested next (kubernetes#133810); failed requests are retried immediately only a limited number of times; and there is a deadline
-//! for each watch and each streaming list.
+//! for each request, each watch and each streaming list. A client may repeat a refused request by itself until that deadline, so a deadline is handled
+//! as if the answer had been the refusal that such a client hides: the version may be unusable for a list, and the server too busy for a watch.
 //!
 //! # Invariants
 //! 1. A response to a request that is not pending changes nothing. A call of `deadline_reached` before the deadline changes nothing, either. Every
@@ -31,8 +32,8 @@
 //!    list, a page, the full list, and a page of the most recent list.
 //! 6. If a watch ended normally and lasted at least `min_watch_interval`, the next watch may follow immediately. If it was shorter and is not a
 //!    failure, the reflector pauses for the rest of that interval. After a failure, the backoff determines the wait instead, which may be shorter.
-//! 7. The most recent list is requested only while the known version is unusable. The one exception is the first list, if `initial_list_most_recent`
-//!    is set.
+//! 7. The most recent list is requested only while the known version is unusable: the source has rejected it, or has not answered a list of it in
+//!    time. The one exception is the first list, if `initial_list_most_recent` is set.
 
 mod backoff;
 mod config;
@@ -89,9 +90,11 @@ pub struct Reflector {
     version: Version,
     /// The version of the last published list.
     listed: Version,
-    /// Whether the source has rejected `version`, either for a list, or for a watch that started at the version of the last list. Also true before
-    /// the first list, if `initial_list_most_recent` is set.
+    /// Whether the source has rejected `version`, either for a list, or for a watch that started at the version of the last list; or has not answered
+    /// a list not older than `version` in time. Also true before the first list, if `initial_list_most_recent` is set.
     unusable: bool,
+    /// How many watches in a row, since the last opened watch or published list, have missed the deadline for being opened.
+    unopened: u8,
     /// Whether the source polls. If it does, a watch that ends early and without an event is not a failure.
     polls: bool,
     /// Whether a list of `ListVersion::Any` has arrived in pages, which means that the source has no cache from which it answers. Only lists of this
@@ -172,6 +175,7 @@ impl Reflector {
             version: Version::ZERO,
             listed: Version::ZERO,
             unusable: config.initial_list_most_recent,
+            unopened: 0,
             polls: false,
             paged: false,
             stream_missed: false,
@@ -269,7 +273,7 @@ impl Reflector {
             State::Opening(request) if request.streaming_list => {
                 self.stream_failed(BackoffCause::TimedOut, now, random)
             }
-            State::Opening(_) => self.wait(BackoffCause::TimedOut, Then::List, now, random),
+            State::Opening(_) => self.watch_not_opened(now, random),
             State::Streaming { .. } => {
                 self.stream_missed = true;
                 self.list(now);
@@ -295,6 +299,7 @@ impl Reflector {
         self.version = version;
         self.listed = version;
         self.unusable = false;
+        self.unopened = 0;
         self.retried = false;
         self.failures_without_wait = 0;
         self.lists += 1;
@@ -345,6 +350,7 @@ impl Reflector {
             }
             State::Opening(request) => {
                 demand(self.lists > 0 && request.from_version == self.version, "4: a watch without a list")?;
+                demand(self.unopened <= REOPENED, "a watch is opened without end, and the store gets old")?;
             }
             State::Streaming { .. } => demand(self.config.streaming_lists, "streaming lists are disabled")?,
             State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,
@@ -362,6 +368,10 @@ impl Reflector {
         )
     }
 }
+
+/// How often in a row a watch that was not opened in time is opened again before the next list. An overloaded server must not have to list for it;
+/// but behind a proxy that holds back the answers to watches, only lists keep the store up to date.
+const REOPENED: u8 = 2;
 
 /// Returns the minimum wait that the source has requested.
 fn requested_wait(cause: BackoffCause) -> Duration {

@@ -87,6 +87,8 @@ impl Reflector {
     pub(super) fn list_failed_by(&mut self, cause: BackoffCause, now: Nanos, random: u64) {
         let State::Listing(listing) = &self.state else { return };
         let (requested, full) = (listing.requested, listing.full);
+        let version_may_be_unusable =
+            matches!(requested, ListVersion::NotOlderThan(_)) && listing.continuation.is_none();
         match cause {
             BackoffCause::Failed(SourceErrorKind::Expired) if listing.continuation.is_some() && !full => {
                 self.failures_without_wait += 1;
@@ -98,7 +100,12 @@ impl Reflector {
                 self.retry_most_recent();
                 self.list(now);
             }
-            _ => self.wait(cause, Then::List, now, random),
+            _ => {
+                // A server that does not have this version yet waits for it, and a client may repeat the request whenever the server gives up. After
+                // a restore from a backup, the version never comes.
+                self.unusable |= cause == BackoffCause::TimedOut && version_may_be_unusable;
+                self.wait(cause, Then::List, now, random);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use super::backoff::spread;
-use super::{BackoffCause, EventVerdict, Reflector, State, Then, Watching};
+use super::{BackoffCause, EventVerdict, REOPENED, Reflector, State, Then, Watching};
 use crate::{SourceErrorKind, Version, WatchEvent, WatchRequest};
 
 impl Reflector {
@@ -19,8 +19,18 @@ impl Reflector {
             return;
         }
         let ordered = request.from_version != Version::ZERO;
+        self.unopened = 0;
         self.deadline = now + closes;
         self.state = State::Watching(Watching { opened: now, news: false, ordered });
+    }
+
+    /// Handles a plain watch that was not opened before the deadline.
+    pub(super) fn watch_not_opened(&mut self, now: Nanos, random: u64) {
+        // Without a version, the next watch would start at any state, and would not deliver the deletions since the list.
+        let reopens = self.version != Version::ZERO && self.unopened < REOPENED;
+        self.unopened = if reopens { self.unopened + 1 } else { 0 };
+        let then = if reopens { Then::Watch } else { Then::List };
+        self.wait(BackoffCause::TimedOut, then, now, random);
     }
 
     /// Handles a watch that could not be opened.

@@ -184,9 +184,11 @@ struct Checker {
     known: u64,
     listed: u64,
     lists: u64,
-    /// Whether `known` must not be requested, because the source has refused it since the last list, or because the configuration requires that the
-    /// first list is the most recent one.
+    /// Whether `known` must not be requested, because the source has refused it since the last list, or has let a list of it time out, or because the
+    /// configuration requires that the first list is the most recent one.
     unusable: bool,
+    /// The number of watches that have timed out before they were opened, since the last opened watch or the last complete list.
+    unopened: u32,
     paged: bool,
     stream_missed: bool,
     /// Whether an immediate list of the most recent version has been requested since the last wait or the last complete list.
@@ -224,6 +226,7 @@ impl Checker {
             listed: 0,
             lists: 0,
             unusable: config.initial_list_most_recent,
+            unopened: 0,
             paged: false,
             stream_missed: false,
             spent: false,
@@ -266,7 +269,7 @@ impl Checker {
     fn published(&mut self, version: u64) {
         (self.known, self.listed) = (version, version);
         self.lists += 1;
-        (self.unusable, self.spent, self.row) = (false, false, 0);
+        (self.unusable, self.spent, self.row, self.unopened) = (false, false, 0, 0);
     }
 
     fn busy(kind: Kind) -> Duration {
@@ -396,10 +399,18 @@ impl Checker {
             }
             (ReflectorRequest::List(_), Input::ListFailed(kind)) => silent(self.list_failed(kind)),
             (ReflectorRequest::List(_), Input::Progress) => silent(Expected::Rest),
-            (ReflectorRequest::List(_), Input::Deadline) if due => silent(self.list_failed(Kind::Other)),
+            (ReflectorRequest::List(_), Input::Deadline) if due => {
+                if matches!(self.requested, ListVersion::NotOlderThan(_)) && self.token.is_none() {
+                    self.unusable = true;
+                }
+                silent(self.list_failed(Kind::Other))
+            }
             (ReflectorRequest::Watch(request), Input::Opened) => {
                 self.opened = now;
                 self.lasts = request.timeout + GRACE;
+                if !request.streaming_list {
+                    self.unopened = 0;
+                }
                 (self.news, self.unordered) = (false, self.from == 0);
                 silent(Expected::Read)
             }
@@ -412,7 +423,15 @@ impl Checker {
             (ReflectorRequest::Watch(request), Input::Deadline) if due && request.streaming_list => {
                 silent(self.stream_failed(Kind::Other))
             }
-            (ReflectorRequest::Watch(_), Input::Deadline) if due => silent(Expected::Relist(Duration::ZERO)),
+            (ReflectorRequest::Watch(_), Input::Deadline) if due => {
+                self.unopened += 1;
+                if self.known != 0 && self.unopened <= 2 {
+                    let again = Expected::Open { from: self.known };
+                    return silent(Expected::Wait(Duration::ZERO, Box::new(again)));
+                }
+                self.unopened = 0;
+                silent(Expected::Relist(Duration::ZERO))
+            }
             (ReflectorRequest::Read, Input::Event(event, version)) => Some(self.event(event, small(version))),
             (ReflectorRequest::Read, Input::Broke(kind)) if self.streaming => {
                 silent(self.stream_failed(kind))
