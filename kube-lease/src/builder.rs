@@ -5,8 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::time::Instant;
 
 use crate::candidate::{Candidate, ElectionTiming, InvalidElectionConfig};
@@ -50,7 +49,8 @@ use crate::status::LeaderStatus;
 /// ```
 #[must_use]
 pub struct ElectionBuilder {
-    api: Api<Lease>,
+    client: Client,
+    namespace: String,
     lease: String,
     identity: String,
     timing: ElectionTiming,
@@ -72,7 +72,8 @@ impl ElectionBuilder {
         identity: impl Into<String>,
     ) -> Self {
         Self {
-            api: Api::namespaced(client, namespace),
+            client,
+            namespace: namespace.to_owned(),
             lease: name.into(),
             identity: identity.into(),
             timing: ElectionTiming::default(),
@@ -149,7 +150,7 @@ impl ElectionBuilder {
         Ok(Election {
             candidate: Candidate::new(self.identity.clone(), timing, seed),
             identity: self.identity,
-            lease_api: LeaseApi::new(self.api, self.lease.clone()),
+            lease_api: LeaseApi::new(self.client, self.namespace, self.lease.clone()),
             lease: self.lease,
             timing,
             release: self.release,

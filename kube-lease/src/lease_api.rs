@@ -6,15 +6,17 @@ use std::future::Future;
 use std::pin::Pin;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
 use kube::api::PostParams;
 use kube::core::Status;
+use kube::{Api, Client};
 
 use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
+use crate::single_attempt::single_attempts;
 
 /// Reads and writes the Lease of an election.
 pub(crate) struct LeaseApi {
-    api: Api<Lease>,
+    client: Client,
+    namespace: String,
     name: String,
     /// The Lease as last read or written. A write keeps the fields of this Lease that are not part of the record.
     last: Option<Lease>,
@@ -32,14 +34,16 @@ pub(crate) type PendingReply = Pin<Box<dyn Future<Output = LeaseReply> + Send>>;
 // === impl LeaseApi ===
 
 impl LeaseApi {
-    pub(crate) fn new(api: Api<Lease>, name: String) -> Self {
-        Self { api, name, last: None }
+    pub(crate) fn new(client: Client, namespace: String, name: String) -> Self {
+        Self { client, namespace, name, last: None }
     }
 
     pub(crate) fn send(&self, request: LeaseRequest) -> PendingReply {
-        let (api, name) = (self.api.clone(), self.name.clone());
+        let (client, namespace, name) = (self.client.clone(), self.namespace.clone(), self.name.clone());
         let mut lease = self.last.clone().unwrap_or_default();
         Box::pin(async move {
+            // The candidate decides when a request is repeated, not the client.
+            let api = Api::<Lease>::namespaced(single_attempts(client), &namespace);
             let result = match request {
                 LeaseRequest::Get => api.get(&name).await,
                 LeaseRequest::Create(record) => {

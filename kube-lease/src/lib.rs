@@ -10,10 +10,14 @@ mod driver;
 mod election;
 mod leadership;
 mod lease_api;
+mod single_attempt;
 mod status;
 
 pub use crate::builder::{ElectionBuilder, unique_identity};
 pub use crate::candidate::{InvalidElectionConfig, LossReason};
 pub use crate::election::{Election, ElectionOutcome};
 pub use crate::leadership::Leadership;
+// Hidden in the docs: flyball-kube sends the lists and watches of its caches in the same way.
+#[doc(hidden)]
+pub use crate::single_attempt::single_attempt;
 pub use crate::status::{LeaderStatus, LeaseOverrun};

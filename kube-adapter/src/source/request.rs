@@ -1,5 +1,8 @@
 //! EDGE. Sends one request and reads its response. kube's own methods work in the same way, but they drop the delay that the server requests, and
 //! decode the body as text.
+//!
+//! No layer of the client repeats a request, because the reflector decides what follows each answer. kube's own retries would repeat a list whose
+//! version the server will never reach, turn a refused watch into a timeout, after which the reflector lists, and hide the cause of an outage.
 
 use http::header::{ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Request, StatusCode};
@@ -10,6 +13,7 @@ use kube::core::Status;
 use kube::core::response::StatusDetails;
 use tokio::task::coop::consume_budget;
 
+use flyball_kube_lease::single_attempt;
 use flyball_sync::locks::{AtomicU64, Ordering};
 
 /// Makes the server send the watch uncompressed. Otherwise, servers from Kubernetes 1.37 on compress each event separately, which kube's client
@@ -21,7 +25,9 @@ pub(super) fn uncompressed(mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
 
 /// Sends a request. Returns an error if the response has an error status.
 pub(super) async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<Body, kube::Error> {
-    let (head, body) = client.send(request.map(Body::from)).await?.into_parts();
+    let (head, body) = request.into_parts();
+    let request = Request::from_parts(head, single_attempt(Body::from(body)).await?);
+    let (head, body) = client.send(request).await?.into_parts();
     if !head.status.is_client_error() && !head.status.is_server_error() {
         return Ok(body);
     }

@@ -21,14 +21,14 @@ use testkit::random::Random;
 
 use crate::scripted_server::{Answer, Script};
 
-fn server(objects: usize) -> ApiServer {
+pub(crate) fn server(objects: usize) -> ApiServer {
     let server = ApiServer::new();
     server.register::<ConfigMap>().register::<Namespace>();
     (0..objects).for_each(|n| drop(server.put(&object(&format!("map-{n}"), "0"))));
     server
 }
 
-fn object(name: &str, value: &str) -> ConfigMap {
+pub(crate) fn object(name: &str, value: &str) -> ConfigMap {
     from_value(json!({"metadata": {"name": name, "namespace": "default", "labels": {"a": value}}, "data": {"a": value}}))
         .unwrap()
 }
@@ -43,14 +43,17 @@ fn known<K: Resource + Send + Sync + 'static>(cache: &Informer<NamespacedName, K
     known
 }
 
-fn truth(server: &ApiServer) -> Vec<String> {
+pub(crate) fn truth(server: &ApiServer) -> Vec<String> {
     let mut truth: Vec<_> = server.list::<ConfigMap>().iter().map(text).collect();
     truth.sort();
     truth
 }
 
 /// Waits until the cache has the objects of the server.
-async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<NamespacedName, K>, truth: &[String]) {
+pub(crate) async fn agreed<K: Resource + Send + Sync + 'static>(
+    cache: &Informer<NamespacedName, K>,
+    truth: &[String],
+) {
     let mut changes = cache.subscribe();
     while known(cache) != truth {
         let change = tokio::time::timeout(Duration::from_secs(3600), changes.next()).await;
@@ -59,7 +62,7 @@ async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<Namespaced
 }
 
 /// Returns the query strings of the requests, without the parameters that every watch request has.
-fn requests(server: &ApiServer, verb: Verb) -> Vec<String> {
+pub(crate) fn requests(server: &ApiServer, verb: Verb) -> Vec<String> {
     let short = |(name, value): (&String, &String)| match &**name {
         "timeoutSeconds" | "watch" | "allowWatchBookmarks" => None,
         "continue" => Some("continue".to_owned()),

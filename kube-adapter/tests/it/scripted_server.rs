@@ -9,11 +9,13 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Bytes, Frame};
 use kube::Client;
-use kube::client::Body;
+use kube::client::retry::RetryPolicy;
+use kube::client::{Body, ClientBuilder};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tower::{BoxError, service_fn};
+use tower::retry::RetryLayer;
+use tower::{BoxError, Service, service_fn};
 
 /// One answer.
 pub(crate) enum Answer {
@@ -23,6 +25,8 @@ pub(crate) enum Answer {
     Lines(UnboundedReceiver<io::Result<String>>),
     /// No response: the connection fails.
     Failed(io::Error),
+    /// No response, without an error.
+    Hangs,
 }
 
 impl Answer {
@@ -86,12 +90,12 @@ impl Script {
             };
             async move {
                 match answer {
+                    Some(Answer::Hangs) | None => std::future::pending().await,
                     Some(answer) => answered(answer),
-                    None => std::future::pending().await,
                 }
             }
         });
-        Client::new(service, "default")
+        shipped(service)
     }
 
     /// Returns the requests, as path and query.
@@ -109,9 +113,23 @@ impl Script {
     }
 }
 
+/// Returns a client of the service with the layer of `Client::try_default()` that matters to its users: kube's retries.
+pub(crate) fn shipped<S, B>(service: S) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let retries = RetryLayer::new(RetryPolicy::server_retry());
+    ClientBuilder::new(service, "default").with_layer(&retries).build()
+}
+
 fn answered(answer: Answer) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
     let response = match answer {
         Answer::Failed(error) => return Err(error.into()),
+        Answer::Hangs => unreachable!("it has no response"),
         Answer::Text(code, headers, text) => {
             let body = Full::new(Bytes::from(text)).map_err(BoxError::from).boxed_unsync();
             let mut response = Response::builder().status(code).body(body)?;

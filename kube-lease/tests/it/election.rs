@@ -571,10 +571,13 @@ fn a_late_response_does_not_prolong_an_ended_term() {
             assert!((&mut run).now_or_never().is_none());
             tokio::task::yield_now().await;
         }
-        // The task sends a renewal, and is not polled until after the deadline.
+        // The task sends a renewal, and is not polled from then until after the deadline.
         advance(9 * SECOND).await;
-        assert!((&mut run).now_or_never().is_none());
         for _ in 0..100 {
+            if server.requests().last().is_some_and(|(at, _)| *at == 9000) {
+                break;
+            }
+            assert!((&mut run).now_or_never().is_none());
             tokio::task::yield_now().await;
         }
         assert_eq!(

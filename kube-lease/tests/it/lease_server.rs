@@ -1,17 +1,18 @@
 //! An API server with one Lease and with fault injection.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use http::{Method, Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
+use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
-use tower::service_fn;
+use tower::retry::RetryLayer;
+use tower::{BoxError, service_fn};
 
 /// What happens to requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,7 +57,7 @@ impl LeaseServer {
         Self { state: Arc::default(), start: Instant::now() }
     }
 
-    /// Returns a client. [`connection`](Self::connection) sets what happens to its requests.
+    /// Returns a client with kube's retries. [`connection`](Self::connection) sets what happens to its requests.
     pub(crate) fn client(&self) -> kube::Client {
         self.client_with(Arc::default())
     }
@@ -72,10 +73,11 @@ impl LeaseServer {
                 if let Connection::BlocksClient(time) = connection {
                     advance(time).now_or_never();
                 }
-                Ok::<_, Infallible>(answer)
+                Ok::<_, BoxError>(answer)
             }
         });
-        ClientBuilder::new(service, "default").build()
+        let retries = RetryLayer::new(RetryPolicy::server_retry());
+        ClientBuilder::new(service, "default").with_layer(&retries).build()
     }
 
     async fn serve(&self, request: Request<Body>, connection: Connection) -> Response<Body> {

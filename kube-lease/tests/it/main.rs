@@ -4,3 +4,4 @@ mod candidate_rules;
 mod election;
 mod leader_random;
 mod lease_server;
+mod single_attempt;
