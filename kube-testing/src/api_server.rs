@@ -13,12 +13,15 @@ mod registration;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Resource;
+use kube::client::ClientBuilder;
+use kube::client::retry::RetryPolicy;
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -26,6 +29,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Notify, futures::OwnedNotified};
 use tokio::time::Instant;
+use tower::BoxError;
+use tower::retry::RetryLayer;
+use tower::util::MapErr;
 
 pub use self::body::ApiBody;
 use self::faults::{Faults, Verdict};
@@ -69,7 +75,7 @@ use crate::state::watches::Next;
 ///
 /// let mut wanted = ConfigMap::default();
 /// wanted.metadata.name = Some("a".into());
-/// server.fail_next(RequestMatcher::verb(Verb::Create), 1, Status::failure("busy", "TooManyRequests").with_code(429));
+/// server.fail_next(RequestMatcher::verb(Verb::Create), 1, Status::failure("broken", "InternalError").with_code(500));
 /// assert!(api.create(&PostParams::default(), &wanted).await.is_err());
 /// let made = api.create(&PostParams::default(), &wanted).await?;
 ///
@@ -165,13 +171,21 @@ impl ApiServer {
         self
     }
 
-    /// Creates a client of this server. Its default namespace is `default`.
+    /// Creates a client of this server, with the retries of a client that [`Client::try_default`](kube::Client::try_default) creates: an answer with
+    /// 429, 503 or 504 is followed by up to 15 more attempts, after the delay in the header `Retry-After` or a backoff from 5 ms. So an injected
+    /// failure with one of these statuses reaches the code under test only if all of these attempts fail. Its default namespace is `default`.
+    ///
+    /// For a client without retries, like that of a [`Config`](kube::Config) whose `default_retry` is off, use the server as the service:
+    /// `kube::Client::new(server.clone(), "default")`.
     ///
     /// # Panics
     /// Panics outside of a tokio runtime, because the client spawns a task.
     #[must_use]
     pub fn client(&self) -> kube::Client {
-        kube::Client::new(self.clone(), "default")
+        let service = MapErr::new(self.clone(), BoxError::from as fn(io::Error) -> BoxError);
+        // The layer of kube's `ClientBuilder::try_from(config)`, unless `Config::default_retry` is off.
+        let retries = RetryLayer::new(RetryPolicy::server_retry());
+        ClientBuilder::new(service, "default").with_layer(&retries).build()
     }
 }
 

@@ -76,6 +76,13 @@ impl ApiServer {
 fn whole(answer: Answer) -> Response<ApiBody> {
     match answer {
         Answer::Whole(code, body) => respond(code, ApiBody::whole(body)),
+        Answer::Failed(code, body, retry_after) => {
+            let mut response = respond(code, ApiBody::whole(body));
+            if retry_after > 0 {
+                response.headers_mut().insert(http::header::RETRY_AFTER, retry_after.into());
+            }
+            response
+        }
         Answer::Stream(_) => unreachable!("a stream has no whole body"),
     }
 }

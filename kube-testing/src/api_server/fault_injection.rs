@@ -14,6 +14,9 @@ use crate::state::watch::{End, Watch};
 impl ApiServer {
     /// Answers the next `times` matching requests with this status, and does not execute them. If several faults match a request, the one that was
     /// injected first applies.
+    ///
+    /// A [`client`](Self::client) repeats a request that is answered with 429, 503 or 504, and each attempt counts. If the status has
+    /// `retryAfterSeconds` in its details, the response has the header `Retry-After`.
     pub fn fail_next(&self, requests: RequestMatcher, times: u32, status: Status) {
         self.inject(Failure { requests, left: times, status, carried_out: false });
     }
@@ -21,7 +24,7 @@ impl ApiServer {
     /// Executes the next `times` matching requests, but answers them with this status: the client receives an error although its request succeeded.
     ///
     /// # Examples
-    /// The server creates the object, but answers the client with a timeout:
+    /// The server creates the object, but answers the client with an error:
     /// ```
     /// use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -31,8 +34,8 @@ impl ApiServer {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let server = ApiServer::new();
     /// server.register::<ConfigMap>();
-    /// let timeout = Status::failure("request timed out", "Timeout").with_code(504);
-    /// server.fail_response_next(RequestMatcher::verb(Verb::Create), 1, timeout);
+    /// let unknown = Status::failure("the connection to etcd was lost", "InternalError").with_code(500);
+    /// server.fail_response_next(RequestMatcher::verb(Verb::Create), 1, unknown);
     ///
     /// let mut map = ConfigMap::default();
     /// map.metadata.name = Some("a".into());

@@ -21,6 +21,8 @@ use crate::state::{State, metadata, options, status_error};
 pub(crate) enum Answer {
     /// The status code and the body.
     Whole(u16, Vec<u8>),
+    /// The status code, the body, and the seconds of the header `Retry-After` if they are not 0.
+    Failed(u16, Vec<u8>, u32),
     /// The id of the watch to stream.
     Stream(u64),
 }
@@ -34,7 +36,9 @@ impl Answer {
     }
 
     pub(crate) fn error(status: &Status) -> Self {
-        Self::Whole(status.code, said(status))
+        // As on a real server, the header repeats what the body says.
+        let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Self::Failed(status.code, said(status), retry_after)
     }
 }
 

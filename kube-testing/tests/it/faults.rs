@@ -1,7 +1,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::{config_map, config_maps, refused, server};
+use super::{client_without_retries, config_map, config_maps, refused, server};
 use flyball_kube_testing::{RequestMatcher, Verb};
 use futures_util::{StreamExt, poll};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -12,7 +12,7 @@ use kube::core::Status;
 #[tokio::test(start_paused = true)]
 async fn fail_next_fails_requests_without_carrying_them_out() {
     let server = server();
-    let api = config_maps(&server);
+    let api: Api<ConfigMap> = Api::default_namespaced(client_without_retries(&server));
     let busy = Status::failure("busy", "TooManyRequests").with_code(429);
     server.fail_next(RequestMatcher::verb(Verb::Create).resource::<ConfigMap>(), 2, busy);
     assert!(api.list(&ListParams::default()).await.is_ok(), "another verb");
@@ -26,6 +26,51 @@ async fn fail_next_fails_requests_without_carrying_them_out() {
     server.fail_response_next(RequestMatcher::any().name("a"), 1, lost);
     assert_eq!(refused(api.delete("a", &Default::default()).await).code, 504);
     assert!(server.list::<ConfigMap>().is_empty(), "the request must be carried out nevertheless");
+}
+
+/// The client is that of `Client::try_default()`: it repeats a request after 429, 503 and 504, and waits as long as `Retry-After` says.
+#[tokio::test(start_paused = true)]
+async fn a_client_repeats_refused_requests_like_kubes_default_client() {
+    let server = server();
+    let api = config_maps(&server);
+    let creates = RequestMatcher::verb(Verb::Create);
+    let elapsed = async |status: Status, times, name| {
+        server.clear_requests();
+        server.fail_next(creates.clone(), times, status);
+        let began = tokio::time::Instant::now();
+        let created = api.create(&PostParams::default(), &config_map(name, "1")).await;
+        (created.map(drop), server.requests().len(), began.elapsed())
+    };
+    let busy = |code| Status::failure("busy", "").with_code(code);
+    for (code, name) in [(429, "a"), (503, "b"), (504, "c")] {
+        let (created, attempts, waited) = elapsed(busy(code), 2, name).await;
+        assert!(created.is_ok() && attempts == 3 && waited < Duration::from_secs(1), "{code}: {waited:?}");
+    }
+    let (refused_at_once, attempts, _) = elapsed(busy(500), 1, "d").await;
+    assert_eq!((refused(refused_at_once).code, attempts), (500, 1));
+    let mut asked_to_wait = busy(429);
+    asked_to_wait.details = serde_json::from_value(serde_json::json!({"retryAfterSeconds": 7})).unwrap();
+    let (created, attempts, waited) = elapsed(asked_to_wait, 1, "d").await;
+    assert!(created.is_ok() && attempts == 2 && waited.as_secs() == 7, "{waited:?}");
+    let (gives_up, attempts, waited) = elapsed(busy(503), 16, "e").await;
+    assert_eq!((refused(gives_up).code, attempts), (503, 16));
+    assert!((120..600).contains(&waited.as_secs()), "{waited:?}");
+}
+
+/// A real server sends the header `Retry-After` with each status that has `retryAfterSeconds`, and with no other.
+#[tokio::test(start_paused = true)]
+async fn an_error_has_the_header_retry_after_if_its_status_has_the_delay() {
+    let server = server();
+    let client = client_without_retries(&server);
+    let header = async |query: &str| {
+        let request = http::Request::get(format!("/api/v1/configmaps?{query}")).body(kube::client::Body::empty());
+        let answer = client.send(request.unwrap()).await.unwrap();
+        let header = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), header)
+    };
+    assert_eq!(header("resourceVersion=1000").await, (504, Some("1".to_owned())));
+    assert_eq!(header("resourceVersion=nonsense").await, (400, None));
+    assert_eq!(header("").await, (200, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,7 +89,8 @@ async fn faults_and_the_log_see_requests_of_discovery() {
     let server = server();
     let busy = kube::core::Status::failure("busy", "ServiceUnavailable").with_code(503);
     server.fail_next(RequestMatcher::verb(Verb::Get), 1, busy);
-    assert_eq!(refused(server.client().apiserver_version().await).code, 503);
+    let client = super::client_without_retries(&server);
+    assert_eq!(refused(client.apiserver_version().await).code, 503);
     assert_eq!(server.client().apiserver_version().await.unwrap().minor, "36");
     let log = server.requests();
     assert_eq!((log.len(), log[0].verb, log[0].plural.as_str()), (2, Verb::Get, ""));

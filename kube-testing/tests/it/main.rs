@@ -25,6 +25,11 @@ fn server() -> ApiServer {
     server
 }
 
+/// Returns a client that passes on every answer, including those after which kube repeats a request.
+fn client_without_retries(server: &ApiServer) -> kube::Client {
+    kube::Client::new(server.clone(), "default")
+}
+
 fn config_maps(server: &ApiServer) -> Api<ConfigMap> {
     Api::default_namespaced(server.client())
 }

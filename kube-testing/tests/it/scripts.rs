@@ -16,7 +16,8 @@ fn server() -> (ApiServer, Server) {
     server.register::<Secret>().register::<Service>().register::<ServiceAccount>();
     server.register::<Deployment>().register::<Job>().register::<Lease>().register::<EndpointSlice>();
     server.register::<Role>().register::<CustomResourceDefinition>();
-    let on = Server { client: server.client(), namespace: "default".to_owned() };
+    // As on a real server, the scripts check each answer, including those that a client would not return before its retries have failed.
+    let on = Server { client: super::client_without_retries(&server), namespace: "default".to_owned() };
     (server, on)
 }
 
