@@ -16,6 +16,9 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Quota, RateLimiter};
 use flyball_sync::{Nanos, TokioTimer};
+use kube::client::ClientBuilder;
+use kube::client::retry::RetryPolicy;
+use tower::retry::RetryLayer;
 use tower_layer::Layer;
 
 use service::SharedService;
@@ -30,8 +33,10 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// turns this limit off, because API servers have "API Priority and Fairness". But a limit still protects a server from a bug in a controller, and
 /// prevents one part of a program from slowing down the others. So this layer is opt-in, and its quota must be set explicitly.
 ///
-/// Each call costs one token, however long the response takes: a watch costs one token, as in client-go. If an inner layer, such as the retry layer
-/// of kube's client, retries a request, the retry costs no further token. Add this layer last, so that it is the outermost.
+/// Each call costs one token, however long the response takes: a watch costs one token, as in client-go. [`client`](Self::client) creates a client in
+/// which each attempt of kube's retries is a call, so the server receives no more requests than the quota allows. A retry layer inside this layer, such
+/// as that of `ClientBuilder::try_from(config)` unless [`default_retry`](kube::Config::default_retry) is off, would repeat refused requests without
+/// tokens, up to fifteen times each. The requests of the caches and elections of this family are never repeated by a layer.
 ///
 /// **FIFO**: tokens are granted in the order of the calls, over all clients that share the layer. Clones of the layer share one bucket. **Exact**: no
 /// interval of length `d` contains more than `burst` + rate × `d` requests. **No thundering herd**: a waiting request is woken once, with its token.
@@ -53,7 +58,7 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
 /// let throttle = ThrottleLayer::new(Quota::per_second(FIFTY).allow_burst(HUNDRED));
 /// # let stack = tower::service_fn(async |_: http::Request<Body>| Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty())));
-/// // In a program: `ClientBuilder::try_from(Config::infer().await?)?`.
+/// // In a program: `throttle.client(Config::infer().await?)?`.
 /// let client = ClientBuilder::new(stack, "default").with_layer(&throttle).build();
 ///
 /// for _ in 0..150 {
@@ -96,6 +101,39 @@ impl ThrottleLayer {
     pub fn new(quota: Quota) -> Self {
         let bucket = RateLimiter::with_timer(quota, TokioTimer::current());
         Self { shared: Arc::new(Shared { bucket, tally: StatsCounters::default() }) }
+    }
+
+    /// Creates the client that [`Client::try_from`](kube::Client) creates from this configuration, with this layer between the retries and the server:
+    /// every attempt costs a token.
+    ///
+    /// For a client with further layers, turn off [`default_retry`](kube::Config::default_retry), add this layer, and then a
+    /// [`RetryLayer`](tower::retry::RetryLayer) with kube's [`RetryPolicy`].
+    ///
+    /// # Errors
+    /// Returns the error of kube's client if it cannot be created from this configuration.
+    ///
+    /// # Panics
+    /// Panics outside a tokio runtime, like every creation of a kube client.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use flyball_kube::{Quota, ThrottleLayer};
+    /// use kube::Config;
+    /// use std::num::NonZeroU32;
+    ///
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// const FIFTY: NonZeroU32 = NonZeroU32::new(50).unwrap();
+    /// let client = ThrottleLayer::new(Quota::per_second(FIFTY)).client(Config::infer().await?)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn client(&self, mut config: kube::Config) -> kube::Result<kube::Client> {
+        let retries = config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry()));
+        config.default_retry = false;
+        let attempts = ClientBuilder::try_from(config)?.with_layer(self);
+        Ok(match retries {
+            Some(retries) => attempts.with_layer(&retries).build(),
+            None => attempts.build(),
+        })
     }
 
     /// Changes the rate and the burst immediately, including for requests that already wait.

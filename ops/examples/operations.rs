@@ -2,7 +2,7 @@
 //! Run it with `cargo run -p flyball-ops --features kube --example operations`.
 //!
 //! The API server runs in memory, so no cluster is needed. For a real cluster, build the client with
-//! `ClientBuilder::try_from(Config::infer().await?)?`.
+//! `throttle.client(Config::infer().await?)?`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

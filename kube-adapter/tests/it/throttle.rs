@@ -15,10 +15,14 @@ use std::time::Duration;
 use flyball_kube::ThrottleLayer;
 use flyball_ratelimit::{Quota, RateLimiter};
 use flyball_sync::TokioTimer;
+use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ClientBuilder};
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, advance};
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::retry::RetryLayer;
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
 fn quota(qps: u32, burst: u32) -> Quota {
     let number = |n| NonZeroU32::new(n).unwrap();
@@ -246,6 +250,78 @@ async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
         assert_eq!(request.await.unwrap(), (format!("/{n}"), expected));
     }
     assert_eq!(throttle.stats().delayed, 10);
+}
+
+/// kube repeats each request up to 15 times, at first after 5 ms, 10 ms, 20 ms and so on.
+#[tokio::test(start_paused = true)]
+async fn retries_above_a_throttle_take_tokens() {
+    let throttle = ThrottleLayer::new(quota(15, 15));
+    let received = Arc::new(AtomicUsize::new(0));
+    let server = received.clone();
+    let stack = service_fn(move |_: http::Request<Body>| {
+        server.fetch_add(1, Ordering::Relaxed);
+        let busy = http::Response::builder().status(429).body(Body::empty()).unwrap();
+        std::future::ready(Ok::<_, BoxError>(busy))
+    });
+    let retries = RetryLayer::new(RetryPolicy::server_retry());
+    let client = ClientBuilder::new(stack, "default").with_layer(&throttle).with_layer(&retries).build();
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let client = client.clone();
+        requests.spawn(async move {
+            client.request_text(http::Request::get("/version").body(Vec::new()).unwrap()).await
+        });
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(received.load(Ordering::Relaxed), 15 + 10 * 15);
+    assert_eq!(throttle.stats().requests, 15 + 10 * 15);
+}
+
+/// Answers each request on a socket with 503, and counts the requests.
+async fn refuse_all(listener: TcpListener, requests: Arc<AtomicUsize>) {
+    loop {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let requests = requests.clone();
+        tokio::spawn(async move {
+            let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+            while let Ok(length @ 1..) = connection.read(&mut piece).await {
+                text.extend_from_slice(&piece[..length]);
+                if text.ends_with(b"\r\n\r\n") {
+                    text.clear();
+                    requests.fetch_add(1, Ordering::Relaxed);
+                    let refusal = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+                    connection.write_all(refusal.as_bytes()).await.unwrap();
+                }
+            }
+        });
+    }
+}
+
+/// Uses the client that a program creates from its configuration, over a socket.
+#[tokio::test]
+async fn the_client_of_a_throttle_sends_no_attempt_without_a_token() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let config = kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let serving = tokio::spawn(refuse_all(listener, requests.clone()));
+    let throttle =
+        ThrottleLayer::new(Quota::per_hour(NonZeroU32::MIN).allow_burst(NonZeroU32::new(5).unwrap()));
+    let get = || http::Request::get("/version").body(Vec::new()).unwrap();
+
+    let mut without_retries = config.clone();
+    without_retries.default_retry = false;
+    let client = throttle.client(without_retries).unwrap();
+    assert!(matches!(client.request_text(get()).await, Err(kube::Error::Api(status)) if status.code == 503));
+    assert_eq!(requests.load(Ordering::Relaxed), 1, "there are no retries if the configuration has none");
+
+    let client = throttle.client(config).unwrap();
+    let retrying = tokio::spawn(async move { client.request_text(get()).await.map(drop) });
+    while throttle.waiters() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((requests.load(Ordering::Relaxed), throttle.stats().requests), (5, 5));
+    retrying.abort();
+    serving.abort();
 }
 
 /// A service that returns ready at its fourth `poll_ready`, and from then on for all requests.

@@ -43,6 +43,7 @@ impl OpsServer {
     /// # let cluster = ApiServer::new();
     /// # cluster.register::<ConfigMap>();
     /// let throttle = ThrottleLayer::new(Quota::per_second(50.try_into()?));
+    /// // In a program: `throttle.client(Config::infer().await?)?`.
     /// let client = ClientBuilder::new(cluster.clone(), "default").with_layer(&throttle).build();
     /// let election = Election::builder(client.clone(), "default", "example", "a").build()?;
     /// let controller = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default());

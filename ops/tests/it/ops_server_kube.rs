@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use flyball_kube::{Controller, ThrottleLayer};
 use flyball_kube_lease::{Election, ElectionOutcome};
-use flyball_kube_testing::ApiServer;
+use flyball_kube_testing::{ApiServer, RequestMatcher};
 use flyball_ops::OpsServer;
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::core::Status;
 use kube::runtime::{controller::Action, watcher};
 use serde_json::{Value, json};
 
@@ -102,6 +103,30 @@ async fn the_debug_view_contains_the_error_of_a_cache() {
     assert_eq!((&cache["synced"], &cache["failures"]), (&json!(false), &json!(1)), "{cache}");
     assert!(cache["lastError"].as_str().is_some_and(|error| error.contains("404")), "{cache}");
     assert!(cache["failingSeconds"].is_f64(), "{cache}");
+    drop(reconciles);
+    served.end().await;
+}
+
+/// The client repeats such requests, but not those of a cache.
+#[tokio::test]
+async fn the_debug_view_contains_the_answer_of_an_unavailable_server() {
+    let cluster = ApiServer::new();
+    cluster.register::<ConfigMap>();
+    let down = Status::failure("etcd is down", "ServiceUnavailable").with_code(503);
+    cluster.fail_next(RequestMatcher::any(), u32::MAX, down);
+    let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default());
+    let server = OpsServer::new().kube_controller("maps", &controller.monitor(), Duration::from_secs(60));
+    let served = serve(server).await;
+    let mut reconciles = controller.run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, kube::Error>(Action::await_change()),
+        |_, _, _| Action::requeue(Duration::ZERO),
+        Arc::new(()),
+    );
+    assert!(reconciles.next().await.unwrap().is_err());
+    assert_eq!(cluster.requests().len(), 1);
+    let debug: Value = serde_json::from_str(&served.get("/debug").await.1).unwrap();
+    let cache = &debug["caches"]["maps"][0];
+    assert!(cache["lastError"].as_str().is_some_and(|error| error.contains("etcd is down")), "{cache}");
     drop(reconciles);
     served.end().await;
 }
