@@ -27,7 +27,8 @@
 //!    state has a deadline.
 //! 2. The version decreases only when a list is published, which sets `listed` to the same version. So `listed ≤ version`.
 //! 3. A partial list exists only in the state Listing, after the first page, and in the state Streaming. It is published or discarded as a whole.
-//! 4. A plain watch starts only after a list has been published. It starts from the newest known version.
+//! 4. A plain watch starts only after a list has been published. It starts from the newest version up to which every change was received: the newest
+//!    known version if it is that of a list or a bookmark, or if the last watch ended normally; otherwise the version before it.
 //! 5. At most four times in a row, a failed request is followed by the next request without a wait or a published list in between: after a streaming
 //!    list, a page, the full list, and a page of the most recent list.
 //! 6. If a watch ended normally and lasted at least `min_watch_interval`, the next watch may follow immediately. If it was shorter and is not a
@@ -88,6 +89,9 @@ pub struct Reflector {
     backoff: Backoff,
     /// The newest version that was received in an event or published with a list; `ZERO` if there is none.
     version: Version,
+    /// Whether every change of `version` was received. An event shows only that the changes before its version were, because several changes may have
+    /// its version, and the watch may be interrupted between them.
+    complete: bool,
     /// The version of the last published list.
     listed: Version,
     /// Whether the source has rejected `version`, either for a list, or for a watch that started at the version of the last list; or has not answered
@@ -173,6 +177,7 @@ impl Reflector {
             deadline: now,
             backoff: Backoff::new(config.backoff),
             version: Version::ZERO,
+            complete: true,
             listed: Version::ZERO,
             unusable: config.initial_list_most_recent,
             unopened: 0,
@@ -237,6 +242,11 @@ impl Reflector {
         self.version
     }
 
+    /// Returns the newest version up to which every change was received, from which the next watch begins.
+    pub(super) fn complete_version(&self) -> Version {
+        Version::new(self.version.get() - u64::from(!self.complete))
+    }
+
     /// Returns the number of published lists.
     #[must_use]
     pub const fn lists(&self) -> u64 {
@@ -278,8 +288,8 @@ impl Reflector {
                 self.stream_missed = true;
                 self.list(now);
             }
-            State::Watching(_) => {
-                self.watch_closed(now, random);
+            State::Watching(watching) => {
+                self.watch_ended(*watching, now, random);
                 return None;
             }
             State::Waiting { then: Then::List, .. } => {
@@ -297,6 +307,7 @@ impl Reflector {
 
     fn publish(&mut self, version: Version) {
         self.version = version;
+        self.complete = true;
         self.listed = version;
         self.unusable = false;
         self.unopened = 0;
@@ -327,7 +338,11 @@ impl Reflector {
     pub fn check(&self) -> Result<(), String> {
         let demand =
             |holds: bool, claim: &str| if holds { Ok(()) } else { Err(format!("{claim}: {self:?}")) };
-        demand(self.listed <= self.version, "2: the version is below the version of the last list")?;
+        demand(self.complete || !self.version.is_zero(), "a change has no version")?;
+        demand(
+            self.listed <= self.complete_version(),
+            "2: the version is below the version of the last list",
+        )?;
         demand(self.failures_without_wait <= 4, "5: a fifth request would fail without a wait")?;
         demand(!self.retried || self.unusable, "7: the most recent list is requested without need")?;
         match &self.state {
@@ -349,13 +364,19 @@ impl Reflector {
                 )?;
             }
             State::Opening(request) => {
-                demand(self.lists > 0 && request.from_version == self.version, "4: a watch without a list")?;
+                demand(
+                    self.lists > 0 && request.from_version == self.complete_version(),
+                    "4: a watch without a list",
+                )?;
                 demand(self.unopened <= REOPENED, "a watch is opened without end, and the store gets old")?;
             }
             State::Streaming { .. } => demand(self.config.streaming_lists, "streaming lists are disabled")?,
             State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,
             State::Pausing => {
-                demand(self.lists > 0 && self.version != Version::ZERO, "4: a pause without a watch")?;
+                demand(
+                    self.lists > 0 && self.complete_version() != Version::ZERO,
+                    "4: a pause without a watch",
+                )?;
             }
             State::Waiting { then, .. } => {
                 demand(*then == Then::List || self.lists > 0, "4: a wait for a watch without a list")?;

@@ -20,7 +20,8 @@
 //! older ones are forgotten as described above.
 //!
 //! After the deletion at version *d* of an object stored at version *s*, an event at *d* is applied if *d* is above *s*, because one write of the
-//! source may delete one object and create another under its key. An event at *s* is stale even if *d* equals *s*, because some sources give a
+//! source may delete one object and create another under its key. (If such a deletion is delivered again, after the creation, it is stale, so it is not
+//! recorded; see `is_stale_deletion`.) An event at *s* is stale even if *d* equals *s*, because some sources give a
 //! deletion the version of the last update.
 //!
 //! # Invariants

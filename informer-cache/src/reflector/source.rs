@@ -11,23 +11,34 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 /// An [`Informer`](crate::Informer) relies on this contract:
 /// 1. the pages of a list of version *v* together contain every object in its state at *v*, except objects that are
 ///    [unreadable](Self::is_unreadable);
-/// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](crate::SourceErrorKind::Expired);
+/// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](crate::SourceErrorKind::Expired); *v* need not be the version of a
+///    change;
 /// 3. the versions of different objects can be compared (several objects may have the same version);
-/// 4. a bookmark of *v* is delivered only after all changes up to *v*.
+/// 4. a bookmark of *v* is delivered only after all changes up to *v*, and a watch that has delivered a change of *v* ends normally (with `None`) only
+///    after all changes of *v*; with an error, it may end anywhere.
+///
+/// One write of the source, which has one version, may change several objects. It may also delete an object and create another one under the same key;
+/// then the schema must [tell the two apart](crate::Schema::with_identity), and the deletion must be delivered before the creation. An object has at most
+/// one state in one version, of which its deletion is one.
 ///
 /// Changes should be delivered in the order of their versions, but the stored objects do not depend on this order, because an event is compared with
 /// the stored object of its key. An event changes nothing, and is counted as [stale](crate::InformerStatus::stale_events), if it is repeated, if it
-/// is older than the stored object, or if the object was deleted and the event is older than the deletion. (A deletion of an object that is not
+/// is older than the stored object, or if the object was deleted and the event is older than the deletion. The deletion of an object is also stale if
+/// another object with the same version is stored under its key. (A deletion of an object that is not
 /// stored changes nothing, and is not counted.) Every other event is applied. There are two limits. If an object is not stored, an addition of it at
 /// or below the version of the last list or bookmark is stale. Besides, the informer remembers at most 1024 deletions since that list or bookmark; if
 /// there were more, an addition is also stale if it is older than 512 of these deletions. (While a streaming list arrives, all of its deletions are
 /// remembered.)
 ///
 /// Two things do depend on the order of versions across objects:
-/// - The next watch begins at the newest delivered version, so a source that merges several streams must itself keep the position of each stream.
+/// - The next watch begins at the newest version *v* up to which every change was delivered. That is the newest delivered version if a list, a bookmark
+///   or the normal end of the watch shows that all of its changes were delivered. Otherwise, it is the version before it, *v* − 1, so that no change is
+///   lost if the watch was interrupted between two changes of *v*; the changes of *v* that were delivered before are stale. So a source that merges
+///   several streams must itself keep the position of each stream.
 /// - When a wait for a version returns, every change up to that version is stored; the same holds for the version that
 ///   [`Store::version`](crate::Store::version) returns. This is guaranteed only if changes arrive in the order of their versions, or if the version
-///   is that of a list or a bookmark.
+///   is that of a list or a bookmark. If several changes have the same version, a wait for it returns when the first of them is stored; to wait for all
+///   of them, wait for a later version.
 ///
 /// # Examples
 /// A source whose objects never change:

@@ -100,6 +100,6 @@ pub struct WatchRequest {
     pub streaming_list: bool,
     /// How long the watch should stay open. After this time, the source should end the watch normally. A source may ignore this timeout: the informer
     /// itself ends a watch that is open for longer than this timeout plus the [`watch_timeout_grace`](crate::ReflectorConfig::watch_timeout_grace),
-    /// and opens the next one at the newest delivered version.
+    /// and opens the next one at the newest version up to which every change was delivered.
     pub timeout: Duration,
 }

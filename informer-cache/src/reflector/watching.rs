@@ -41,7 +41,7 @@ impl Reflector {
         }
         let then = match kind {
             // Without a version, the next watch would start at any state, and would not deliver the deletions since the list.
-            _ if self.version == Version::ZERO => Then::List,
+            _ if self.complete_version() == Version::ZERO => Then::List,
             SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => Then::Watch,
             _ => Then::List,
         };
@@ -66,8 +66,12 @@ impl Reflector {
                 }
                 watching.ordered |= version != Version::ZERO;
                 if version > self.version {
-                    self.version = version;
+                    (self.version, self.complete) = (version, false);
                     watching.news = true;
+                }
+                // A bookmark is delivered after every change up to its version.
+                if let WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) = event {
+                    self.complete |= version == self.version;
                 }
                 // The caller compares the event with the stored object of its key. The reflector's version only determines where the next watch begins.
                 EventVerdict::Apply
@@ -99,7 +103,7 @@ impl Reflector {
             State::Watching(_) => {
                 let then = match kind {
                     // Without a version, the next watch would start at any state, and would not deliver the deletions between the two watches.
-                    _ if self.version == Version::ZERO => Then::List,
+                    _ if self.complete_version() == Version::ZERO => Then::List,
                     SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
                         Then::Watch
                     }
@@ -117,21 +121,28 @@ impl Reflector {
         match self.state {
             State::Streaming { .. } => self.wait(BackoffCause::Interrupted, Then::List, now, random),
             State::Watching(watching) => {
-                let may_reopen = watching.opened + self.config.min_watch_interval;
-                let short = now < may_reopen;
-                if short && !watching.news && !self.polls {
-                    self.wait(BackoffCause::ShortWatch, Then::List, now, random);
-                } else if self.version == Version::ZERO {
-                    self.wait(BackoffCause::Unversioned, Then::List, now, random);
-                } else if short {
-                    self.deadline = may_reopen;
-                    self.state = State::Pausing;
-                } else {
-                    self.watch_restarts += 1;
-                    self.watch(now, random);
-                }
+                // By the contract of a source, a watch does not end normally between two changes of one version.
+                self.complete = true;
+                self.watch_ended(watching, now, random);
             }
             _ => {}
+        }
+    }
+
+    /// Handles the end of a watch that is not a failure of the source: the source has closed it, or it has reached its maximum age.
+    pub(super) fn watch_ended(&mut self, watching: Watching, now: Nanos, random: u64) {
+        let may_reopen = watching.opened + self.config.min_watch_interval;
+        let short = now < may_reopen;
+        if short && !watching.news && !self.polls {
+            self.wait(BackoffCause::ShortWatch, Then::List, now, random);
+        } else if self.complete_version() == Version::ZERO {
+            self.wait(BackoffCause::Unversioned, Then::List, now, random);
+        } else if short {
+            self.deadline = may_reopen;
+            self.state = State::Pausing;
+        } else {
+            self.watch_restarts += 1;
+            self.watch(now, random);
         }
     }
 
@@ -192,7 +203,10 @@ impl Reflector {
 
     pub(super) fn watch(&mut self, now: Nanos, random: u64) {
         let timeout = self.min_watch_timeout(random);
-        self.open(WatchRequest { from_version: self.version, streaming_list: false, timeout }, now);
+        self.open(
+            WatchRequest { from_version: self.complete_version(), streaming_list: false, timeout },
+            now,
+        );
     }
 
     fn open(&mut self, request: WatchRequest, now: Nanos) {

@@ -10,7 +10,8 @@ use std::hash::{BuildHasher, Hash};
 use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
-use crate::store::object_reader::{ObjectReader, ParsedObject, Transform};
+use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transformed};
+use crate::store::write::is_stale_deletion;
 use crate::table::record::{AllValues, Record};
 use crate::table::relist::{Listed, ListedState, RelistDiff, compare};
 use crate::{Change, Store, Version, Writer};
@@ -235,6 +236,14 @@ where
     pub(crate) fn listed(&self, key: &K) -> Option<&Record<K, V>> {
         let hash = self.reader.seed.hash_one(key);
         self.listed_at(self.list.base.find(hash, |known| known == key), hash, key)
+    }
+
+    /// Returns whether the deletion of `last` at this version is stale, compared with the object that is listed under `key`, the key of `last`.
+    pub(crate) fn is_stale_deletion(&self, key: &K, last: V, version: Version) -> bool {
+        let Some(listed) = self.listed(key) else { return false };
+        // The identity is compared, as everywhere, after the transformation. It matters only if the versions are equal.
+        let last = (version == listed.version).then(|| transformed(last, self.transform.as_ref()));
+        is_stale_deletion(&self.reader.schema, listed, last.as_deref(), version)
     }
 
     fn listed_at(&self, row: Option<u32>, hash: u64, key: &K) -> Option<&Record<K, V>> {

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::write::{compare_event, deletion};
+use super::write::{compare_event, deletion, is_stale_deletion};
 use crate::store::object_reader::transformed;
 use crate::table::record::Record;
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};
-use crate::{Change, ChangeKind, Version, Writer};
+use crate::{Change, ChangeKind, Schema, Version, Writer};
 
 /// Writes of several objects that are published together; made by [`Writer::transaction`](crate::Writer::transaction).
 ///
 /// Readers see none of the writes before [`commit`](Self::commit). Dropping the transaction discards its writes. If a transaction writes a key
-/// several times, the last write counts. The commit compares each write with the stored object by the rules of
+/// several times, the last write counts, unless it is stale: older than an earlier write of the transaction, or a repetition of it. The commit compares each write with the stored object by the rules of
 /// [`Writer::upsert`](crate::Writer::upsert) and [`Writer::delete`](crate::Writer::delete), and ignores stale writes.
 ///
 /// # Examples
@@ -62,6 +62,20 @@ impl<K, V> Write<K, V> {
         match self {
             Self::Upsert(new) => new.key(),
             Self::Delete { key, .. } => key,
+        }
+    }
+
+    /// Returns whether this write would be stale if the earlier write of the same key had been committed.
+    fn is_stale(&self, schema: &Schema<K, V>, earlier: &Self) -> bool {
+        match (earlier, self) {
+            (Self::Upsert(earlier), Self::Upsert(new)) => {
+                compare_event(schema, earlier, new) == ListedState::Unchanged
+            }
+            (Self::Upsert(earlier), Self::Delete { last, version, .. }) => {
+                is_stale_deletion(schema, earlier, last.as_deref(), *version)
+            }
+            // Like the store, a transaction keeps no record of a deleted object.
+            (Self::Delete { .. }, _) => false,
         }
     }
 }
@@ -109,10 +123,12 @@ where
     }
 
     fn put(&mut self, write: Write<K, V>) {
+        let schema = self.writer.inner.reader.schema;
         let (writes, places) = (&mut self.writes, &mut self.places);
         let hash = write.hash();
         let known = places.find(hash, |&at| writes[at].hash() == hash && writes[at].key() == write.key());
         match known {
+            Some(&at) if write.is_stale(&schema, &writes[at]) => {}
             Some(&at) => drop(std::mem::replace(&mut writes[at], write)),
             None => {
                 writes.push(write);
@@ -162,8 +178,8 @@ where
                     rest.push(KeyWrite { kind, row, record, values });
                 }
                 Write::Delete { last, version, .. } => {
-                    let is_newer = |old: &Record<K, V>| version.is_zero() || *version >= old.version;
-                    if let Some((row, old)) = old.filter(|(_, old)| is_newer(old)) {
+                    let is_stale = |old| is_stale_deletion(&reader.schema, old, last.as_deref(), *version);
+                    if let Some((row, old)) = old.filter(|(_, old)| !is_stale(old)) {
                         gone.push(deletion(&reader.schema, row, old, last.as_ref()));
                     }
                 }

@@ -188,7 +188,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
             return WriteOutcome::Absent;
         };
         let stored = old.version;
-        if !version.is_zero() && version < stored {
+        if is_stale_deletion(&self.reader().schema, old, last.map(|last| &**last), version) {
             drop(table);
             self.bookmark(version, effects);
             return WriteOutcome::Stale { stored };
@@ -297,6 +297,23 @@ pub(crate) fn compare_event<K, V>(
         (false, true) => ListedState::Updated,
         (false, false) => ListedState::Replaced,
     }
+}
+
+/// Returns whether a deletion is stale: it is older than the stored object, or it is the deletion of another object and not newer. `last` is the last
+/// state of the deleted object, if known.
+///
+/// A source may delete an object and create another one under its key in a single write. If the deletion is delivered late or again, it must not
+/// delete the object that was created.
+pub(crate) fn is_stale_deletion<K, V>(
+    schema: &Schema<K, V>,
+    old: &Record<K, V>,
+    last: Option<&V>,
+    version: Version,
+) -> bool {
+    if version.is_zero() || version > old.version {
+        return false;
+    }
+    version < old.version || last.is_some_and(|last| !schema.same_identity(&old.object, last))
 }
 
 /// Creates a write that deletes the stored object in `row`. The last known state is `last` if this is a state of the stored object, otherwise the

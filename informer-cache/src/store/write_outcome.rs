@@ -28,7 +28,7 @@ pub enum WriteOutcome {
     /// The object was deleted.
     Deleted,
     /// The write did not change the stored object, because that object has a newer version, or is the same object at the same version. (A deletion is
-    /// stale only if the stored object has a newer version.)
+    /// stale if the stored object has a newer version, or is another object with the same version; see [`Writer::delete`](crate::Writer::delete).)
     Stale {
         /// The version of the stored object.
         stored: Version,

@@ -103,8 +103,10 @@ where
     /// Deletes the object with this key. `last` is the last state of the object, if you have it. If `last` is `None`, the change contains the stored
     /// state and has the kind [`Missed`](crate::ChangeKind::Missed), because the store may have missed later states.
     ///
-    /// If `last` is older than the stored object, the deletion is [stale](WriteOutcome::Stale). In any case, the store's version rises to the version
-    /// of `last`.
+    /// The deletion is [stale](WriteOutcome::Stale) if `last` is older than the stored object. If `last` is a state of another object (see
+    /// [`Schema::with_identity`](crate::Schema::with_identity)), the deletion is also stale if `last` has the version of the stored object: then the
+    /// source has created the stored object in the write that deleted the other one. (If `last` has no version, the deletion is never stale.) In any
+    /// case, the store's version rises to the version of `last`.
     ///
     /// # Panics
     /// Panics only if the transformation, a function of the schema, or a trait method of a key panics; nothing is changed in that case. As with

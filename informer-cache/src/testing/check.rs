@@ -83,7 +83,7 @@ pub enum SourceRule {
     Deletions,
     /// A later change of an object has a greater version, even if the object was deleted in between.
     GrowingVersions,
-    /// A watch from the version of a delivered event continues after that event.
+    /// A watch from the version of a delivered event continues after that event. A watch from the version before it delivers that event, too.
     Resume,
     /// A bookmark is delivered after every change up to its version.
     Bookmarks,

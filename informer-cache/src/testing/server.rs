@@ -115,8 +115,8 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
         self.change(|state| state.delete(key, self.stamp))
     }
 
-    /// Deletes the object under the key of `object`, and creates `object` with a new id. These are two changes with two events, but no list returns
-    /// the state between them. Returns the version of the second change.
+    /// Deletes the object under the key of `object`, and creates `object` with a new id, in a single change. So the two events have the same version,
+    /// which the method returns, and no list returns the state between them.
     ///
     /// # Examples
     /// ```
@@ -141,10 +141,7 @@ impl<K: Ord + Clone, V: Clone> TestServer<K, V> {
     /// ```
     pub fn recreate(&self, object: V) -> Version {
         let key = self.schema.key(&object);
-        self.change(|state| {
-            state.delete(&key, self.stamp);
-            state.put(key, object, self.stamp)
-        })
+        self.change(|state| state.recreate(key, object, self.stamp))
     }
 
     /// Returns the object under `key`.

@@ -20,6 +20,7 @@ mod reader_slots;
 mod reflector;
 mod regressions;
 mod reordered;
+mod repeated_versions;
 mod resync_every;
 mod retry_backoff;
 mod selections;

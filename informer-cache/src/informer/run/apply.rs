@@ -95,16 +95,20 @@ where
                 });
                 inserted.and_then(|late| late)
             }
-            WatchEvent::Deleted(object) => attempt(|| {
-                let key = schema.key(&object);
-                let listed = list.listed(&key).map(|listed| listed.version);
-                let late = listed.is_some_and(is_older);
-                if !late {
-                    list.remove(&key);
-                    tombstones.deleted(key, version, listed);
-                }
-                late
-            }),
+            WatchEvent::Deleted(object) => {
+                let removed = attempt(|| {
+                    let key = schema.key(&object);
+                    let listed = list.listed(&key).map(|listed| listed.version);
+                    // As in `apply_event`, the deletion is applied if the identity function panics.
+                    let late = attempt(|| list.is_stale_deletion(&key, object, version));
+                    if !matches!(late, Ok(true)) {
+                        list.remove(&key);
+                        tombstones.deleted(key, version, listed);
+                    }
+                    late
+                });
+                removed.and_then(|late| late)
+            }
             WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) => Ok(false),
         };
         self.partial_list = Some(list);

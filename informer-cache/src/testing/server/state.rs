@@ -1,7 +1,7 @@
 //! PURE. The state of a server, and its responses.
 //!
 //! # Invariants
-//! 1. The versions in the history are in ascending order. All of them are above `compacted` or, after a restore, above `restored`.
+//! 1. The versions in the history are in ascending order; the two events of a [recreation](State::recreate) have the same version. All of them are above `compacted` or, after a restore, above `restored`.
 //! 2. `version <= highest`. The two differ only after a restore, until the next change.
 //! 3. After it has delivered the events in `first`, a watch has delivered every event between its start and its position, and no later event. Events
 //!    that are delivered again are at or before its position.
@@ -90,6 +90,8 @@ pub(super) struct Place<V> {
     pub(super) number: u64,
     /// The version up to which all events were delivered.
     from: u64,
+    /// How many events of the next version were delivered.
+    part: usize,
     /// Events that are delivered before those of the history.
     first: VecDeque<WatchEvent<V>>,
 }
@@ -125,8 +127,21 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         }
     }
 
-    pub(super) fn put(&mut self, key: K, mut object: V, stamp: fn(&mut V, u64, Version)) -> Version {
+    pub(super) fn put(&mut self, key: K, object: V, stamp: fn(&mut V, u64, Version)) -> Version {
         let version = self.advance();
+        self.put_at(version, key, object, stamp);
+        version
+    }
+
+    /// Deletes the object under the key, if there is one, and creates another one, at the same version.
+    pub(super) fn recreate(&mut self, key: K, object: V, stamp: fn(&mut V, u64, Version)) -> Version {
+        let version = self.advance();
+        self.delete_at(version, &key, stamp);
+        self.put_at(version, key, object, stamp);
+        version
+    }
+
+    fn put_at(&mut self, version: Version, key: K, mut object: V, stamp: fn(&mut V, u64, Version)) {
         let old = self.objects.get(&key).map(|old| old.id);
         let id = old.unwrap_or_else(|| {
             self.ids += 1;
@@ -136,15 +151,18 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         let event = if old.is_some() { WatchEvent::Modified } else { WatchEvent::Added };
         self.record(event(object.clone()));
         self.objects.insert(key, Stored { id, object });
-        version
     }
 
     pub(super) fn delete(&mut self, key: &K, stamp: fn(&mut V, u64, Version)) -> Option<Version> {
-        let Stored { id, mut object } = self.objects.remove(key)?;
-        let version = self.advance();
+        let version = self.objects.contains_key(key).then(|| self.advance())?;
+        self.delete_at(version, key, stamp);
+        Some(version)
+    }
+
+    fn delete_at(&mut self, version: Version, key: &K, stamp: fn(&mut V, u64, Version)) {
+        let Some(Stored { id, mut object }) = self.objects.remove(key) else { return };
         stamp(&mut object, id, version);
         self.record(WatchEvent::Deleted(object));
-        Some(version)
     }
 
     fn advance(&mut self) -> Version {
@@ -270,17 +288,18 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         } else if self.expired(from) {
             return Err(SourceErrorKind::Expired);
         } else if self.faults.repeated_events {
-            first.extend(self.delivered(from).iter().map(|entry| entry.event.clone()));
+            first.extend(self.delivered(from, 0).iter().map(|entry| entry.event.clone()));
         }
         self.opened += 1;
         self.watches.insert(self.opened, WatchMessages::default());
-        Ok(Place { number: self.opened, from, first })
+        Ok(Place { number: self.opened, from, part: 0, first })
     }
 
-    /// Returns the part of the history up to and including the version `from`: a watch whose position is `from` has delivered it.
-    fn delivered(&self, from: u64) -> &[HistoryEntry<V>] {
+    /// Returns the part of the history up to and including the version `from`, and `part` events of the next version: a watch with this position has
+    /// delivered it.
+    fn delivered(&self, from: u64, part: usize) -> &[HistoryEntry<V>] {
         let delivered = self.history.partition_point(|entry| entry.version <= from);
-        &self.history[..delivered]
+        &self.history[..self.history.len().min(delivered + part)]
     }
 
     /// Returns the next message of a watch, or `None` if the watch has to wait.
@@ -288,7 +307,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         if let Some(first) = place.first.pop_front() {
             return Some(Next::Event(first));
         }
-        let next = self.history.get(self.delivered(place.from).len()).map(|next| next.version);
+        let next = self.history.get(self.delivered(place.from, place.part).len()).map(|next| next.version);
         let messages = self.watches.get_mut(&place.number)?;
         match messages.disturbances.pop_front() {
             Some(Disturbance::End(after)) if next.is_some_and(|next| next <= after) => {
@@ -297,7 +316,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             Some(Disturbance::End(_)) => return Some(Next::Ended),
             Some(Disturbance::Fail(kind)) => return Some(Next::Failed(kind)),
             Some(Disturbance::Repeat) => {
-                let delivered = self.delivered(place.from);
+                let delivered = self.delivered(place.from, place.part);
                 let last = &delivered[delivered.len().saturating_sub(3)..];
                 place.first.extend(last.iter().map(|entry| entry.event.clone()));
                 return self.next(place);
@@ -307,7 +326,8 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         if self.expired(place.from) {
             return Some(Next::Failed(SourceErrorKind::Expired));
         }
-        let next = self.history.get(self.delivered(place.from).len());
+        let at = self.delivered(place.from, place.part).len();
+        let next = self.history.get(at);
         let mark = self.watches.get(&place.number).and_then(|messages| messages.marks.front().copied());
         if let Some(mark) = mark.filter(|mark| next.is_none_or(|next| next.version > *mark)) {
             self.watches.get_mut(&place.number)?.marks.pop_front();
@@ -320,7 +340,10 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
                 return Some(Next::NotBefore(due));
             }
         }
-        place.from = next.version;
+        match self.history.get(at + 1) {
+            Some(after) if after.version == next.version => place.part += 1,
+            _ => (place.from, place.part) = (next.version, 0),
+        }
         Some(Next::Event(next.event.clone()))
     }
 }

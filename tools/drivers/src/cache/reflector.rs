@@ -182,6 +182,8 @@ struct Checker {
     config: ReflectorConfig,
     polls: bool,
     known: u64,
+    /// The newest version up to which every change was received.
+    complete: u64,
     listed: u64,
     lists: u64,
     /// Whether `known` must not be requested, because the source has refused it since the last list, or has let a list of it time out, or because the
@@ -223,6 +225,7 @@ impl Checker {
             config,
             polls,
             known: 0,
+            complete: 0,
             listed: 0,
             lists: 0,
             unusable: config.initial_list_most_recent,
@@ -267,7 +270,7 @@ impl Checker {
     }
 
     fn published(&mut self, version: u64) {
-        (self.known, self.listed) = (version, version);
+        (self.known, self.complete, self.listed) = (version, version, version);
         self.lists += 1;
         (self.unusable, self.spent, self.row, self.unopened) = (false, false, 0, 0);
     }
@@ -315,17 +318,17 @@ impl Checker {
             self.unusable = true;
         }
         match resumable {
-            true => Expected::Wait(Self::busy(kind), Box::new(Expected::Open { from: self.known })),
+            true => Expected::Wait(Self::busy(kind), Box::new(Expected::Open { from: self.complete })),
             false => Expected::Relist(Self::busy(kind)),
         }
     }
 
     fn closed(&self, now: Nanos) -> Expected {
         let short = now.since(self.opened) < SHORT;
-        match short && !self.news && !self.polls || self.known == 0 {
+        match short && !self.news && !self.polls || self.complete == 0 {
             true => Expected::Relist(Duration::ZERO),
             false if short => Expected::Pause,
-            false => Expected::Open { from: self.known },
+            false => Expected::Open { from: self.complete },
         }
     }
 
@@ -362,7 +365,11 @@ impl Checker {
             self.unordered = false;
         }
         if version > self.known {
-            (self.known, self.news) = (version, true);
+            // More changes may have this version.
+            (self.known, self.complete, self.news) = (version, version - 1, true);
+        }
+        if let EventKind::Bookmark | EventKind::InitialListEnd = event {
+            self.complete = self.complete.max(version);
         }
         (EventVerdict::Apply, Expected::Read)
     }
@@ -418,7 +425,7 @@ impl Checker {
                 silent(self.stream_failed(kind))
             }
             (ReflectorRequest::Watch(_), Input::OpenFailed(kind)) => {
-                silent(self.watch_lost(kind, self.known != 0 && kind.later()))
+                silent(self.watch_lost(kind, self.complete != 0 && kind.later()))
             }
             (ReflectorRequest::Watch(request), Input::Deadline) if due && request.streaming_list => {
                 silent(self.stream_failed(Kind::Other))
@@ -437,14 +444,17 @@ impl Checker {
                 silent(self.stream_failed(kind))
             }
             (ReflectorRequest::Read, Input::Broke(kind)) => {
-                let versioned = self.known != 0;
+                let versioned = self.complete != 0;
                 let resumable = versioned && (kind.later() || kind == Kind::Internal && self.tolerated(now));
                 silent(self.watch_lost(kind, resumable))
             }
             (ReflectorRequest::Read, Input::Closed) if self.streaming => {
                 silent(Expected::Relist(Duration::ZERO))
             }
-            (ReflectorRequest::Read, Input::Closed) => silent(self.closed(now)),
+            (ReflectorRequest::Read, Input::Closed) => {
+                self.complete = self.known;
+                silent(self.closed(now))
+            }
             (ReflectorRequest::Read, Input::Deadline) if due && self.streaming => {
                 self.stream_missed = true;
                 silent(self.plain_list())
@@ -512,7 +522,7 @@ impl Checker {
             }
             (Expected::Pause, ReflectorRequest::Wait) => {
                 assert_eq!((until, reflector.phase()), (self.opened + SHORT, ReflectorPhase::Watching));
-                self.then = Expected::Open { from: self.known };
+                self.then = Expected::Open { from: self.complete };
             }
             (Expected::Wait(least, then), ReflectorRequest::Wait) => self.waits(least, *then, reflector, now),
             (Expected::Relist(least), ReflectorRequest::Wait) => {

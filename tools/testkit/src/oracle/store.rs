@@ -14,6 +14,26 @@ pub struct Rules<K, V> {
     pub same: fn(&V, &V) -> bool,
 }
 
+impl<K, V> Rules<K, V> {
+    /// Whether the write of an object at a version is stale where `stored` is the version and the object before it.
+    fn is_stale_upsert(&self, stored: (u64, &V), version: u64, new: &V) -> bool {
+        match version {
+            0 => false,
+            _ if (self.same)(stored.1, new) => version <= stored.0,
+            _ => version < stored.0,
+        }
+    }
+
+    /// Whether a deletion is stale. `last` is the version and the last state of the deleted object.
+    fn is_stale_deletion(&self, stored: (u64, &V), last: Option<(u64, &V)>) -> bool {
+        match last {
+            None | Some((0, _)) => false,
+            Some((version, last)) if (self.same)(stored.1, last) => version < stored.0,
+            Some((version, _)) => version <= stored.0,
+        }
+    }
+}
+
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -178,7 +198,7 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         };
         let stored = self.versions[&key];
         let another = !(self.rules.same)(&old, &new);
-        if version != 0 && (version < stored || (version == stored && !another)) {
+        if self.rules.is_stale_upsert((stored, &old), version, &new) {
             return (OracleOutcome::Stale(stored), None);
         }
         self.put(key.clone(), version, new.clone());
@@ -214,7 +234,8 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
             return (OracleOutcome::Absent, None);
         };
         let stored = self.versions[key];
-        if version != 0 && version < stored {
+        let deleted = last.as_ref().map(|(version, last)| (*version, last));
+        if self.rules.is_stale_deletion((stored, &old), deleted) {
             return (OracleOutcome::Stale(stored), None);
         }
         self.take(key);
@@ -353,7 +374,7 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
     }
 }
 
-/// Several writes that are committed together. A later write of a key replaces an earlier one.
+/// Several writes that are committed together. A later write of a key replaces an earlier one, unless it is stale.
 #[derive(Clone, Debug)]
 pub struct OracleTransaction<K, V> {
     writes: Vec<(K, Write<V>)>,
@@ -383,19 +404,33 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
     /// Adds the write of an object to the transaction.
     pub fn upsert(&mut self, store: &OracleStore<K, V>, object: V) {
         let (key, version, new) = store.arrived(object);
-        self.put(key, Write::Upsert(version, new), version);
+        self.put(store, key, Write::Upsert(version, new), version);
     }
 
     /// Adds the deletion of a key to the transaction.
     pub fn delete(&mut self, store: &OracleStore<K, V>, key: K, last: Option<V>) {
         let last = last.map(|last| store.arrived(last)).map(|(_, version, last)| (version, last));
         let version = last.as_ref().map_or(0, |last| last.0);
-        self.put(key, Write::Delete(last), version);
+        self.put(store, key, Write::Delete(last), version);
     }
 
-    fn put(&mut self, key: K, write: Write<V>, version: u64) {
+    fn put(&mut self, store: &OracleStore<K, V>, key: K, write: Write<V>, version: u64) {
         self.version = self.version.max(version);
-        match self.writes.iter_mut().find(|(other, _)| *other == key) {
+        let earlier = self.writes.iter_mut().find(|(other, _)| *other == key);
+        if let Some((_, Write::Upsert(stored, old))) = &earlier {
+            let stored = (*stored, old);
+            let stale = match &write {
+                Write::Upsert(version, new) => store.rules.is_stale_upsert(stored, *version, new),
+                Write::Delete(last) => {
+                    let last = last.as_ref().map(|(version, last)| (*version, last));
+                    store.rules.is_stale_deletion(stored, last)
+                }
+            };
+            if stale {
+                return;
+            }
+        }
+        match earlier {
             Some(earlier) => earlier.1 = write,
             None => self.writes.push((key, write)),
         }
