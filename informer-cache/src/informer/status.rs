@@ -2,7 +2,7 @@
 //!
 //! | guarded by `status` | |
 //! |---|---|
-//! | the whole [`InformerStatus`] | written by the run future when its state changes, after each batch, and after each failure or panic; not for each event |
+//! | the whole [`InformerStatus`], and the error that a success does not clear | written by the run future when its state changes, after each batch, and after each failure or panic; not for each event |
 //!
 //! Error messages are allocated before the lock is taken, and dropped after it is released.
 
@@ -47,10 +47,16 @@ use crate::{BackoffCause, ReflectorPhase, Version};
 pub struct InformerStatus {
     /// What the informer currently does.
     pub state: InformerState,
-    /// The last failure of the source, or `None` if the source has responded successfully since then. If the informer has
+    /// The last failure of the source, or `None` if the source has responded successfully since then. If the last list could not delete all objects
+    /// that it does not contain, it is `Some` until the next list; see [`withheld_deletions`](Self::withheld_deletions). If the informer has
     /// [failed](InformerState::Failed), this is the panic that ended it.
     pub last_error: Option<ErrorRecord>,
+    /// The number of stored objects that the last list did not contain, and that it has not deleted, because they may be listed objects on which the
+    /// key function panicked. With an [identity function](crate::Schema::with_identity), these are the objects that have the identity of such a
+    /// listed object; without one, all objects that the list did not contain. [`last_error`](Self::last_error) contains the message of the panic.
+    pub withheld_deletions: u64,
     /// The number of stale events. A stale event changes nothing, because it is older than the known state of its object, or repeats that state.
+    /// After an interrupted watch, the events of the newest version are usually delivered again.
     pub stale_events: u64,
     /// The number of panics of the user's functions that the informer caught while it applied an object or published a list. If a function panics on
     /// an object, the stored object stays unchanged; but a deletion is applied nevertheless, unless the key function panics. If a function panics
@@ -121,7 +127,14 @@ pub struct ErrorRecord {
 /// The status of one informer, shared between its run future and its handles.
 #[derive(Debug)]
 pub(crate) struct StatusCell {
-    status: Mutex<InformerStatus>,
+    status: Mutex<Recorded>,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    status: InformerStatus,
+    /// The error that a successful response does not clear: the last list has withheld deletions.
+    lasting: Option<ErrorRecord>,
 }
 
 impl StatusCell {
@@ -129,6 +142,7 @@ impl StatusCell {
         let status = InformerStatus {
             state: InformerState::NotStarted,
             last_error: None,
+            withheld_deletions: 0,
             stale_events: 0,
             panics: 0,
             last_panic: None,
@@ -137,49 +151,60 @@ impl StatusCell {
             watch_restarts: 0,
             version: Version::ZERO,
         };
-        Self { status: Mutex::new(status) }
+        Self { status: Mutex::new(Recorded { status, lasting: None }) }
     }
 
     /// Returns the status without the version; the caller reads the version from the store.
     pub(crate) fn read(&self) -> InformerStatus {
-        self.status.lock().clone()
+        self.status.lock().status.clone()
     }
 
     /// Records a new state of the informer. Never called after [`ended`](Self::ended), which sets a final state.
     pub(crate) fn moved(&self, state: InformerState, relists: u64, watch_restarts: u64) {
-        let mut status = self.status.lock();
+        let Recorded { status, .. } = &mut *self.status.lock();
         status.state = state;
         status.relists = relists;
         status.watch_restarts = watch_restarts;
     }
 
-    /// Records a successful response of the source, which clears the last error.
+    /// Records a successful response of the source, which clears the last error, unless the last list has withheld deletions.
     pub(crate) fn succeeded(&self, now: Nanos, stale: u64) {
-        let mut status = self.status.lock();
+        let mut recorded = self.status.lock();
+        let Recorded { status, lasting } = &mut *recorded;
         (status.last_success, status.stale_events) = (Some(now), stale);
-        let over = status.last_error.take();
-        drop(status);
+        let over = std::mem::replace(&mut status.last_error, lasting.clone());
+        drop(recorded);
+        drop(over);
+    }
+
+    /// Records a published list: the number of deletions that it has withheld, and the reason. Without a reason, clears the reason of an earlier list.
+    pub(crate) fn listed(&self, at: Nanos, withheld_deletions: u64, reason: Option<&str>) {
+        let lasting = reason.map(|message| ErrorRecord { at, message: message.into() });
+        let mut recorded = self.status.lock();
+        recorded.status.withheld_deletions = withheld_deletions;
+        let over = std::mem::replace(&mut recorded.lasting, lasting);
+        drop(recorded);
         drop(over);
     }
 
     pub(crate) fn failed(&self, at: Nanos, message: &str) {
         let error = ErrorRecord { at, message: message.into() };
-        let old = self.status.lock().last_error.replace(error);
+        let old = self.status.lock().status.last_error.replace(error);
         drop(old);
     }
 
     /// Records a panic of a user's function.
     pub(crate) fn panicked(&self, at: Nanos, message: &str) {
         let panic = ErrorRecord { at, message: message.into() };
-        let mut status = self.status.lock();
-        status.panics += 1;
-        let old = status.last_panic.replace(panic);
-        drop(status);
+        let mut recorded = self.status.lock();
+        recorded.status.panics += 1;
+        let old = recorded.status.last_panic.replace(panic);
+        drop(recorded);
         drop(old);
     }
 
     /// Sets the final state. Called once, when the informer ends.
     pub(crate) fn ended(&self, state: InformerState) {
-        self.status.lock().state = state;
+        self.status.lock().status.state = state;
     }
 }

@@ -11,6 +11,7 @@ use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
 use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transformed};
+use crate::store::unnamed::{Unnamed, Withheld};
 use crate::store::write::is_stale_deletion;
 use crate::table::record::{AllValues, Record};
 use crate::table::relist::{Listed, ListedState, RelistDiff, compare};
@@ -171,8 +172,7 @@ pub(crate) struct RelistDraft<K, V> {
     len: usize,
     /// The list position that the next new key gets. The position of a removed key is not used again.
     next: u32,
-    /// Whether the key function panicked on an object of this list.
-    key_fn_panicked: bool,
+    unnamed: Unnamed<V>,
     /// The rows of the base for whose keys `remove` was called, whether these keys were listed or not.
     removed_rows: Vec<u32>,
 }
@@ -190,7 +190,7 @@ where
             new: HashTable::new(),
             len: 0,
             next: 0,
-            key_fn_panicked: false,
+            unnamed: Unnamed::default(),
             removed_rows: Vec::new(),
         }
     }
@@ -203,7 +203,7 @@ where
 
     /// Like [`insert`](Self::insert), but returns an error if a user's function panics on the object. In that case, the stored object with the same
     /// key is listed as unchanged, unless the key is listed already. If the key function itself panics, the key is unknown; then
-    /// [`keep_unreadable`](Self::keep_unreadable) keeps every stored object except those that were removed from the list.
+    /// [`keep_unreadable`](Self::keep_unreadable) keeps the stored objects that may be this object.
     ///
     /// `late` receives the key and a function that returns the version listed under this key. If `late` returns true, the object is rejected, and
     /// this function returns `Ok(true)`.
@@ -219,7 +219,13 @@ where
             let late = late(&key, &|| self.listed_at(row, hash, &key).map(|listed| listed.version));
             (row, hash, key, late)
         });
-        let (row, hash, key, late) = named.inspect_err(|_| self.key_fn_panicked = true)?;
+        let (row, hash, key, late) = match named {
+            Ok(named) => named,
+            Err(panic) => {
+                self.unnamed.add(object, &panic);
+                return Err(panic);
+            }
+        };
         if late {
             return Ok(true);
         }
@@ -419,14 +425,24 @@ where
         }
     }
 
-    /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, also keeps every other stored object that is not listed,
-    /// because each of them may be the object with the unknown key. An object that was removed from the list is not kept for this reason.
-    pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
-        let key_fn_panicked = self.key_fn_panicked;
+    /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on a listed object, also keeps each stored object that is not listed and
+    /// has the identity of this object, because it is in the source. (Without an identity function, that is every object that is not listed.) An
+    /// object that was removed from the list is not kept for this reason. Returns the objects that were kept only for this reason.
+    pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) -> Option<Withheld> {
+        let mut unnamed = std::mem::take(&mut self.unnamed);
         let mut removed_rows = std::mem::take(&mut self.removed_rows);
         removed_rows.sort_unstable();
+        let (schema, mut objects) = (self.reader.schema, 0);
+        let may_be = unnamed.transformed(self.transform.as_ref());
         self.keep_rows(|row, stored| {
-            key_fn_panicked && removed_rows.binary_search(&row).is_err() || keep(stored)
+            if keep(stored) {
+                return true;
+            }
+            let kept = removed_rows.binary_search(&row).is_err() && may_be.may_be(&schema, stored);
+            objects += u64::from(kept);
+            kept
         });
+        let Unnamed { count, panic, .. } = unnamed;
+        (objects > 0).then_some(Withheld { objects, unnamed: count, panic })
     }
 }

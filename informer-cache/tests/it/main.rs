@@ -36,3 +36,4 @@ mod upstream_informer;
 mod upstream_shared;
 mod upstream_store;
 mod upstream_ttl;
+mod withheld_deletions;

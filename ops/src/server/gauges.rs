@@ -72,6 +72,11 @@ impl Collector for InformerGauges {
         families.add("informer_relists_total", "Lists after the first", &read, |(status, _)| {
             ConstCounter::new(status.relists)
         })?;
+        let help =
+            "Objects that the last list did not contain and could not delete, as a listed key was unreadable";
+        families.add("informer_withheld_deletions", help, &read, |(status, _)| {
+            ConstGauge::new(status.withheld_deletions)
+        })?;
         let help = "Watches that were opened without a list before";
         families.add("informer_watch_restarts_total", help, &read, |(status, _)| {
             ConstCounter::new(status.watch_restarts)

@@ -46,7 +46,7 @@ use super::serve::{Limits, serve};
 ///
 /// | source | names |
 /// |---|---|
-/// | informers | `informer_objects`, `informer_synced`, `informer_over`, `informer_version`, `informer_relists_total`, `informer_watch_restarts_total` |
+/// | informers | `informer_objects`, `informer_synced`, `informer_over`, `informer_version`, `informer_relists_total`, `informer_withheld_deletions`, `informer_watch_restarts_total` |
 /// | controllers of flyball-kube | `controller_objects_skipped_total`, `controller_watch_failures_total`, `controller_caches_failing`, `controller_caches_unfilled`, `controller_reconciles_in_flight` |
 /// | throttles of flyball-kube | `client_throttle_requests_total`, `client_throttle_delayed_total`, `client_throttle_wait_seconds_total`, `client_throttle_waiting` |
 /// | elections of flyball-kube-lease | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |

@@ -101,6 +101,7 @@ async fn registered_items_are_checked_exported_and_shown() {
         "informer_synced{name=\"numbers\"} 1",
         "informer_version{name=\"numbers\"} 7",
         "informer_relists_total{name=\"numbers\"} 0",
+        "informer_withheld_deletions{name=\"numbers\"} 0",
         "workqueue_depth{name=\"q\"} 1",
     ];
     assert_has_lines(&metrics, &lines);

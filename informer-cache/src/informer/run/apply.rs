@@ -5,13 +5,13 @@
 
 use std::hash::Hash;
 
-use flyball_sync::Timer;
 use flyball_sync::panics::attempt;
+use flyball_sync::{Nanos, Timer};
 
 use super::super::failure::Failed;
 use super::super::tombstones::Tombstones;
 use super::{BATCH, InformerTask, Stop};
-use crate::store::{Publication, RelistDraft, Stage};
+use crate::store::{Publication, RelistDraft, Stage, Withheld};
 use crate::{
     BackoffCause, EventVerdict, Schema, SharedWriter, Source, SourceErrorKind, Version, WatchEvent,
     WriteOutcome,
@@ -144,8 +144,9 @@ where
         mut list: RelistDraft<K, V>,
         version: Version,
     ) -> Result<(), Stop> {
+        let mut withheld = None;
         let begun = attempt(|| {
-            list.keep_unreadable(|stored| self.source.is_unreadable(stored));
+            withheld = list.keep_unreadable(|stored| self.source.is_unreadable(stored));
             Publication::of_list(&self.shared.writer, list, version)
         });
         let published = match begun {
@@ -154,7 +155,9 @@ where
         };
         match published {
             Ok(()) => {
-                self.shared.status.succeeded(self.timer.now(), self.stale);
+                let now = self.timer.now();
+                self.record_withheld(now, withheld);
+                self.shared.status.succeeded(now, self.stale);
                 self.backoff.succeeded();
             }
             Err(panic) => {
@@ -169,6 +172,18 @@ where
             }
         }
         Ok(())
+    }
+
+    /// Records and reports the deletions that a published list has withheld.
+    fn record_withheld(&mut self, at: Nanos, withheld: Option<Withheld>) {
+        let Some(Withheld { objects, unnamed, panic }) = withheld else {
+            return self.shared.status.listed(at, 0, None);
+        };
+        let message = format!(
+            "{objects} stored objects that are not listed are not deleted, because the key function panicked on {unnamed} listed objects: {panic}"
+        );
+        self.shared.status.listed(at, objects, Some(&message));
+        self.report_failure(at, BackoffCause::Panicked, Failed::Panic(&message));
     }
 
     async fn publish_in_pieces(&mut self, mut list: Publication<K, V>) -> Result<Result<(), String>, Stop> {
