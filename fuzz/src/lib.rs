@@ -1,8 +1,8 @@
 //! The functions that the fuzz targets run. The crates' randomised tests run the same drivers.
 
 use drivers::bucket::{token_bucket, wait_queue};
-use drivers::cache::{reflector, relist, selector, store, ttl};
-use drivers::controller::simulation;
+use drivers::cache::{reflector, relist, selector, simulation as whole_cache, store, ttl};
+use drivers::controller::simulation as whole_controller;
 use drivers::limiter::limiter_ops;
 use drivers::queue::driver;
 use testkit::oracle::subscription::MergeCells;
@@ -19,7 +19,7 @@ pub fn bucket_ops(bytes: &[u8]) {
 
 /// Runs controllers with any combination of their features in a simulation, and checks its rules after every operation.
 pub fn controller_ops(bytes: &[u8]) {
-    simulation::run(bytes);
+    whole_controller::run(bytes);
 }
 
 /// Compares every policy in a limiter, keyed buckets, and the adaptive limit with their reference implementations.
@@ -73,4 +73,10 @@ pub fn reflector_inputs(bytes: &[u8]) {
 /// server.
 pub fn relist(bytes: &[u8]) {
     relist::run(bytes, &mut relist::tally());
+}
+
+/// Reads settings and operations from the bytes, and simulates an informer with everything that reads it. After every step, all parts must agree, and
+/// every waiter must have been woken if, and only if, there is something for it.
+pub fn cache_simulation(bytes: &[u8]) {
+    whole_cache::run(bytes, &mut whole_cache::tally());
 }

@@ -25,6 +25,7 @@ mod resync_every;
 mod retry_backoff;
 mod selections;
 mod selector;
+mod simulation;
 #[cfg(feature = "tokio")]
 mod source_check;
 mod staging;

@@ -5,5 +5,6 @@ pub mod reflector;
 pub mod relist;
 pub mod selector;
 pub mod server;
+pub mod simulation;
 pub mod store;
 pub mod ttl;
