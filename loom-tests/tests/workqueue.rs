@@ -448,6 +448,32 @@ fn timer_fires_vs_cancelled_getter() {
 }
 
 #[test]
+fn dropped_getter_disarms_vs_get() {
+    let claim = Model {
+        name: "workqueue::dropped_getter_disarms_vs_get",
+        threads: 3,
+        floor: 100,
+        catches: "an alarm that a dropped getter removes after another getter has set it",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add_after(1, SECOND).unwrap();
+        let (dropped, other) = (queue.clone(), queue);
+        let dropped = thread::spawn(move || {
+            let (_, waker) = Counting::waker();
+            let mut get = pin!(dropped.get());
+            drop(poll_with(get.as_mut(), &waker));
+        });
+        let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
+        dropped.join().unwrap();
+        clock.advance(SECOND);
+        getter.join().unwrap();
+        assert_eq!(clock.next_alarm(), None, "an alarm outlives its wait");
+    });
+}
+
+#[test]
 fn clock_vs_add_after() {
     let claim = Model {
         name: "workqueue::clock_vs_add_after",

@@ -6,7 +6,7 @@ mod wait_list;
 mod wake_batch;
 mod wakers;
 
-pub use alarm::{Alarm, Alarmed, arm, waker};
+pub use alarm::{Alarm, Alarmed, TimerCall, arm, waker};
 pub use block_on::{ThreadSignal, block_on, block_on_timeout};
 pub use wait_list::{Place, Released, WaitList};
 pub use wake_batch::WakeBatch;

@@ -11,6 +11,7 @@
 
 use std::task::Waker;
 
+use flyball_sync::waiting::TimerCall;
 use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 /// A queue without delays. It has no clock.
@@ -114,7 +115,7 @@ pub trait SupportsDelays: TimeMode {}
 pub trait SupportsAsync: TimeMode {}
 
 pub(crate) mod sealed {
-    use super::{Nanos, SupportsDelays, Waker};
+    use super::{Nanos, SupportsDelays, TimerCall, Waker};
 
     /// The operations that the sealed marker traits hide from users.
     pub trait TimeMode: Send + Sync + 'static {
@@ -123,7 +124,7 @@ pub(crate) mod sealed {
         type WithDelays: SupportsDelays;
         fn with_delays(self) -> Self::WithDelays;
         fn now(&self) -> Nanos;
-        fn wake_at(&self, at: Nanos, waker: &Waker);
+        fn call(&self, call: TimerCall, waker: &Waker);
     }
 }
 
@@ -140,7 +141,7 @@ impl sealed::TimeMode for NoDelays {
         Nanos::ZERO
     }
 
-    fn wake_at(&self, _: Nanos, _: &Waker) {}
+    fn call(&self, _: TimerCall, _: &Waker) {}
 }
 
 impl TimeMode for NoDelays {}
@@ -159,7 +160,7 @@ impl<C: Clock> sealed::TimeMode for WithClock<C> {
         self.0.now()
     }
 
-    fn wake_at(&self, _: Nanos, _: &Waker) {}
+    fn call(&self, _: TimerCall, _: &Waker) {}
 }
 
 impl<C: Clock> TimeMode for WithClock<C> {}
@@ -178,8 +179,8 @@ impl<T: Timer> sealed::TimeMode for WithTimer<T> {
         self.0.now()
     }
 
-    fn wake_at(&self, at: Nanos, waker: &Waker) {
-        self.0.wake_at(at, waker);
+    fn call(&self, call: TimerCall, waker: &Waker) {
+        call.perform(&self.0, waker);
     }
 }
 

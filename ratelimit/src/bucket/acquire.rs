@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
 
-use crate::bucket::shared::{AcquireRequest, Polled, Shared, WakeAt};
+use crate::bucket::shared::{AcquireRequest, CallTimer, Polled, Shared};
 use crate::coop::CoopBudget;
 use crate::{AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, Timer};
 
@@ -25,7 +25,7 @@ pub(crate) struct Waiting<'a, T: Clock> {
 }
 
 impl<'a, T: Clock> Waiting<'a, T> {
-    pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32, timer: Option<WakeAt<T>>) -> Self {
+    pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32, timer: Option<CallTimer<T>>) -> Self {
         Self::within(shared, count, timer, None)
     }
 
@@ -33,7 +33,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
     pub(crate) fn within(
         shared: &'a Shared<T>,
         count: NonZeroU32,
-        timer: Option<WakeAt<T>>,
+        timer: Option<CallTimer<T>>,
         limit: Option<Duration>,
     ) -> Self {
         Self {

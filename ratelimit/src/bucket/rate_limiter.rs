@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
-use crate::bucket::shared::Shared;
+use crate::bucket::shared::{Shared, call_timer};
 use crate::{
     AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, NotYet, Quota, Reservation, TimedOut,
     Timer, TryAcquireError,
@@ -85,7 +85,7 @@ impl<T: Timer> RateLimiter<T> {
     /// ```
     #[must_use]
     pub fn with_timer(quota: Quota, timer: T) -> Self {
-        Self { shared: Shared::new(quota, timer, Some(T::wake_at)) }
+        Self { shared: Shared::new(quota, timer, Some(call_timer::<T>)) }
     }
 
     /// Waits for a token.
@@ -108,7 +108,7 @@ impl<T: Timer> RateLimiter<T> {
     /// flyball_sync::block_on(call(&limiter));
     /// ```
     pub fn acquire(&self) -> Acquire<'_, T> {
-        Acquire::new(Waiting::new(&self.shared, NonZeroU32::MIN, Some(T::wake_at)))
+        Acquire::new(Waiting::new(&self.shared, NonZeroU32::MIN, Some(call_timer::<T>)))
     }
 
     /// Waits for `count` tokens, which are granted together.
@@ -133,7 +133,7 @@ impl<T: Timer> RateLimiter<T> {
     /// assert!(block_on(limiter.acquire_many_timeout(five, limit)).is_err()); // timed out
     /// ```
     pub fn acquire_many(&self, count: NonZeroU32) -> AcquireMany<'_, T> {
-        AcquireMany::new(Waiting::new(&self.shared, count, Some(T::wake_at)))
+        AcquireMany::new(Waiting::new(&self.shared, count, Some(call_timer::<T>)))
     }
 
     /// Waits for a token. The wait ends at most `limit` after the first poll, by the timer's clock.
@@ -181,7 +181,7 @@ impl<T: Timer> RateLimiter<T> {
         count: NonZeroU32,
         limit: Duration,
     ) -> Result<(), AcquireTimeoutError> {
-        let mut waiting = Waiting::within(&self.shared, count, Some(T::wake_at), Some(limit));
+        let mut waiting = Waiting::within(&self.shared, count, Some(call_timer::<T>), Some(limit));
         poll_fn(|context| waiting.poll(context.waker())).await
     }
 }

@@ -30,13 +30,14 @@ use std::task::Waker;
 pub(crate) use effects::Effects;
 use flyball_sync::locks::Mutex;
 use flyball_sync::panics::{caught, raise};
-use flyball_sync::waiting::{self, Alarm, Alarmed, Place};
+use flyball_sync::waiting::{self, Alarm, Alarmed, Place, TimerCall};
 pub(crate) use state::AcquireRequest;
 use state::{Progress, State};
 
 use crate::bucket::packed::PackedBucket;
 use crate::{
-    AcquireTimeoutError, Clock, InsufficientCapacity, Nanos, Quota, Reservation, TokenBucket, TryAcquireError,
+    AcquireTimeoutError, Clock, InsufficientCapacity, Nanos, Quota, Reservation, Timer, TokenBucket,
+    TryAcquireError,
 };
 
 pub(crate) struct Shared<T> {
@@ -47,8 +48,12 @@ pub(crate) struct Shared<T> {
     alarm: Waker,
 }
 
-/// The type of [`Timer::wake_at`](crate::Timer::wake_at), for a clock that is a timer.
-pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
+/// Calls a clock that is a timer: [`call_timer`].
+pub(crate) type CallTimer<T> = fn(&T, TimerCall, &Waker);
+
+pub(crate) fn call_timer<T: Timer>(timer: &T, call: TimerCall, waker: &Waker) {
+    call.perform(timer, waker);
+}
 
 /// The result of polling a request.
 pub(crate) enum Polled {
@@ -58,7 +63,7 @@ pub(crate) enum Polled {
 }
 
 impl<T: Clock> Shared<T> {
-    pub(crate) fn new(quota: Quota, time: T, timer: Option<WakeAt<T>>) -> Arc<Self> {
+    pub(crate) fn new(quota: Quota, time: T, timer: Option<CallTimer<T>>) -> Arc<Self> {
         let cell = PackedBucket::new();
         let mut state = State::new(TokenBucket::new(quota), timer);
         cell.open(&mut state.exact, Nanos::ZERO);

@@ -480,3 +480,19 @@ fn tasks_wait_on_tokios_clock() {
         assert!((SECOND * 2..SECOND * 2 + Duration::from_millis(5)).contains(&took), "{took:?}");
     });
 }
+
+/// An alarm that stayed set would keep the thread of a `ThreadTimer` alive, and a paused clock would advance to it.
+#[test]
+fn an_alarm_is_removed_when_its_last_waiter_leaves() {
+    let (clock, bucket) = empty(1, 1);
+    let stays = Waiter::new(&bucket, 1);
+    drop(Waiter::new(&bucket, 1));
+    assert_eq!(clock.next_alarm(), Some(at(1_000)));
+    drop(stays);
+    assert_eq!(clock.next_alarm(), None, "an alarm outlives its wait");
+    let mut granted = Waiter::new(&bucket, 1);
+    bucket.set_quota(per_second(1_000, 1));
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(granted.poll(), Poll::Ready(true));
+    assert_eq!(clock.next_alarm(), None);
+}

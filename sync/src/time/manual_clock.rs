@@ -210,11 +210,15 @@ impl Timer for ManualTimer {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
         self.clock.alarms.set_alarm(self.id, at, waker.clone());
     }
+
+    fn disarm(&self) {
+        let removed = self.clock.alarms.state.lock().remove(self.id);
+        drop(removed);
+    }
 }
 
 impl Drop for ManualTimer {
     fn drop(&mut self) {
-        let removed = self.clock.alarms.state.lock().remove(self.id);
-        drop(removed);
+        self.disarm();
     }
 }

@@ -1,6 +1,6 @@
 //! EDGE. A timer for programs without a runtime: one thread serves the alarms of all timers.
 //!
-//! Cancel safety: nothing here waits for an alarm. Dropping a timer drops its alarm.
+//! Cancel safety: nothing here waits for an alarm. `disarm` drops the alarm, and so does dropping the timer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::{Clock, Monotonic, Nanos, Timer};
 /// A timer on the machine's monotonic clock that needs no runtime.
 ///
 /// All timers of a process share one thread, named `flyball-timer`. The first alarm starts the thread, and the thread
-/// ends about one second after the last alarm has fired or was dropped, so a program whose timers are idle has no such
+/// ends about one second after the last alarm has fired or was removed, so a program whose timers are idle has no such
 /// thread. Wakers run on that thread: a waker that blocks delays the alarms of other timers; a waker that panics does not.
 ///
 /// If the operating system refuses to start the thread, the waker is woken immediately; its task then reads the clock
@@ -52,7 +52,8 @@ pub struct ThreadTimer {
 /// | guarded by `state` | |
 /// |---|---|
 /// | the alarms | an alarm is removed under the lock; its waker is woken afterwards, outside the lock |
-/// | whether the thread runs | it ends if there is still no alarm after a wait of at most [`LINGER`], and records this under the lock; the next alarm starts a new one |
+/// | whether the thread runs | it ends if there was no alarm for [`LINGER`], and records this under the lock; the next alarm starts a new one |
+/// | until when the thread sleeps | an alarm signals the thread only if it is earlier; so a queue that sets and removes an alarm for each key signals it about twice a second |
 #[derive(Default)]
 struct Service {
     state: Mutex<State>,
@@ -67,6 +68,19 @@ struct State {
     alarms: BTreeMap<(Nanos, u64), Waker>,
     set: HashMap<u64, Nanos>,
     runs: bool,
+    sleep: Sleep,
+}
+
+/// What the thread does. A signal sets it to `Awake`, so that the thread is signalled once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sleep {
+    /// The thread checks the alarms before it sleeps again.
+    #[default]
+    Awake,
+    /// The thread sleeps until the time of an alarm.
+    UntilAlarm(Nanos),
+    /// There was no alarm, and the thread ends at this time unless there is one.
+    Lingers(Nanos),
 }
 
 /// How long the thread waits for the next alarm before it ends, so that a retry every few milliseconds does not start a
@@ -108,30 +122,43 @@ impl Timer for ThreadTimer {
         let waker = waker.clone();
         let mut state = self.service.state.lock();
         let replaced = state.set(self.id, at, waker);
-        let is_first = state.alarms.first_key_value().is_some_and(|(first, _)| *first == (at, self.id));
+        let is_too_late = match state.sleep {
+            Sleep::Awake => false,
+            Sleep::UntilAlarm(until) | Sleep::Lingers(until) => at < until,
+        };
+        if is_too_late {
+            state.sleep = Sleep::Awake;
+        }
         let runs = std::mem::replace(&mut state.runs, true);
         drop(state);
         if !runs {
             self.service.start();
-        } else if is_first {
+        } else if is_too_late {
             self.service.changed.notify_one();
         }
         // The old waker is dropped last, because its drop may panic.
         drop(replaced);
     }
+
+    fn disarm(&self) {
+        let mut state = self.service.state.lock();
+        let dropped = state.unset(self.id);
+        // Without a signal the thread would sleep until the time of the removed alarm, and not end.
+        let must_linger = state.alarms.is_empty() && matches!(state.sleep, Sleep::UntilAlarm(_));
+        if must_linger {
+            state.sleep = Sleep::Awake;
+        }
+        drop(state);
+        if must_linger {
+            self.service.changed.notify_one();
+        }
+        drop(dropped);
+    }
 }
 
 impl Drop for ThreadTimer {
     fn drop(&mut self) {
-        let mut state = self.service.state.lock();
-        let dropped = state.unset(self.id);
-        let was_last = dropped.is_some() && state.alarms.is_empty();
-        drop(state);
-        if was_last {
-            // Without this signal the thread would sleep until the time of the removed alarm.
-            self.service.changed.notify_one();
-        }
-        drop(dropped);
+        self.disarm();
     }
 }
 
@@ -159,26 +186,35 @@ impl Service {
     }
 
     fn run(&self) {
-        let mut lingers = false;
+        let mut last_used = Monotonic.now();
         loop {
             let now = Monotonic.now();
             let mut state = self.state.lock();
+            state.sleep = Sleep::Awake;
             if let Some(waker) = state.take_due(now) {
                 drop(state);
                 wake(waker);
-                lingers = false;
+                last_used = now;
                 continue;
             }
-            let sleep = match state.alarms.first_key_value() {
-                Some(((at, _), _)) => at.since(now).min(LONGEST_SLEEP),
-                None if lingers => {
-                    state.runs = false;
-                    return;
+            let first = state.alarms.first_key_value().map(|((at, _), _)| *at);
+            let until = match first {
+                Some(at) => {
+                    last_used = now;
+                    state.sleep = Sleep::UntilAlarm(at);
+                    at
                 }
-                None => LINGER,
+                None => {
+                    let end = last_used + LINGER;
+                    if end <= now {
+                        state.runs = false;
+                        return;
+                    }
+                    state.sleep = Sleep::Lingers(end);
+                    end
+                }
             };
-            lingers = state.alarms.is_empty();
-            drop(self.changed.wait_for(state, sleep));
+            drop(self.changed.wait_for(state, until.since(now).min(LONGEST_SLEEP)));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! EDGE. Timers: one alarm on one clock.
 //!
-//! Cancel safety: `wake_at` only requests a wake-up and does not wait for it, so there is nothing to cancel. Dropping a timer drops its
-//! alarm.
+//! Cancel safety: `wake_at` only requests a wake-up and does not wait for it, so there is nothing to cancel. `disarm` removes the alarm, and
+//! so does dropping a timer.
 
 use std::task::Waker;
 
@@ -9,8 +9,8 @@ use crate::{Clock, Nanos};
 
 /// A timer: a clock with one alarm.
 ///
-/// A queue or limiter owns its timer and arms it only while a waiter needs it, so an idle queue or limiter sets no alarm. The owner calls `wake_at`
-/// and `now` outside all locks. Several threads may call `now` at the same time, but only one thread at a time calls `wake_at`.
+/// A queue or limiter owns its timer. The owner calls `now`, `wake_at` and `disarm` outside all locks. Several threads may call `now` at the same
+/// time, but only one thread at a time calls `wake_at` or `disarm`.
 ///
 /// # Examples
 /// ```
@@ -56,4 +56,11 @@ pub trait Timer: Clock {
     /// A wake-up before `at` is allowed, although it costs a reading of the clock. A missing wake-up is not allowed. The waker may be woken from
     /// inside this call. Cloning, waking or dropping it may panic, so a timer that fires where a panic would harm others must catch it.
     fn wake_at(&self, at: Nanos, waker: &Waker);
+
+    /// Removes the alarm, if one is set. Called when no waiter waits for a time any more.
+    ///
+    /// The alarm may be firing at the same time, so the waker may still be woken once. By default this does nothing: then the alarm fires at its time,
+    /// and the owner ignores it. Implement it if an unused alarm costs something, such as a thread that sleeps, or a paused clock that advances to the
+    /// next alarm.
+    fn disarm(&self) {}
 }

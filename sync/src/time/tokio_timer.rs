@@ -1,6 +1,6 @@
 //! EDGE. A timer on tokio's timer wheel.
 //!
-//! Cancel safety: `wake_at` does not wait, so there is nothing to cancel. Dropping the timer drops its alarm.
+//! Cancel safety: `wake_at` does not wait, so there is nothing to cancel. `disarm` drops the alarm, and so does dropping the timer.
 
 mod pausable;
 
@@ -188,6 +188,16 @@ impl Timer for TokioTimer {
         };
         drop(slot);
         drop(surplus);
+    }
+
+    /// An alarm that stayed registered would make a paused clock advance to it.
+    fn disarm(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.disarm();
+        }
+        // Dropped outside the lock, because it drops a waker.
+        let alarm = self.sleep.lock().take();
+        drop(alarm);
     }
 }
 

@@ -3,19 +3,21 @@
 //! | what | guarded by |
 //! |---|---|
 //! | the [`Alarm`] | the owner's lock |
-//! | `wake_at` of the timer | called outside that lock, by at most one thread at a time |
+//! | `wake_at` and `disarm` of the timer | called outside that lock, by at most one thread at a time |
 //!
 //! # Invariants
 //! 1. `armed` is the time of the earliest alarm that is set or being set.
-//! 2. At most one thread calls the timer at a time, so a slower thread cannot replace an earlier alarm with a later one. If an earlier alarm is
-//!    requested while a thread calls the timer, the same thread then calls the timer once more.
+//! 2. At most one thread calls the timer at a time, so a slower thread cannot replace an earlier alarm with a later one. If `armed` changes while a
+//!    thread calls the timer, the same thread then calls the timer once more.
+//! 3. Once no thread calls the timer, an alarm is set only if `armed` is set. (It may be earlier than necessary: it then fires once, and the owner
+//!    requests the next one.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
-use crate::Nanos;
 use crate::panics::caught;
+use crate::{Nanos, Timer};
 
 /// The state of one alarm: the time at which the timer fires, if any. The owner keeps this state under its lock.
 #[derive(Debug, Default)]
@@ -23,8 +25,27 @@ pub struct Alarm {
     armed: Option<Nanos>,
     /// Whether a thread is currently calling the timer.
     arming: bool,
-    /// Whether an earlier alarm was requested during that call.
+    /// Whether `armed` has changed during that call.
     again: bool,
+}
+
+/// A call of the timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerCall {
+    /// A call of [`Timer::wake_at`].
+    WakeAt(Nanos),
+    /// A call of [`Timer::disarm`].
+    Disarm,
+}
+
+impl TimerCall {
+    /// Calls the timer.
+    pub fn perform<T: Timer + ?Sized>(self, timer: &T, waker: &Waker) {
+        match self {
+            Self::WakeAt(at) => timer.wake_at(at, waker),
+            Self::Disarm => timer.disarm(),
+        }
+    }
 }
 
 /// The owner of an [`Alarm`]: it has a lock, a timer, and waiters.
@@ -42,23 +63,43 @@ pub trait Alarmed: Send + Sync + 'static {
 }
 
 impl Alarm {
-    /// Requests that the alarm fires at the time `at` or earlier. If this returns a time, the caller must pass it to [`arm`] after unlocking.
-    #[must_use = "pass the time to `arm`"]
-    pub fn request(&mut self, at: Nanos) -> Option<Nanos> {
+    /// Requests that the alarm fires at the time `at` or earlier. If this returns a call, the caller must pass it to [`arm`] after unlocking.
+    #[must_use = "pass the call to `arm`"]
+    pub fn request(&mut self, at: Nanos) -> Option<TimerCall> {
         if self.armed.is_some_and(|armed| armed <= at) {
             return None;
         }
         self.armed = Some(at);
+        self.call(TimerCall::WakeAt(at))
+    }
+
+    /// Requests that no alarm is set, because no waiter waits for a time. Otherwise like [`request`](Self::request).
+    #[must_use = "pass the call to `arm`"]
+    pub fn release(&mut self) -> Option<TimerCall> {
+        self.armed.take()?;
+        self.call(TimerCall::Disarm)
+    }
+
+    fn call(&mut self, call: TimerCall) -> Option<TimerCall> {
         if self.arming {
             self.again = true;
             return None;
         }
         self.arming = true;
-        Some(at)
+        Some(call)
+    }
+
+    /// Returns whether an alarm is set or being set.
+    #[must_use]
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.armed.is_some()
     }
 
     /// Marks the alarm as fired: no alarm is set from now on. Returns the time for which it was set.
     pub fn fired(&mut self) -> Option<Nanos> {
+        // A thread that is calling the timer may set an alarm after this one has fired. Its next call then removes that alarm.
+        self.again |= self.arming;
         self.armed.take()
     }
 
@@ -73,29 +114,27 @@ impl Alarm {
         *self = Self::default();
     }
 
-    /// Called after a call of the timer. If an earlier alarm was requested during the call, returns the time for the next call.
-    fn armed(&mut self) -> Option<Nanos> {
-        let again = self.armed.filter(|_| self.again);
-        self.again = false;
-        self.arming = again.is_some();
-        again
+    /// Called after a call of the timer. If `armed` has changed during the call, returns the next call.
+    fn called(&mut self) -> Option<TimerCall> {
+        self.arming = std::mem::take(&mut self.again);
+        self.arming.then(|| self.armed.map_or(TimerCall::Disarm, TimerCall::WakeAt))
     }
 }
 
-/// Sets the timer to `at`, outside the lock. If an earlier alarm is requested in the meantime, sets the timer to that time, and so on. `wake_at` must
-/// call [`Timer::wake_at`](crate::Timer::wake_at) on the owner's timer, and pass the owner's [`waker`].
+/// Calls the timer, outside the lock. If the alarm changes in the meantime, calls the timer again, and so on. `perform` must
+/// [perform](TimerCall::perform) the call on the owner's timer, and pass the owner's [`waker`].
 ///
 /// # Panics
 /// Panics if the timer panics, after calling [`Alarmed::alarm_failed`].
-pub fn arm(owner: &impl Alarmed, mut at: Nanos, wake_at: impl Fn(Nanos)) {
+pub fn arm(owner: &impl Alarmed, mut call: TimerCall, perform: impl Fn(TimerCall)) {
     loop {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| wake_at(at))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| perform(call))) {
             // `alarm_failed` wakes a waker, which may panic, too. That second panic is discarded, and the panic of the timer is resumed.
             caught(|| owner.alarm_failed());
             resume_unwind(panic);
         }
-        match owner.with_alarm(Alarm::armed) {
-            Some(earlier) => at = earlier,
+        match owner.with_alarm(Alarm::called) {
+            Some(next) => call = next,
             None => return,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flyball_sync::Nanos;
 use flyball_sync::locks::Mutex;
-use flyball_sync::waiting::{Alarm, Alarmed, arm, waker};
+use flyball_sync::waiting::{Alarm, Alarmed, TimerCall, arm, waker};
 
 #[derive(Default)]
 struct Owner {
@@ -31,20 +31,24 @@ fn at(nanos: u64) -> Nanos {
     Nanos::new(nanos)
 }
 
+fn wake_at(nanos: u64) -> TimerCall {
+    TimerCall::WakeAt(at(nanos))
+}
+
 #[test]
 fn a_later_alarm_does_not_replace_an_earlier_one() {
     let owner = Owner::default();
     let set = RefCell::new(Vec::new());
     let request = |time| {
-        if let Some(time) = owner.with_alarm(|alarm| alarm.request(at(time))) {
-            arm(&owner, time, |time| set.borrow_mut().push(time.get()));
+        if let Some(call) = owner.with_alarm(|alarm| alarm.request(at(time))) {
+            arm(&owner, call, |call| set.borrow_mut().push(call));
         }
     };
     request(10);
     request(20);
     request(10);
     request(5);
-    assert_eq!(*set.borrow(), [10, 5]);
+    assert_eq!(*set.borrow(), [wake_at(10), wake_at(5)]);
     assert_eq!(owner.with_alarm(Alarm::fired), Some(at(5)));
     assert_eq!(owner.with_alarm(Alarm::fired), None);
 }
@@ -54,9 +58,9 @@ fn an_earlier_alarm_that_is_wanted_meanwhile_is_set_by_the_thread_in_the_timer()
     let owner = Owner::default();
     let set = RefCell::new(Vec::new());
     let first = owner.with_alarm(|alarm| alarm.request(at(10))).unwrap();
-    arm(&owner, first, |time| {
-        set.borrow_mut().push(time.get());
-        if time == at(10) {
+    arm(&owner, first, |call| {
+        set.borrow_mut().push(call);
+        if call == wake_at(10) {
             assert!(owner.with_alarm(|alarm| alarm.is_arming()));
             assert_eq!(
                 owner.with_alarm(|alarm| alarm.request(at(3))),
@@ -65,7 +69,7 @@ fn an_earlier_alarm_that_is_wanted_meanwhile_is_set_by_the_thread_in_the_timer()
             );
         }
     });
-    assert_eq!(*set.borrow(), [10, 3]);
+    assert_eq!(*set.borrow(), [wake_at(10), wake_at(3)]);
     assert!(!owner.with_alarm(|alarm| alarm.is_arming()));
 }
 
@@ -76,7 +80,7 @@ fn an_alarm_that_rings_within_the_timer_can_be_set_again() {
     arm(&owner, first, |_| {
         assert!(owner.with_alarm(Alarm::fired).is_some());
     });
-    assert_eq!(owner.with_alarm(|alarm| alarm.request(at(30))), Some(at(30)));
+    assert_eq!(owner.with_alarm(|alarm| alarm.request(at(30))), Some(wake_at(30)));
 }
 
 #[test]
@@ -86,7 +90,48 @@ fn a_timer_that_panics_leaves_no_alarm_and_no_thread_in_it() {
     let armed = catch_unwind(AssertUnwindSafe(|| arm(&owner, first, |_| panic!("the timer panics"))));
     assert!(armed.is_err());
     assert_eq!(*owner.failed.lock(), 1);
-    assert_eq!(owner.with_alarm(|alarm| alarm.request(at(10))), Some(at(10)));
+    assert_eq!(owner.with_alarm(|alarm| alarm.request(at(10))), Some(wake_at(10)));
+}
+
+#[test]
+fn an_alarm_that_nobody_waits_for_is_removed_once() {
+    let owner = Owner::default();
+    let calls = RefCell::new(Vec::new());
+    let perform = |call: Option<TimerCall>| {
+        if let Some(call) = call {
+            arm(&owner, call, |call| calls.borrow_mut().push(call));
+        }
+    };
+    perform(owner.with_alarm(Alarm::release));
+    perform(owner.with_alarm(|alarm| alarm.request(at(10))));
+    assert!(owner.with_alarm(|alarm| alarm.is_set()));
+    perform(owner.with_alarm(Alarm::release));
+    perform(owner.with_alarm(Alarm::release));
+    assert!(!owner.with_alarm(|alarm| alarm.is_set()));
+    perform(owner.with_alarm(|alarm| alarm.request(at(20))));
+    assert_eq!(*calls.borrow(), [wake_at(10), TimerCall::Disarm, wake_at(20)]);
+}
+
+/// The last request counts, whichever thread calls the timer.
+#[test]
+fn an_alarm_that_is_released_while_it_is_set_is_removed_by_the_thread_in_the_timer() {
+    for fires in [false, true] {
+        let owner = Owner::default();
+        let calls = RefCell::new(Vec::new());
+        let first = owner.with_alarm(|alarm| alarm.request(at(10))).unwrap();
+        arm(&owner, first, |call| {
+            calls.borrow_mut().push(call);
+            if call == wake_at(10) {
+                // An earlier alarm fires, or the last waiter leaves, before the timer is set to 10.
+                match fires {
+                    true => assert_eq!(owner.with_alarm(Alarm::fired), Some(at(10))),
+                    false => assert_eq!(owner.with_alarm(Alarm::release), None),
+                }
+            }
+        });
+        assert_eq!(*calls.borrow(), [wake_at(10), TimerCall::Disarm]);
+        assert!(!owner.with_alarm(|alarm| alarm.is_arming()));
+    }
 }
 
 /// The panics of waiters, of a clock, or of a last reference that is dropped.

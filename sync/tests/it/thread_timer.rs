@@ -97,3 +97,24 @@ fn far_alarms_do_not_stop_near_ones() {
     reach(&near, near.now() + MILLI);
     assert_eq!(counter.wakes(), 0);
 }
+
+#[test]
+fn a_disarmed_alarm_does_not_fire() {
+    let (disarmed, other) = (ThreadTimer::new(), ThreadTimer::new());
+    let (wakes, waker) = Counting::waker();
+    let now = other.now();
+    disarmed.wake_at(now + MILLI, &waker);
+    disarmed.disarm();
+    disarmed.disarm();
+    reach(&other, now + MILLI * 5);
+    assert_eq!(wakes.wakes(), 0);
+    // An alarm that is set again while the thread sleeps for a later one, or lingers, is on time.
+    for step in 1..=20 {
+        other.wake_at(other.now() + MILLI * 3_600_000, &waker);
+        other.disarm();
+        disarmed.wake_at(now + MILLI * 3_600_000, &waker);
+        reach(&other, other.now() + MILLI * step / 10);
+        disarmed.disarm();
+    }
+    assert_eq!(wakes.wakes(), 0);
+}

@@ -66,15 +66,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
         let old;
         let mut locked = shared.lock();
         old = this.ticket.take().and_then(|own| locked.others.drainers.leave(own));
-        if locked.state.is_drained() {
+        if locked.state.is_drained(now) {
             locked.state.leftovers(now, &mut left);
-            drop(locked);
+            // The timer may be armed for this task alone.
+            shared.finish(locked, now);
             drop((old, waker));
             return Poll::Ready(left);
         }
         this.ticket = Some(locked.others.drainers.park(waker));
         locked.others.any = true;
-        drop(locked);
+        // While the drain serves delayed keys, the queue may be drained at a time at which no operation is called. `finish` arms the timer for it.
+        shared.finish(locked, now);
         drop(old);
         Poll::Pending
     }
@@ -83,7 +85,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for Drain<K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let old = self.queue.shared.lock().others.drainers.leave(ticket);
+            let shared = &self.queue.shared;
+            let mut locked = shared.lock();
+            let old = locked.others.drainers.leave(ticket);
+            // The timer may be armed for this task alone.
+            shared.finish(locked, None);
             drop(old);
         }
     }

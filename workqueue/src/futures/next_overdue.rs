@@ -92,7 +92,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for NextOverdue<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let old = self.queue.shared.lock().others.watchers.leave(ticket);
+            let shared = &self.queue.shared;
+            let mut locked = shared.lock();
+            let old = locked.others.watchers.leave(ticket);
+            // The timer may be armed for this task alone.
+            shared.finish(locked, None);
             drop(old);
         }
     }

@@ -13,7 +13,7 @@ use crate::queue::Queue;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, TimeMode};
 
-/// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`].
+/// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`]. It is woken once its condition holds, and only then.
 ///
 /// # Cancel safety
 /// Dropping the future only ends the wait.
@@ -41,14 +41,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'
         let waker = context.waker().clone();
         let now = shared.now_if_timed();
         let mut locked = shared.lock();
-        let old = this.ticket.take().and_then(|own| locked.others.idlers.leave(own));
-        // An empty queue is also idle. So the waiters of `wait_empty` are woken each time the queue becomes idle, and check whether it is empty.
+        let old = this.ticket.take().and_then(|own| locked.others.quiet(this.empty).leave(own));
         if if this.empty { locked.state.is_empty() } else { locked.state.is_idle(now) } {
             drop(locked);
             drop((old, waker));
             return Poll::Ready(());
         }
-        this.ticket = Some(locked.others.idlers.park(waker));
+        this.ticket = Some(locked.others.quiet(this.empty).park(waker));
         locked.others.any = true;
         drop(locked);
         drop(old);
@@ -59,7 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for WaitIdle<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let old = self.queue.shared.lock().others.idlers.leave(ticket);
+            let old = self.queue.shared.lock().others.quiet(self.empty).leave(ticket);
             drop(old);
         }
     }

@@ -58,7 +58,8 @@ where
         let timeouts = &mut locked.others.timeouts;
         let old = this.ticket.take().and_then(|own| timeouts.remove(own));
         if this.until <= now {
-            drop(locked);
+            // The timer may be armed for this timeout alone.
+            shared.finish(locked, Some(now));
             drop((old, waker));
             return Poll::Ready(None);
         }
@@ -74,7 +75,11 @@ where
 impl<F, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for Within<'_, F, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let old = self.queue.shared.lock().others.timeouts.remove(ticket);
+            let shared = &self.queue.shared;
+            let mut locked = shared.lock();
+            let old = locked.others.timeouts.remove(ticket);
+            // The timer may be armed for this timeout alone.
+            shared.finish(locked, None);
             drop(old);
         }
     }

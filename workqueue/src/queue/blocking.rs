@@ -84,8 +84,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// leftovers.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
-        let drained = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_drained();
-        let (mut locked, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
+        let (mut locked, now) =
+            self.block_until(until, QueueState::is_drained, |others| &mut others.blocked_drainers);
         locked.state.leftovers(now, &mut left);
         drop(locked);
         left
@@ -99,8 +99,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
         let empty = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_empty();
-        // A thread that waits for an empty queue is woken each time the queue becomes idle, and then checks whether it is empty.
-        let (locked, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
+        let (locked, _) = self.block_until(until, empty, |others| &mut others.blocked_emptiers);
         locked.state.is_empty()
     }
 
@@ -121,8 +120,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             }
             locked.others.any = true;
             locked.others.quiet_notified = false;
+            // The queue may be drained at a time at which no operation is called. The thread wakes up then; on a clock that is moved by hand, only the
+            // timer wakes it.
+            let closes_at = now.and_then(|now| locked.state.closes_at(now));
+            let armed = closes_at.and_then(|at| locked.request_alarm(at, T::TIMER));
+            if let Some(effects) = armed {
+                drop(locked);
+                self.shared.perform(effects);
+                continue;
+            }
+            let closes_in = closes_at.zip(now).map(|(at, now)| at.since(now));
             *count(&mut locked.others) += 1;
-            locked = match rest {
+            locked = match rest.into_iter().chain(closes_in).min() {
                 Some(limit) => self.shared.quiet.wait_for(locked, limit),
                 None => self.shared.quiet.wait(locked),
             };

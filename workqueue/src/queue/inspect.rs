@@ -112,7 +112,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Checks the whole queue, and returns the first invariant that is violated. For tests. O(n).
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.shared.lock().state.check()
+        let locked = self.shared.lock();
+        locked.check()?;
+        locked.state.check()
     }
 }
 

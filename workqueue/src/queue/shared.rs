@@ -16,10 +16,11 @@
 //! 1. One task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too. That thread signals
 //!    the next thread when it has taken a key or found no key. Likewise, one adder is woken for each key that the queue and the adder's class of keys
 //!    have room for (`queue/adders.rs`).
-//! 2. While getters wait and there is a deadline in the future, the timer is armed for the next deadline. If threads sleep, one of them sleeps at
-//!    most until that deadline.
-//! 3. All waiters for a condition are woken once the condition holds. The conditions are: the queue is closed, drained or idle, or there is a lease
-//!    that no watcher (`next_overdue`) waits for yet.
+//! 2. The timer is armed for the next time for which a waiter waits, or earlier, and is disarmed while no waiter waits for a time. If threads sleep,
+//!    one of them sleeps at most until the next deadline.
+//! 3. All waiters for a condition are woken once the condition holds, and only then. The conditions are: the queue is closed, drained, idle or empty,
+//!    or there is a lease that no watcher (`next_overdue`) waits for yet. A condition is checked at the last time that was read from the clock, so
+//!    that a waiter and a later change agree on it. While a drain serves delayed keys, time alone may close the queue (`QueueState::closes_at`).
 //!
 //! A woken waiter that leaves its wait queue decrements the count of woken waiters, so `collect_wakeups` can wake another waiter.
 

@@ -251,6 +251,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// when the limit has passed are leftovers, but the Ready ones are still handed out. To end the work, too, call [`stop_now`](Self::stop_now)
     /// next, and use its leftovers.
     ///
+    /// When `limit` has passed, the queue is as after [`shut_down`](Self::shut_down): a key that is retried or requeued from then on is a leftover, and
+    /// getters return `None` once no key is Ready, even if a lease is held for longer. If only keys of [suspended](crate::Fair::max_leased) groups are
+    /// left before that, the drain ends at once.
+    ///
     /// If there are several calls, the `limit` of the first determines how long delayed keys are served, and each call waits for at most its own
     /// `limit`. A call of [`shut_down`](Self::shut_down) or `drain` ends the service of delayed keys, so a later call of `drain_all_timeout` serves
     /// none either.

@@ -82,6 +82,15 @@ impl TaskWaiters {
         tasks
     }
 
+    /// Checks the invariants.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.tasks.check()?;
+        if self.to_notify > self.waiting() {
+            return Err(format!("tasks 2: {} of {} tasks are to be woken", self.to_notify, self.waiting()));
+        }
+        Ok(())
+    }
+
     /// Marks all waiters, so that [`fill_batch`](Self::fill_batch) takes their wakers.
     pub(crate) fn notify_all(&mut self) {
         self.to_notify = self.waiting();

@@ -77,7 +77,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         K: Clone,
     {
         self.track_ages(now);
-        if self.is_drained() {
+        if self.is_drained(Some(now)) {
             return NextOverdue::Drained;
         }
         let Some(slot) = self.leases.front() else { return NextOverdue::Empty };

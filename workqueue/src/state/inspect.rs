@@ -2,7 +2,7 @@
 
 use flyball_sync::Nanos;
 
-use super::{Leftovers, Phase, QueueState};
+use super::{Leftovers, Phase, Postponed, QueueState};
 use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
 use crate::state::order::ReadyQueue;
@@ -94,16 +94,25 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.leases.len() + self.reported.len()
     }
 
-    /// Returns the earliest deadline that will make a key Ready.
+    /// Returns the earliest time at which a key becomes Ready, or the queue may close, although no operation is called.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
-        let (at, _) = self.first_wait()?;
-        let served = match self.phase {
-            Phase::Open => true,
-            Phase::DrainingDelays => at <= self.horizon,
-            Phase::ShutDown | Phase::Stopped => false,
-        };
-        (served && !self.paused).then_some(at)
+        let first = self.first_wait().map(|(at, _)| at).filter(|_| !self.paused);
+        match self.phase {
+            Phase::Open => first,
+            Phase::DrainingDelays => first.into_iter().chain(self.closes_at(self.seen)).min(),
+            Phase::ShutDown | Phase::Stopped => None,
+        }
+    }
+
+    /// Returns the next time after `now` at which the queue may become closed or drained although no operation is called: at the horizon of a drain
+    /// that serves delayed keys, and before it at each deadline of a key whose group is suspended.
+    pub(crate) fn closes_at(&self, now: Nanos) -> Option<Nanos> {
+        if self.phase != Phase::DrainingDelays || now >= self.horizon {
+            return None;
+        }
+        let next = if O::GATHERS { self.survey(now, usize::MAX).1 } else { None };
+        Some(next.map_or(self.horizon, |next| next.min(self.horizon)))
     }
 
     /// Returns whether there is a waiting key whose deadline has passed. If `now` is `None`, no deadline counts as passed. After shutdown, exactly
@@ -141,25 +150,53 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Returns whether the queue is shut down, no key is Ready and no key can become Ready. Keys of suspended groups do not count. A closed queue
     /// stays closed, because no group of a closed queue can be resumed.
     #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed_at(&self, now: Nanos) -> bool {
         match self.phase {
             Phase::Open => false,
-            // The queue is not closed while a key is leased: the lease may end as a failure, and the key may then become Ready again before the
-            // horizon.
-            Phase::DrainingDelays => self.leased() == 0 && self.is_empty_by(self.horizon),
-            Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
+            // Before the horizon, the queue is not closed while a key is leased: the lease may end as a failure, and the key may then become Ready
+            // again. From the horizon on, only a key that is dirty or whose deadline has passed becomes Ready when its lease ends.
+            Phase::DrainingDelays if now < self.horizon => self.leased() == 0 && self.serves_none(now),
+            Phase::DrainingDelays => {
+                let due = |own: &Postponed| own.wait.at <= self.horizon;
+                self.dirty == 0 && self.serves_none(now) && !self.postponed.iter().any(|(_, own)| due(&own))
+            }
+            Phase::ShutDown => self.dirty == 0 && self.serves_none(now),
             Phase::Stopped => true,
         }
     }
 
-    /// Returns whether no Ready key can be handed out, now or when a lease ends, and no deadline is at or before `horizon`.
-    fn is_empty_by(&self, horizon: Nanos) -> bool {
-        self.order.count() == self.order.suspended() && self.first_wait().is_none_or(|(at, _)| at > horizon)
+    /// Returns whether no Ready key can be handed out, now or when a lease ends, and no key becomes Ready at a deadline up to the horizon. A key whose
+    /// deadline has passed may still be in the heap; if its group is suspended, it does not count.
+    fn serves_none(&self, now: Nanos) -> bool {
+        if self.order.count() != self.order.suspended() {
+            return false;
+        }
+        let by = self.due_by(now);
+        match self.first_wait() {
+            Some((at, _)) if at > self.horizon => true,
+            Some((at, _)) if at > by => false,
+            Some(_) => {
+                self.all_suspended(by) && self.survey(by, usize::MAX).1.is_none_or(|at| at > self.horizon)
+            }
+            None => true,
+        }
     }
 
-    /// Returns whether the queue is stopped, or closed and without leased keys.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.phase == Phase::Stopped || (self.is_closed() && self.leased() == 0)
+    /// Returns whether the groups of all waiting keys with a deadline at or before `by` are suspended. O(these keys), and only while such keys are in
+    /// the heap, that is, before the next operation with a time.
+    fn all_suspended(&self, by: Nanos) -> bool {
+        let suspended = |slot| self.order.is_suspended(slot);
+        O::GATHERS && self.order.heaps().all(|heap| heap.due(by).into_iter().all(suspended))
+    }
+
+    /// Observes the time, and returns whether the queue is stopped, or closed and without leased keys.
+    pub(crate) fn is_drained(&mut self, now: Option<Nanos>) -> bool {
+        let now = self.observe(now);
+        self.is_drained_at(now)
+    }
+
+    pub(crate) fn is_drained_at(&self, now: Nanos) -> bool {
+        self.phase == Phase::Stopped || (self.is_closed_at(now) && self.leased() == 0)
     }
 
     /// Returns whether the queue holds no key.
@@ -167,20 +204,35 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.slab.live() == 0
     }
 
-    /// Returns whether no key is leased and no Ready key can be handed out. If `now` is `None`, uses the last time that was passed in.
+    /// Observes the time, and returns whether no key is leased and no Ready key can be handed out.
+    ///
+    /// A waiter that finds the queue not idle must have observed the time at which it was not: a later check at an earlier time would find the queue
+    /// idle, and wake the waiter, which would wait again, over and over.
     pub(crate) fn is_idle(&mut self, now: Option<Nanos>) -> bool {
-        self.leased() == 0 && !self.has_ready(now)
+        let now = self.observe(now);
+        self.is_idle_at(now)
+    }
+
+    pub(crate) fn is_idle_at(&self, now: Nanos) -> bool {
+        self.leased() == 0 && !self.has_ready_at(now)
     }
 
     /// Returns whether there is a Ready key that can be handed out now, or later when a lease of its group ends. If `now` is `None`, uses the last
     /// time that was passed in.
-    pub(crate) fn has_ready(&mut self, now: Option<Nanos>) -> bool {
-        if self.queued() > self.order.suspended() {
-            return true;
-        }
-        // A due key may belong to a suspended group. Gathering moves the due keys into the order, which counts the keys of suspended groups.
-        self.gather_all(now);
-        self.queued() > self.order.suspended() || self.has_due(Some(now.unwrap_or(self.seen)))
+    pub(crate) fn has_ready(&self, now: Option<Nanos>) -> bool {
+        self.has_ready_at(now.unwrap_or(self.seen))
+    }
+
+    fn has_ready_at(&self, now: Nanos) -> bool {
+        self.queued() > self.order.suspended()
+            || (self.has_due(Some(now)) && !self.all_suspended(self.due_by(now)))
+    }
+
+    /// Returns the later of `now` and the time that was last passed to an operation. Conditions are checked at this time, because a waiter may have
+    /// found at that last time that its condition does not hold.
+    #[inline]
+    pub(crate) fn latest(&self, now: Option<Nanos>) -> Nanos {
+        now.map_or(self.seen, |now| now.max(self.seen))
     }
 
     /// Returns the number of Ready keys at `now`. O(deadlines that have passed).

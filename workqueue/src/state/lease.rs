@@ -53,8 +53,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     #[cold]
-    pub(super) fn no_key(&self) -> NextKey<K> {
-        match (self.is_closed(), self.next_deadline()) {
+    pub(super) fn no_key(&mut self) -> NextKey<K> {
+        self.pass_horizon();
+        match (self.is_closed_at(self.seen), self.next_deadline()) {
             (true, _) => NextKey::Closed,
             (false, Some(at)) => NextKey::Wait(at),
             (false, None) => NextKey::Empty,
@@ -143,7 +144,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         };
         let served = match self.phase {
             Phase::Open => true,
-            Phase::DrainingDelays => wait.at <= self.horizon,
+            Phase::DrainingDelays => now < self.horizon && wait.at <= self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
         if served && matches!(transition, Transition::Wait(_)) {

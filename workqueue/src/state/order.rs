@@ -118,6 +118,12 @@ pub(crate) mod sealed {
             0
         }
 
+        /// Returns whether the slot cannot be handed out even if all leases end, because its group is suspended.
+        #[inline]
+        fn is_suspended(&self, _slot: u32) -> bool {
+            false
+        }
+
         /// Returns the slot to hand out next, and the reason for the choice; `None` if no slot can be handed out. The slot is in the order, or waits
         /// and is due.
         fn next<K>(

@@ -56,8 +56,8 @@ impl<K, G: Clone + Eq + Send + 'static> QueueState<K, Groups<G>> {
 
     /// Sets the limits of groups. If the queue is closed, this has no effect, so that the queue stays closed.
     pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], refresh: usize, now: Option<Nanos>) {
-        self.observe(now);
-        if !self.is_closed() {
+        let now = self.observe(now);
+        if !self.is_closed_at(now) {
             self.order.limit(limits, refresh);
         }
     }

@@ -23,6 +23,18 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Phase::DrainingDelays => self.horizon.min(now),
             Phase::ShutDown | Phase::Stopped => return,
         };
+        self.close_at_horizon();
+    }
+
+    /// Ends the service of delayed keys once the last observed time has reached the horizon. Called before a waiter is told that the queue is closed:
+    /// a closed queue must stay closed even if the clock jumps back.
+    pub(super) fn pass_horizon(&mut self) {
+        if self.phase == Phase::DrainingDelays && self.seen >= self.horizon {
+            self.close_at_horizon();
+        }
+    }
+
+    fn close_at_horizon(&mut self) {
         self.phase = Phase::ShutDown;
         // If the deadline of a leased key has passed, the key becomes dirty, so that the queue does not close before the lease ends.
         let horizon = self.horizon;

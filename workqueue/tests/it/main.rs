@@ -40,4 +40,5 @@ mod task;
 mod threads;
 mod time;
 mod upstream;
+mod waits;
 mod yielding;

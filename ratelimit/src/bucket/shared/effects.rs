@@ -3,17 +3,17 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flyball_sync::panics::{Panic, keep_first};
-use flyball_sync::waiting::{WakeBatch, arm};
+use flyball_sync::waiting::{TimerCall, WakeBatch, arm};
 
-use super::{Shared, WakeAt};
-use crate::{Clock, Nanos};
+use super::{CallTimer, Shared};
+use crate::Clock;
 
 /// The wakers to wake, and the timer to arm.
 pub(crate) struct Effects<T> {
     pub(super) wake: WakeBatch,
     /// Whether there are more wakers than fit into the batch; in that case `settle` runs again after the batch is woken.
     pub(super) more: bool,
-    pub(super) arm: Option<(WakeAt<T>, Nanos)>,
+    pub(super) arm: Option<(CallTimer<T>, TimerCall)>,
 }
 
 impl<T: Clock> Effects<T> {
@@ -24,9 +24,9 @@ impl<T: Clock> Effects<T> {
     /// Performs all effects, even if a waker or the timer panics.
     pub(super) fn perform(mut self, shared: &Shared<T>, result: &mut Result<(), Panic>) {
         keep_first(result, self.wake.wake());
-        if let Some((wake_at, at)) = self.arm {
-            let wake_at = |at| wake_at(&shared.time, at, &shared.alarm);
-            keep_first(result, catch_unwind(AssertUnwindSafe(|| arm(shared, at, wake_at))));
+        if let Some((call_timer, call)) = self.arm {
+            let perform = |call| call_timer(&shared.time, call, &shared.alarm);
+            keep_first(result, catch_unwind(AssertUnwindSafe(|| arm(shared, call, perform))));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_sync::waiting::{Alarm, Place, Released};
 
-use super::{Effects, WakeAt};
+use super::{CallTimer, Effects};
 use crate::bucket::packed::LockedBucket;
 use crate::bucket::unclaimed::UnclaimedGrants;
 use crate::bucket::waiters::{Served, WaitQueue};
@@ -28,7 +28,7 @@ pub(crate) struct State<T> {
     /// While tokens are granted in several batches, because one batch does not hold all wakers: the time as of which they are granted.
     granting: Option<Nanos>,
     /// The timer function. If the bucket was created without one, it is set by the first waiter that needs a timer; a blocked thread needs none.
-    wake_at: Option<WakeAt<T>>,
+    call_timer: Option<CallTimer<T>>,
     /// Whether waiters that request more than the burst must be refused.
     refusing: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) struct State<T> {
 pub(crate) struct AcquireRequest<T> {
     pub(crate) count: NonZeroU32,
     /// The timer function for a task; `None` for a thread.
-    pub(crate) timer: Option<WakeAt<T>>,
+    pub(crate) timer: Option<CallTimer<T>>,
     /// The time limit of a task, counted from the time at which the task joins the wait queue.
     pub(crate) limit: Option<Duration>,
     pub(crate) place: Option<Place>,
@@ -68,7 +68,7 @@ impl<T> AcquireRequest<T> {
 }
 
 impl<T> State<T> {
-    pub(super) fn new(bucket: TokenBucket, timer: Option<WakeAt<T>>) -> Self {
+    pub(super) fn new(bucket: TokenBucket, timer: Option<CallTimer<T>>) -> Self {
         Self {
             exact: LockedBucket::new(bucket),
             waiters: WaitQueue::new(),
@@ -77,7 +77,7 @@ impl<T> State<T> {
             alarm_thread: None,
             latest_now: Nanos::ZERO,
             granting: None,
-            wake_at: timer,
+            call_timer: timer,
             refusing: false,
         }
     }
@@ -102,10 +102,15 @@ impl<T> State<T> {
                 return;
             }
         }
-        if let Granted::Until(due) = self.serve(now, effects) {
-            let next = self.waiters.next_deadline().map_or(due, |deadline| due.min(deadline));
-            self.assign_alarm_thread(due, effects);
-            self.request_alarm(next, effects);
+        match self.serve(now, effects) {
+            Granted::Until(due) => {
+                let next = self.waiters.next_deadline().map_or(due, |deadline| due.min(deadline));
+                self.assign_alarm_thread(due, effects);
+                self.call_timer(Some(next), effects);
+            }
+            // An alarm that nobody waits for would keep the thread of a `ThreadTimer` alive, and a paused clock would advance to it.
+            Granted::All => self.call_timer(None, effects),
+            Granted::Full => {}
         }
     }
 
@@ -248,7 +253,7 @@ impl<T> State<T> {
                 Err(TryAcquireError::NotYet(_)) => {}
             }
             let Some(waker) = spare.take() else { return Progress::WithoutWaker };
-            self.wake_at = self.wake_at.or(request.timer);
+            self.call_timer = self.call_timer.or(request.timer);
             let covers_alarm = request.is_thread() && !self.waiters.has_threads();
             let until = request.limit.map(|limit| now + limit);
             let place = self.waiters.join(request.count, waker, request.is_thread(), until);
@@ -341,11 +346,15 @@ impl<T> State<T> {
         self.alarm_thread = Some((slot, due));
     }
 
-    /// Requests an alarm at `due` or earlier.
-    fn request_alarm(&mut self, due: Nanos, effects: &mut Effects<T>) {
-        let Some(wake_at) = self.wake_at else { return };
-        if let Some(at) = self.alarm.request(due) {
-            effects.arm = Some((wake_at, at));
+    /// Requests an alarm at `due` or earlier, or none.
+    fn call_timer(&mut self, due: Option<Nanos>, effects: &mut Effects<T>) {
+        let Some(call_timer) = self.call_timer else { return };
+        let call = match due {
+            Some(due) => self.alarm.request(due),
+            None => self.alarm.release(),
+        };
+        if let Some(call) = call {
+            effects.arm = Some((call_timer, call));
         }
     }
 

@@ -34,7 +34,8 @@ enum State {
     LeasedWaiting(Wait),
 }
 
-/// The phases of a queue. In `Serving`, the queue is shut down, but waiting keys whose deadlines are not after the horizon are still handed out.
+/// The phases of a queue. In `Serving`, the queue is shut down, but waiting keys whose deadlines are not after the horizon are still handed out. At the
+/// horizon, `ShutDown` follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -135,6 +136,10 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             }
         }
         self.meter.at(now, false);
+        // At the horizon, the service of waiting keys ends.
+        if matches!(self.phase, Phase::Serving { horizon } if horizon <= now) {
+            self.phase = Phase::ShutDown;
+        }
     }
 
     fn next_due(&self, now: Time) -> Option<(K, State)> {

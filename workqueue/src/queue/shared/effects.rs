@@ -2,9 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use flyball_sync::Nanos;
 use flyball_sync::panics::{Panic, keep_first};
-use flyball_sync::waiting::{WakeBatch, arm};
+use flyball_sync::waiting::{TimerCall, WakeBatch, arm};
 
 use super::Shared;
 use crate::key::Key;
@@ -13,7 +12,7 @@ use crate::queue::adders::Signals;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
-/// The wakers to wake, the threads to signal, and the time for which to arm the timer.
+/// The wakers to wake, the threads to signal, and the call of the timer.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(super) wakers: WakeBatch,
@@ -21,9 +20,9 @@ pub(crate) struct Effects {
     pub(super) signal_all: bool,
     /// The adders to signal.
     pub(in crate::queue) room: Signals,
-    /// Whether to signal the threads that wait until the queue is drained or idle.
+    /// Whether to signal the threads that wait until the queue is drained, idle or empty.
     pub(in crate::queue) quiet: bool,
-    pub(in crate::queue) arm: Option<Nanos>,
+    pub(in crate::queue) arm: Option<TimerCall>,
     /// Whether more tasks must be woken than fit into `wakers`.
     pub(super) more: bool,
 }
@@ -64,9 +63,9 @@ impl Effects {
             shared.quiet.notify_all();
         }
         keep_first(panicked, self.wakers.wake());
-        if let Some(at) = self.arm {
-            let wake_at = |at| shared.time.wake_at(at, &shared.alarm);
-            keep_first(panicked, catch_unwind(AssertUnwindSafe(|| arm(shared, at, wake_at))));
+        if let Some(call) = self.arm {
+            let perform = |call| shared.time.call(call, &shared.alarm);
+            keep_first(panicked, catch_unwind(AssertUnwindSafe(|| arm(shared, call, perform))));
         }
     }
 }

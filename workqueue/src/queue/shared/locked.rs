@@ -29,6 +29,9 @@ pub(crate) struct Locked<K, O> {
 /// rotation take turns at yielding, however many workers there are.
 const BUDGET: u32 = 127;
 
+/// A deadline at or after this time, such as that of a delay of `Duration::MAX`, never passes, so no alarm is set for it.
+const NEVER: Nanos = Nanos::new(u64::MAX - 1);
+
 /// Waiters for something other than a key.
 pub(crate) struct OtherWaiters {
     /// Whether there may be any waiters of the kinds below. A new waiter sets it; `collect_wakeups` resets it once there are no waiters left.
@@ -37,10 +40,13 @@ pub(crate) struct OtherWaiters {
     pub(crate) adders: Adders,
     pub(crate) drainers: TaskWaiters,
     pub(crate) idlers: TaskWaiters,
-    /// Threads that wait until the queue is drained or idle.
+    /// Tasks that wait until the queue is empty. An idle queue need not be empty, so these tasks are not woken with `idlers`.
+    pub(crate) emptiers: TaskWaiters,
+    /// Threads that wait until the queue is drained, idle or empty.
     pub(crate) blocked_drainers: usize,
     pub(crate) blocked_idlers: usize,
-    /// Whether the blocked drainers and idlers were signalled, and none of them has begun to wait since then. A blocking getter performs the
+    pub(crate) blocked_emptiers: usize,
+    /// Whether these threads were signalled, and none of them has begun to wait since then. A blocking getter performs the
     /// collected effects before it sleeps. Without this flag, it would signal these threads again in each iteration of its loop until they have run.
     pub(crate) quiet_notified: bool,
     /// Tasks that wait with a time limit.
@@ -52,11 +58,23 @@ pub(crate) struct OtherWaiters {
 }
 
 impl OtherWaiters {
+    /// Returns the tasks that wait until the queue is idle, or those that wait until it is empty.
+    pub(crate) fn quiet(&mut self, empty: bool) -> &mut TaskWaiters {
+        if empty { &mut self.emptiers } else { &mut self.idlers }
+    }
+
+    /// Returns whether a waiter waits until the queue is drained. This is the end of `next_overdue`, too.
+    fn wait_for_drain(&self) -> bool {
+        self.drainers.waiting() + self.watchers.waiting() + self.blocked_drainers > 0
+    }
+
     fn has_no_waiters(&self) -> bool {
         self.drainers.waiting()
             + self.idlers.waiting()
+            + self.emptiers.waiting()
             + self.blocked_drainers
             + self.blocked_idlers
+            + self.blocked_emptiers
             + self.watchers.waiting()
             == 0
             && self.adders.has_no_waiters()
@@ -71,8 +89,10 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             adders: Adders::default(),
             drainers: TaskWaiters::new(),
             idlers: TaskWaiters::new(),
+            emptiers: TaskWaiters::new(),
             blocked_drainers: 0,
             blocked_idlers: 0,
+            blocked_emptiers: 0,
             quiet_notified: false,
             timeouts: Timeouts::default(),
             watchers: TaskWaiters::new(),
@@ -161,15 +181,21 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// queue and collect the wake-ups itself.
     #[inline]
     pub(super) fn needs_wakeups(&self) -> bool {
-        (self.getters.waiting() > 0) | self.others.any | self.blocked_getters.all_asleep()
+        // An alarm is removed once no waiter waits for a time.
+        (self.getters.waiting() > 0)
+            | self.others.any
+            | self.blocked_getters.all_asleep()
+            | self.alarm.is_set()
     }
 
     /// Restores the three rules of `queue/shared.rs`. This changes which waiters are awake and for which time the alarm is set. The keys do not
-    /// change, except that due keys may become Ready if tasks or threads wait for an idle queue.
+    /// change.
     pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
-        if self.state.is_closed() {
+        let latest = self.state.latest(now);
+        let closes_at = self.state.closes_at(latest);
+        if self.state.is_closed_at(latest) {
             self.getters.notify_all();
             effects.signal_all = self.blocked_getters.asleep > 0;
         } else {
@@ -181,12 +207,14 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             self.notify_getters(wanted.saturating_sub(notified), &mut effects);
             // `next` is the first deadline for which no waiter was woken. The alarm for it is set here, not by the woken waiters. So a task that is
             // woken and never polled delays at most one key.
-            alarm = next.filter(|_| self.waits());
+            alarm = next.into_iter().chain(closes_at).min().filter(|_| self.waits());
             if let Some(at) = alarm {
                 self.cover_deadline(at, &mut effects);
             }
         }
         if self.others.any {
+            let closes_at = closes_at.filter(|_| self.others.wait_for_drain());
+            alarm = alarm.into_iter().chain(closes_at).min();
             self.collect_other_wakeups(now, &mut alarm, &mut effects);
             self.others.any = !self.others.has_no_waiters();
         }
@@ -226,10 +254,10 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects: &mut Effects,
     ) {
         let Self { state, others, .. } = self;
-        // With `None`, `is_idle` uses the last time that was read from the clock. `now` may be the time of an alarm that has fired early; with that
-        // time, an order that collects due keys would make them Ready too early.
-        let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle(None);
-        let drained = state.is_drained();
+        let latest = state.latest(now);
+        let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle_at(latest);
+        let empty = state.is_empty();
+        let drained = state.is_drained_at(latest);
         // If the queue accepts no more keys, all adders are woken, so that their adds are refused.
         effects.room = if state.is_open() {
             others.adders.notify(state.room(), |line| state.room_of(line))
@@ -242,7 +270,12 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         if idle {
             others.idlers.notify_all();
         }
-        let come = (drained && others.blocked_drainers > 0) || (idle && others.blocked_idlers > 0);
+        if empty {
+            others.emptiers.notify_all();
+        }
+        let come = (drained && others.blocked_drainers > 0)
+            || (idle && others.blocked_idlers > 0)
+            || (empty && others.blocked_emptiers > 0);
         effects.quiet = come && !others.quiet_notified;
         others.quiet_notified |= come;
         let come = |at: Option<Nanos>| at.is_some_and(|at| now.is_some_and(|now| at <= now));
@@ -258,11 +291,15 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         *alarm = alarm.iter().copied().chain(watch).chain(others.timeouts.next()).min();
     }
 
-    /// Wakes one getter if there is a deadline in the future, and wakes all tasks that wait for an overdue lease or with a time limit.
+    /// Wakes one getter if there is a deadline in the future, and wakes all tasks that wait for an overdue lease, with a time limit, or for the end of a
+    /// drain that serves delayed keys.
     pub(super) fn wake_for_time(&mut self) -> Effects {
         let mut effects = Effects::default();
         if self.state.next_deadline().is_some() {
             self.notify_getters(1, &mut effects);
+        }
+        if self.state.closes_at(self.state.latest(None)).is_some() {
+            self.others.drainers.notify_all();
         }
         self.others.watchers.notify_all();
         self.others.watch_at = None;
@@ -287,7 +324,13 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     pub(super) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;
         let more = others.timeouts.wake_passed(batch) | others.adders.fill_batch(batch);
-        let all = [&mut self.getters, &mut others.drainers, &mut others.idlers, &mut others.watchers];
+        let all = [
+            &mut self.getters,
+            &mut others.drainers,
+            &mut others.idlers,
+            &mut others.emptiers,
+            &mut others.watchers,
+        ];
         all.into_iter().fold(more, |more, tasks| tasks.fill_batch(batch) | more)
     }
 
@@ -311,8 +354,25 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         }
     }
 
-    /// Arms the timer to fire at `alarm` or earlier.
+    /// Arms the timer to fire at `alarm` or earlier. Disarms it if no waiter waits for a time: an alarm would keep the thread of a `ThreadTimer` alive,
+    /// and a paused clock would advance to it.
     fn arm_timer(&mut self, alarm: Option<Nanos>, effects: &mut Effects) {
-        effects.arm = alarm.and_then(|at| self.alarm.request(at));
+        effects.arm = match alarm.filter(|at| *at < NEVER) {
+            Some(at) => self.alarm.request(at),
+            None => self.alarm.release(),
+        };
+    }
+
+    /// Arms the timer to fire at `at` or earlier, for a thread that is about to sleep. Returns the effects to perform, if there are any.
+    pub(crate) fn request_alarm(&mut self, at: Nanos, timer: bool) -> Option<Effects> {
+        let arm = if timer && at < NEVER { self.alarm.request(at) } else { None };
+        arm.map(|call| Effects { arm: Some(call), ..Effects::default() })
+    }
+
+    /// Checks the wait queues.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { getters, others, .. } = self;
+        let all = [getters, &others.drainers, &others.idlers, &others.emptiers, &others.watchers];
+        all.into_iter().try_for_each(TaskWaiters::check)
     }
 }

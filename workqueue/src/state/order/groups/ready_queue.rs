@@ -35,6 +35,10 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.suspended
     }
 
+    fn is_suspended(&self, slot: u32) -> bool {
+        self.groups[self.of[slot as usize] as usize].limits.is_suspended()
+    }
+
     #[inline]
     fn next<K>(&self, _: &Slab<K>, _: Nanos, _: impl FnOnce() -> Nanos) -> Option<(u32, ())> {
         let slot = self.groups.get(self.first as usize)?.line.front()?;

@@ -33,7 +33,7 @@ fn waits_are_served_in_their_time() {
     assert_eq!(queue.drain_all_timeout(ns(99), 9), None, "only the first call sets the horizon");
     assert_eq!(queue.try_get(9), Err(GetError::Empty));
     assert_eq!(queue.try_get(20), Ok('v'));
-    assert_eq!(queue.try_get(20), Err(GetError::Empty), "v is leased");
+    assert_eq!(queue.try_get(20), Err(GetError::Closed), "v is leased, but the horizon has passed");
     queue.end('v', Ending::Retry, 20);
     assert_eq!(queue.try_get(20), Err(GetError::Closed));
     let left = queue.drain_all_timeout(ns(0), 20).unwrap();
@@ -52,6 +52,18 @@ fn at_the_end_everything_is_left() {
     assert_eq!((left.ready, left.waiting, left.leased), (vec!['w', 'v'], vec!['x'], vec!['l']));
     queue.end('l', Ending::Retry, 10);
     assert_eq!(queue.try_get(99), Ok('w'), "Ready keys are still served");
+}
+
+#[test]
+fn a_key_that_is_due_at_the_horizon_keeps_the_queue_open_until_its_lease_ends() {
+    let mut queue = leased(OracleSetup::default());
+    queue.add_after('a', ns(5), 0).unwrap();
+    assert_eq!(queue.drain_all_timeout(ns(10), 0), None);
+    assert_eq!(queue.try_get(20), Err(GetError::Empty));
+    queue.end('a', Ending::Done, 20);
+    assert_eq!(queue.try_get(20), Ok('a'));
+    queue.end('a', Ending::Retry, 20);
+    assert_eq!(queue.try_get(99), Err(GetError::Closed));
 }
 
 #[test]
