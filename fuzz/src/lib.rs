@@ -4,7 +4,7 @@ use drivers::bucket::{token_bucket, wait_queue};
 use drivers::cache::{reflector, relist, selector, simulation as whole_cache, store, ttl};
 use drivers::controller::simulation as whole_controller;
 use drivers::limiter::limiter_ops;
-use drivers::queue::driver;
+use drivers::queue::{driver, simulation};
 use testkit::oracle::subscription::MergeCells;
 
 /// Compares a token bucket with a list of all tokens that it ever granted.
@@ -30,6 +30,11 @@ pub fn limiter_ops(bytes: &[u8]) {
 /// Runs random operations on a queue, and compares it with the oracle after every step.
 pub fn queue_ops(bytes: &[u8]) {
     driver::queue_ops(bytes);
+}
+
+/// Runs every operation and every future of a queue together, and checks after every step that waiters are woken with a cause and never forgotten.
+pub fn queue_simulation(bytes: &[u8]) {
+    simulation::run(bytes);
 }
 
 /// Runs operations on many keys with deadlines, and compares the queue with the oracle after every step.

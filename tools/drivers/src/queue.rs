@@ -10,4 +10,5 @@ pub mod model_answers;
 pub mod options;
 mod orders;
 mod random_operations;
+pub mod simulation;
 mod step;

@@ -1,7 +1,7 @@
 //! The committed corpora of the fuzz targets, replayed as ordinary tests.
 
 use drivers::corpus::replay;
-use drivers::queue::driver;
+use drivers::queue::{driver, simulation};
 use testkit::coverage::states::Cells;
 
 /// The corpus reaches every cell of the state table.
@@ -15,6 +15,11 @@ fn queue_ops() {
 #[test]
 fn deadlines() {
     replay("deadlines", |bytes| _ = driver::deadlines(bytes));
+}
+
+#[test]
+fn queue_simulation() {
+    replay("queue_simulation", simulation::run);
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod regressions;
 #[cfg(feature = "tokio")]
 mod runtime;
 mod shutdown;
+mod simulation;
 mod snapshot;
 mod stale_clock;
 mod starvation;

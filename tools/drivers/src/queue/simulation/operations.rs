@@ -1,0 +1,125 @@
+//! The operations of a simulation that need no future.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use flyball_workqueue::{DelayMode, Lease, QueueLimiter, TryGetError};
+use testkit::queue_op::QueueOp;
+use testkit::queue_setup::{Mode, SmallKey};
+use testkit::wakers::poll_at_once;
+
+use super::Simulation;
+use super::waiter::Timer;
+use crate::queue::orders::Kind;
+
+impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
+    pub(super) fn operate(&mut self, op: &QueueOp) {
+        self.changes += 1;
+        let priority = self.priority;
+        let queue = self.queue.clone();
+        match *op {
+            QueueOp::Add(key) => drop(O::add(&queue, key, priority)),
+            QueueOp::AddMany(ref keys) => drop(O::add_many(&queue, keys, priority)),
+            QueueOp::AddWhenRoom(key) => drop(O::add_when_room(&queue, key, priority)),
+            QueueOp::AddAfter(key, delay) => {
+                drop(O::add_after_with(&queue, key, delay.0, DelayMode::Earliest, priority));
+            }
+            QueueOp::AddDelayed(key, delay, mode) => {
+                let mode = match mode {
+                    Mode::Earliest => DelayMode::Earliest,
+                    Mode::Latest(longest) => DelayMode::Debounce { max_wait: longest.0 },
+                    Mode::Replace => DelayMode::Replace,
+                };
+                drop(O::add_after_with(&queue, key, delay.0, mode, priority));
+            }
+            QueueOp::Postpone(key, delay) => _ = queue.postpone(&key, delay.0),
+            QueueOp::AddLimited(key) => drop(O::add_rate_limited(&queue, key, priority)),
+            QueueOp::TryGet | QueueOp::PollGet | QueueOp::PollHandle(_) => {
+                let taken = queue.try_get().map(|lease| vec![lease]);
+                self.took(taken);
+            }
+            QueueOp::GetMany(most) | QueueOp::PollGetMany(most) => {
+                let taken = queue.try_get_many(most);
+                self.took(taken);
+            }
+            QueueOp::Done(index) => self.end(index, Lease::done),
+            QueueOp::DoneAfter(index, delay) => {
+                self.end(index, |lease| lease.done_and_requeue_after(delay.0))
+            }
+            QueueOp::Succeed(index) => self.end(index, Lease::succeed),
+            QueueOp::RequeueAfter(index, delay) => {
+                self.end(index, |lease| lease.succeed_and_requeue_after(delay.0));
+            }
+            QueueOp::Retry(index) => self.end(index, Lease::retry),
+            QueueOp::RetryNoSooner(index, least) => {
+                self.end(index, |lease| lease.retry_after_at_least(least.0))
+            }
+            QueueOp::DropLease(index) => self.end(index, drop),
+            QueueOp::Detach(index) => {
+                self.end(index, |lease| {
+                    let key = lease.detach();
+                    queue.done(&key).expect("it was detached");
+                });
+            }
+            QueueOp::DoneKey(key) => drop(queue.done(&key)),
+            QueueOp::Attach(key) => drop(queue.attach(&key)),
+            QueueOp::Cancel(key) => _ = queue.cancel(&key),
+            QueueOp::Forget(key) => queue.forget(&key),
+            QueueOp::Pause => queue.pause(),
+            QueueOp::Resume => queue.resume(),
+            QueueOp::Snapshot => drop(queue.keys()),
+            QueueOp::WaitIdle => _ = queue.has_ready(),
+            QueueOp::PollOverdue(_) => queue.track_ages(),
+            QueueOp::Advance(step) => self.clock.advance(step.0),
+            QueueOp::ShutDown => queue.shut_down(),
+            QueueOp::Drain => _ = poll_at_once(pin!(queue.drain())),
+            QueueOp::DrainWaiting(limit) => {
+                self.note_horizon(Some(limit.0));
+                _ = poll_at_once(pin!(queue.drain_all_timeout(limit.0)));
+            }
+            QueueOp::StopNow => drop(queue.stop_now()),
+            QueueOp::AddPriority(priority) => {
+                self.priority = priority;
+                if let Some(groups) = &self.groups {
+                    groups.set_limits(priority);
+                    O::refresh(&queue);
+                }
+            }
+            QueueOp::SetPriority(key, priority) => _ = O::set_priority(&queue, key, priority),
+        }
+    }
+
+    fn took(&mut self, taken: Result<Vec<Lease<SmallKey, Timer>>, TryGetError>) {
+        match taken {
+            Ok(leases) => leases.into_iter().for_each(|lease| self.hold(lease)),
+            Err(TryGetError::Closed) => self.closed = true,
+            Err(TryGetError::Empty) => {}
+        }
+    }
+
+    fn end(&mut self, index: u8, end: impl FnOnce(Lease<SmallKey, Timer>)) {
+        let count = self.leases.len();
+        if count > 0 {
+            end(self.leases.remove(usize::from(index) % count));
+        }
+    }
+
+    /// A thread that waits, with a limit of zero.
+    pub(super) fn block(&mut self, kind: u8) {
+        self.changes += 1;
+        let queue = self.queue.clone();
+        match kind % 5 {
+            0 => {
+                let taken = queue.blocking_get_timeout(Duration::ZERO);
+                self.took(taken.map(|lease| vec![lease]).map_err(|_| TryGetError::Empty));
+            }
+            1 => _ = queue.blocking_wait_idle_timeout(Duration::ZERO),
+            2 => _ = queue.blocking_wait_empty_timeout(Duration::ZERO),
+            3 => _ = queue.blocking_add_when_room_timeout(SmallKey(kind % SmallKey::COUNT), Duration::ZERO),
+            _ => {
+                let taken = queue.blocking_get_many_timeout(2, Duration::ZERO);
+                self.took(taken.map_err(|_| TryGetError::Empty));
+            }
+        }
+    }
+}
