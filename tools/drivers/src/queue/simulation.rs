@@ -140,6 +140,7 @@ impl Spec {
             closed: false,
             counted: (0, 0),
             jumps_back: how % 2 == 1,
+            has_jumped_back: false,
             probes: how / 2 % 2 == 1,
             step: 0,
         };
@@ -177,6 +178,8 @@ struct Simulation<O: Kind, L: QueueLimiter<SmallKey>> {
     /// The counters of the queue after the last step.
     counted: (u64, u64),
     jumps_back: bool,
+    /// Whether the clock has jumped back.
+    has_jumped_back: bool,
     /// Whether liveness is checked after every step, and not only once no task is woken. A new future is an operation, too, so it may hide a defect.
     probes: bool,
     step: usize,
@@ -233,6 +236,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
             SimOp::Back(step) => {
                 if self.jumps_back {
                     self.changes += 1;
+                    self.has_jumped_back = true;
                     let now = self.clock.now().get();
                     self.clock.set(Nanos::new(now.saturating_sub(Nanos::from_duration(step.0).get())));
                 }
@@ -312,17 +316,14 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         let (changes, step) = (self.changes, self.step);
         let task = &mut self.tasks[index];
         let starts = !task.was_polled()
-            && task
-                .waiters
-                .iter()
-                .any(|waiter| waiter.wait.is_drain() || matches!(waiter.wait, Wait::EndAndGet(..)));
+            && task.live().any(|wait| wait.is_drain() || matches!(wait, Wait::EndAndGet(..)));
         if starts {
             self.changes += 1;
-            let drain_all = |waiter: &waiter::Waiter| match waiter.wait {
+            let drain_all = |wait| match wait {
                 Wait::DrainAllTimeout(limit) => Some(limit),
                 _ => None,
             };
-            let limit = self.tasks[index].waiters.iter().find_map(drain_all);
+            let limit = self.tasks[index].live().find_map(drain_all);
             self.note_horizon(limit);
         }
         let task = &mut self.tasks[index];

@@ -295,6 +295,11 @@ impl Task {
         self.waiters.iter().filter(|waiter| waiter.future.is_some() && self.was_polled())
     }
 
+    /// What the futures wait for that have neither completed nor been dropped, whether they were polled or not.
+    pub(super) fn live(&self) -> impl Iterator<Item = Wait> {
+        self.waiters.iter().filter(|waiter| waiter.future.is_some()).map(|waiter| waiter.wait)
+    }
+
     pub(super) fn poll(&mut self, now: Nanos) -> Polled {
         let before = self.wakes.wakes();
         let was_first = self.seen.is_none();
