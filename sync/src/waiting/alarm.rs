@@ -99,8 +99,9 @@ impl Alarm {
     /// Marks the alarm as fired: no alarm is set from now on. Returns the time for which it was set.
     pub fn fired(&mut self) -> Option<Nanos> {
         // A thread that is calling the timer may set an alarm after this one has fired. Its next call then removes that alarm.
-        self.again |= self.arming;
-        self.armed.take()
+        let fired = self.armed.take();
+        self.again |= self.arming && fired.is_some();
+        fired
     }
 
     /// Returns whether a thread is currently calling the timer. This may be the current thread.
