@@ -111,8 +111,8 @@ async fn the_answer_of_a_failing_server_reaches_the_log_the_status_and_the_monit
 async fn a_list_that_is_not_answered_in_time_is_followed_by_the_most_recent_one() {
     let list = |version: &str| Answer::json(&json!({"metadata": {"resourceVersion": version}, "items": []}));
     let broken = json!({"status": "Failure", "code": 500, "reason": "InternalError", "message": "broken"});
-    let script =
-        Script::of([list("7"), Answer::status(&broken), Answer::Hangs, list("5"), Answer::watch().0]);
+    let (watch, _lines) = Answer::watch();
+    let script = Script::of([list("7"), Answer::status(&broken), Answer::Hangs, list("5"), watch]);
     let cache = informer(Api::<ConfigMap>::all(script.client()), Config::default()).start().unwrap();
     cache.synced().await.unwrap();
     tokio::time::sleep(130 * SECOND).await;
@@ -131,7 +131,8 @@ async fn a_watch_that_is_not_opened_in_time_is_opened_again() {
         answers.extend(std::iter::repeat_with(|| Answer::Hangs).take(hanging));
         // Behind a proxy that holds back the answers to watches, the cache must not stay as it is for ever.
         answers.extend((lists > 1).then(list));
-        answers.push(Answer::watch().0);
+        let (watch, _lines) = Answer::watch();
+        answers.push(watch);
         let script = Script::of(answers);
         let cache = informer(Api::<ConfigMap>::all(script.client()), Config::default()).start().unwrap();
         tokio::time::sleep(hanging as u32 * 140 * SECOND).await;

@@ -273,8 +273,10 @@ async fn retries_above_a_throttle_take_tokens() {
         });
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(received.load(Ordering::Relaxed), 15 + 10 * 15);
-    assert_eq!(throttle.stats().requests, 15 + 10 * 15);
+    // The last token of the tenth second may come at its very end.
+    let received = received.load(Ordering::Relaxed);
+    assert!((15 + 10 * 15 - 1..=15 + 10 * 15).contains(&received), "{received}");
+    assert_eq!(throttle.stats().requests, received as u64);
 }
 
 /// Answers each request on a socket with 503, and counts the requests.
