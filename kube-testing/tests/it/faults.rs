@@ -63,7 +63,8 @@ async fn an_error_has_the_header_retry_after_if_its_status_has_the_delay() {
     let server = server();
     let client = client_without_retries(&server);
     let header = async |query: &str| {
-        let request = http::Request::get(format!("/api/v1/configmaps?{query}")).body(kube::client::Body::empty());
+        let request =
+            http::Request::get(format!("/api/v1/configmaps?{query}")).body(kube::client::Body::empty());
         let answer = client.send(request.unwrap()).await.unwrap();
         let header = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
         (answer.status().as_u16(), header)

@@ -196,7 +196,7 @@ impl Timer for TokioTimer {
             thread.disarm();
         }
         // Dropped outside the lock, because it drops a waker.
-        let alarm = self.sleep.lock().take();
+        let alarm = self.alarm.lock().take();
         drop(alarm);
     }
 }

@@ -243,13 +243,22 @@ fn targets(workspace: &Workspace) -> Result<Vec<Part>> {
     Ok(TARGETS.iter().map(|(package, names)| part((package, names))).collect())
 }
 
-const TARGETS: [(&str, &[&str]); 3] = [
+const TARGETS: [(&str, &[&str]); 4] = [
     ("flyball-ratelimit", &["bucket_math", "bucket_ops", "limiter_ops"]),
-    ("flyball-workqueue", &["queue_ops", "order_ops", "deadlines"]),
+    ("flyball-workqueue", &["queue_ops", "order_ops", "deadlines", "queue_simulation"]),
     (
         "flyball-informer-cache",
-        &["reflector_inputs", "relist", "selector", "store_ops", "subscription", "ttl_ops"],
+        &[
+            "reflector_inputs",
+            "relist",
+            "selector",
+            "store_ops",
+            "subscription",
+            "ttl_ops",
+            "cache_simulation",
+        ],
     ),
+    ("flyball-controller", &["controller_ops"]),
 ];
 
 /// The checker with which the models of a rung are built.
