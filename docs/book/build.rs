@@ -31,7 +31,7 @@ fn programs(out: &Path) -> String {
     for path in paths {
         let name = path.file_stem().and_then(|stem| stem.to_str()).expect("names are UTF-8");
         let mut text = fs::read_to_string(&path).expect("a program can be read");
-        text.push_str("\npub(crate) fn run() -> std::process::ExitCode {\n    std::process::Termination::report(main())\n}\n");
+        text.push_str("\npub(crate) fn run() -> std::process::ExitCode {\n    crate::status(main)\n}\n");
         let copy = out.join(format!("program_{name}.rs"));
         fs::write(&copy, text).expect("OUT_DIR can be written");
         writeln!(modules, "#[path = {copy:?}]\nmod {name};").expect("writing to a String does not fail");

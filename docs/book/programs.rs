@@ -5,3 +5,8 @@ include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 fn main() -> std::process::ExitCode {
     run(&std::env::args().nth(1).expect("the name of a program is the first argument"))
 }
+
+/// Runs the `main` of a program, whatever it returns.
+fn status<T: std::process::Termination>(main: fn() -> T) -> std::process::ExitCode {
+    main().report()
+}

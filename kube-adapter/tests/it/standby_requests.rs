@@ -188,7 +188,7 @@ async fn random_requests(bytes: &[u8]) {
                         .flat_map(|()| names.map(|name| (name.to_owned(), now))),
                 );
             }
-            4 => _ = world.server.put(map(&key.to_string())),
+            4 => _ = world.server.put(map(key.as_ref())),
             _ => {}
         }
     }
