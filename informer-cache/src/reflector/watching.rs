@@ -27,7 +27,7 @@ impl Reflector {
     /// Handles a plain watch that was not opened before the deadline.
     pub(super) fn watch_not_opened(&mut self, now: Nanos, random: u64) {
         // Without a version, the next watch would start at any state, and would not deliver the deletions since the list.
-        let reopens = self.version != Version::ZERO && self.unopened < REOPENED;
+        let reopens = self.complete_version() != Version::ZERO && self.unopened < REOPENED;
         self.unopened = if reopens { self.unopened + 1 } else { 0 };
         let then = if reopens { Then::Watch } else { Then::List };
         self.wait(BackoffCause::TimedOut, then, now, random);

@@ -124,12 +124,14 @@ pub(crate) type MayExist = Arc<dyn Fn(&NamespacedName) -> bool + Send + Sync>;
 /// Adds the keys of a stream until the stream ends. In standby, keeps the keys until this process is elected: the election adds the keys of the objects
 /// that the filter of changes accepts, but a request must be reconciled whatever that filter returns.
 pub(crate) async fn feed<O: OrderedLoop>(
-    mut keys: KeyStream,
+    keys: KeyStream,
     queue: Keys<O>,
     options: AddOptions,
     leadership: Option<Leadership>,
     may_exist: MayExist,
 ) {
+    // A stream that has ended in standby must not be polled again.
+    let mut keys = keys.fuse();
     // `add` fails only if the queue is shut down.
     let add = |key, reason: Reason| _ = options.add(&queue, key, false, || reason);
     if let Some(leadership) = leadership {

@@ -432,8 +432,8 @@ impl Checker {
             }
             (ReflectorRequest::Watch(_), Input::Deadline) if due => {
                 self.unopened += 1;
-                if self.known != 0 && self.unopened <= 2 {
-                    let again = Expected::Open { from: self.known };
+                if self.complete != 0 && self.unopened <= 2 {
+                    let again = Expected::Open { from: self.complete };
                     return silent(Expected::Wait(Duration::ZERO, Box::new(again)));
                 }
                 self.unopened = 0;

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    Informer, InformerState, InformerStatus, Observer, Snapshot, SourceErrorKind, TtlEntry, TtlStore, Version,
+    BackoffCause, Informer, InformerState, InformerStatus, Observer, Snapshot, SourceErrorKind, TtlEntry, TtlStore, Version,
 };
 use flyball_sync::{Clock, ManualClock};
 use parking_lot::Mutex;
@@ -661,6 +661,11 @@ impl<'a> World<'a> {
         });
         self.pass(Duration::from_secs(600));
         self.check();
+        // A watch without a version ends at its maximum age, and the informer waits before it lists again.
+        if matches!(self.status.state, InformerState::Waiting { cause: BackoffCause::Unversioned, .. }) {
+            self.pass(Duration::from_secs(60));
+            self.check();
+        }
         let (stored, closed) = (self.stored(), self.is_closed());
         if !self.stopping {
             assert_eq!(self.status.state, InformerState::Watching);
