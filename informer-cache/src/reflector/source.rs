@@ -18,7 +18,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 ///    after all changes of *v*; with an error, it may end anywhere.
 ///
 /// One write of the source, which has one version, may change several objects. It may also delete an object and create another one under the same key;
-/// then the schema must [tell the two apart](crate::Schema::with_identity), and the deletion must be delivered before the creation. An object has at most
+/// then the schema must [distinguish the two](crate::Schema::with_identity), and the deletion must be delivered before the creation. An object has at most
 /// one state in one version, of which its deletion is one.
 ///
 /// Changes should be delivered in the order of their versions, but the stored objects do not depend on this order, because an event is compared with

@@ -94,7 +94,7 @@ fn a_timer_that_panics_leaves_no_alarm_and_no_thread_in_it() {
 }
 
 #[test]
-fn an_alarm_that_nobody_waits_for_is_removed_once() {
+fn an_alarm_without_a_waiter_is_removed_once() {
     let owner = Owner::default();
     let calls = RefCell::new(Vec::new());
     let perform = |call: Option<TimerCall>| {

@@ -26,7 +26,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.close_at_horizon();
     }
 
-    /// Ends the service of delayed keys once the last observed time has reached the horizon. Called before a waiter is told that the queue is closed:
+    /// Ends the service of delayed keys once the last observed time has reached the horizon. Called before a waiter is notified that the queue is closed:
     /// a closed queue must stay closed even if the clock jumps back.
     pub(super) fn pass_horizon(&mut self) {
         if self.phase == Phase::DrainingDelays && self.seen >= self.horizon {

@@ -108,7 +108,7 @@ impl<T> State<T> {
                 self.assign_alarm_thread(due, effects);
                 self.call_timer(Some(next), effects);
             }
-            // An alarm that nobody waits for would keep the thread of a `ThreadTimer` alive, and a paused clock would advance to it.
+            // An alarm without a waiter would keep the thread of a `ThreadTimer` alive, and a paused clock would advance to it.
             Granted::All => self.call_timer(None, effects),
             Granted::Full => {}
         }

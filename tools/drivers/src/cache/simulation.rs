@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BackoffCause, Informer, InformerState, InformerStatus, Observer, Snapshot, SourceErrorKind, TtlEntry, TtlStore, Version,
+    BackoffCause, Informer, InformerState, InformerStatus, Observer, Snapshot, SourceErrorKind, TtlEntry,
+    TtlStore, Version,
 };
 use flyball_sync::{Clock, ManualClock};
 use parking_lot::Mutex;

@@ -24,6 +24,9 @@ model, each fuzz target, or the crate. *Done* is the number of items that have r
 behind. A row that falls short is marked with **behind**, and a row whose last slice failed with **FAILED**.
 ";
 
+/// The number of digits of a hash that the page shows. With seven or more, a hash would look like a commit.
+const SHOWN: usize = 6;
+
 /// Renders the page.
 pub(crate) fn render(workspace: &Workspace) -> Result<String> {
     let slices = ledger::read(&workspace.root)?;
@@ -56,7 +59,12 @@ fn row(rung: &Rung, part: &Part, sources: &str, slices: &[Slice]) -> String {
     let earlier = standing::before(rung, part, sources, slices).map(|sources| {
         let before = Standing::at(rung, part, &sources, slices);
         let failed = if before.failed { ", failed" } else { "" };
-        format!("{} done, sum {} at `{}`{failed}", before.done(rung.bar), number(before.sum()), &sources[..8])
+        format!(
+            "{} done, sum {} at `{}`{failed}",
+            before.done(rung.bar),
+            number(before.sum()),
+            &sources[..SHOWN]
+        )
     });
     let (least, sum) = (number(now.least()), number(now.sum()));
     let (done, all, seconds) = (now.done(rung.bar), items.len(), now.seconds);
@@ -64,7 +72,7 @@ fn row(rung: &Rung, part: &Part, sources: &str, slices: &[Slice]) -> String {
         "" => now.date.clone(),
         note => format!("{}: {}", now.date, note.replace('|', "/").replace('\n', " ")),
     };
-    let (now, earlier) = (&sources[..8], earlier.unwrap_or_default());
+    let (now, earlier) = (&sources[..SHOWN], earlier.unwrap_or_default());
     format!(
         "| {package} | `{now}` | {done} of {all} | {least} | {sum} | {state} | {seconds} | {last} | {earlier} |\n"
     )
@@ -104,12 +112,12 @@ mod tests {
         let mut slices = vec![sample("r", "a", old, &[("x", 1000), ("y", 1000)])];
         assert_eq!(
             row(&rung, &part, &new, &slices),
-            "| a | `11111111` | 0 of 2 | 0 | 0 | **behind**, not run | 0 |  | 2 done, sum 2 000 at `00000000` |\n"
+            "| a | `111111` | 0 of 2 | 0 | 0 | **behind**, not run | 0 |  | 2 done, sum 2 000 at `000000` |\n"
         );
         slices.push(sample("r", "a", &new, &[("x", 1500), ("y", 10)]));
         let now = row(&rung, &part, &new, &slices);
         assert!(
-            now.starts_with("| a | `11111111` | 1 of 2 | 10 | 1 510 | **behind** | 60 | 2026-01-31 |"),
+            now.starts_with("| a | `111111` | 1 of 2 | 10 | 1 510 | **behind** | 60 | 2026-01-31 |"),
             "{now}"
         );
         slices.push(sample("r", "a", &new, &[("y", 990)]));

@@ -214,7 +214,7 @@ impl Server {
                     }
                 }
                 Write::Delete(key) => self.delete(&mut events, key),
-                // To tell a deleted object from the one that is created under its key with the same version, identities are needed.
+                // To distinguish a deleted object from the one that is created under its key with the same version, identities are needed.
                 Write::Recreate { key, group } => {
                     let told_apart = self.options.identified || !self.options.versioned;
                     if told_apart && self.objects.contains_key(&key) && recreated.insert(key) {

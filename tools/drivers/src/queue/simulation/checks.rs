@@ -73,7 +73,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
             let watcher = pending().any(|waiter| matches!(waiter.wait, Wait::Overdue(_)));
             assert!(
                 getter || ends || limit || watcher,
-                "step {step}: alarm: armed for {}, and nobody waits for it",
+                "step {step}: alarm: armed for {}, and no waiter waits for it",
                 alarm.get()
             );
         }
