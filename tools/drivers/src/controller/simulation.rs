@@ -110,9 +110,12 @@ const THINGS: Schema<u32, Thing> =
         .with_identity(|a, b| a.uid == b.uid);
 
 /// The last state of an object that a watch has mapped or rejected.
-#[derive(Clone, Copy, Debug)]
+///
+/// Newer states are greater. A recreation deletes an object and creates another one in a single version, so the ids are compared, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     version: u64,
+    uid: u64,
     gone: bool,
 }
 
@@ -152,6 +155,9 @@ struct Record {
     requested: BTreeMap<u32, u64>,
     started: BTreeMap<u32, u64>,
     finished: BTreeMap<u32, u64>,
+    /// For each key whose reconcile returned success, whether it asked for a requeue. The controller may still drop this result: if the batch fails
+    /// at another key, or if `finally` fails.
+    results: BTreeMap<u32, bool>,
     reconciles: u64,
     /// The states that each watch has seen, and the watches that exist.
     seen: BTreeMap<(usize, u32), Seen>,
@@ -180,6 +186,16 @@ impl Record {
 
     fn chance(&mut self, of: u64) -> bool {
         self.faults && self.random.below(of) == 0
+    }
+
+    /// Called when the controller receives the result of a reconcile. Only now is the key finished, and a requeue requested.
+    fn finish(&mut self, key: u32) {
+        let Some(requeues) = self.results.remove(&key) else { return };
+        let begun = self.started[&key];
+        self.finished.insert(key, begun);
+        if requeues {
+            self.request(key);
+        }
     }
 
     /// Returns the keys that were requested after their last finished reconcile had started.
@@ -218,13 +234,11 @@ impl World {
     }
 
     fn saw(&self, record: &mut Record, watch: usize, change: &Change<u32, Thing>) {
-        let gone = change.kind().is_deletion();
-        let version = change.object().version;
-        let seen = record.seen.entry((watch, *change.key())).or_insert(Seen { version: 0, gone });
+        let Thing { version, uid, .. } = **change.object();
+        let state = Seen { version, uid, gone: change.kind().is_deletion() };
+        let seen = record.seen.entry((watch, *change.key())).or_insert(state);
         // A change at which the mapper panicked is mapped again after newer changes.
-        if version > seen.version || version == seen.version && gone {
-            *seen = Seen { version, gone };
-        }
+        *seen = state.max(*seen);
     }
 
     fn map<O: Order<u32>>(&self, watch: usize, change: &Change<u32, Thing>, queue: &Keys<O>) -> Option<u32> {
@@ -262,6 +276,7 @@ impl World {
             });
             let now = record.tick();
             record.started.insert(*key, now);
+            record.results.remove(key);
             record.reconciles += 1;
         }
         record
@@ -308,13 +323,19 @@ impl World {
             }
             return Err(["transient", "conflict", "permanent"][record.random.below(3) as usize]);
         }
-        let begun = record.started[&key];
-        record.finished.insert(key, begun);
-        if record.chance(8) {
-            record.request(key);
+        let requeues = record.chance(8);
+        record.results.insert(key, requeues);
+        if requeues {
             return Ok(Action::requeue_after(record.random.below(3_000) as u32 * MILLI));
         }
         Ok(Action::await_change())
+    }
+
+    /// Called when the reconcile function returns, for each of its keys. If there is a `finally`, it decides whether the reconcile has succeeded.
+    fn returned(&self, key: u32) {
+        if self.row[FINALLY] == 0 {
+            self.record.lock().finish(key);
+        }
     }
 }
 
@@ -523,6 +544,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
             requested: BTreeMap::new(),
             started: BTreeMap::new(),
             finished: BTreeMap::new(),
+            results: BTreeMap::new(),
             reconciles: 0,
             seen: BTreeMap::new(),
             watches: BTreeSet::new(),
@@ -689,7 +711,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         }
         if row[FINALLY] == 1 {
             let world = self.world.clone();
-            controller = controller.finally(move |_, _, _| {
+            controller = controller.finally(move |key, result, _| {
                 let mut record = world.record.lock();
                 let (bad, slow) = (record.chance(10), record.chance(4));
                 drop(record);
@@ -698,7 +720,13 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                     if slow {
                         world.time.sleep(SECOND).await;
                     }
-                    if bad { Err("finally") } else { Ok(()) }
+                    if bad {
+                        return Err("finally");
+                    }
+                    if result.is_ok() {
+                        world.record.lock().finish(key);
+                    }
+                    Ok(())
                 }
             });
         }
@@ -725,7 +753,9 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 let world = world.clone();
                 async move {
                     let _running = running;
-                    world.reconcile(key, &context).await
+                    let result = world.reconcile(key, &context).await;
+                    world.returned(key);
+                    result
                 }
             })
         } else {
@@ -743,9 +773,10 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 async move {
                     let _running = running;
                     let mut results = Vec::new();
-                    for key in keys {
-                        results.push(world.reconcile(key, &context).await);
+                    for key in &keys {
+                        results.push(world.reconcile(*key, &context).await);
                     }
+                    keys.into_iter().for_each(|key| world.returned(key));
                     Ok(results)
                 }
             })
