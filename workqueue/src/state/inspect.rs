@@ -115,6 +115,16 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Some(next.map_or(self.horizon, |next| next.min(self.horizon)))
     }
 
+    /// Like [`closes_at`](Self::closes_at), but returns only the horizon while a Ready key can be handed out now or when a lease ends: the queue closes
+    /// only after an operation on that key, which calls this again. So no deadlines are examined while a drain works through many that have passed, which
+    /// stay in the heap until they are gathered, a few in each operation.
+    pub(crate) fn closes_without_operation(&self, now: Nanos) -> Option<Nanos> {
+        if O::GATHERS && self.order.count() > self.order.suspended() {
+            return (self.phase == Phase::DrainingDelays && now < self.horizon).then_some(self.horizon);
+        }
+        self.closes_at(now)
+    }
+
     /// Returns whether there is a waiting key whose deadline has passed. If `now` is `None`, no deadline counts as passed. After shutdown, exactly
     /// the deadlines up to the horizon count as passed, whatever `now` is.
     #[inline]

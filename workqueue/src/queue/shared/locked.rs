@@ -194,7 +194,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         let mut effects = Effects::default();
         let mut alarm = None;
         let latest = self.state.latest(now);
-        let closes_at = self.state.closes_at(latest);
+        let closes_at = self.state.closes_without_operation(latest);
         if self.state.is_closed_at(latest) {
             self.getters.notify_all();
             effects.signal_all = self.blocked_getters.asleep > 0;
