@@ -53,7 +53,8 @@ pub struct InformerStatus {
     pub last_error: Option<ErrorRecord>,
     /// The number of stored objects that the last list did not contain, and that it has not deleted, because they may be listed objects on which the
     /// key function panicked. With an [identity function](crate::Schema::with_identity), these are the objects that have the identity of such a
-    /// listed object; without one, all objects that the list did not contain. [`last_error`](Self::last_error) contains the message of the panic.
+    /// listed object; without one, or if there are more than 16 such listed objects, all objects that the list did not contain.
+    /// [`last_error`](Self::last_error) contains the message of the panic.
     pub withheld_deletions: u64,
     /// The number of stale events. A stale event changes nothing, because it is older than the known state of its object, or repeats that state.
     /// After an interrupted watch, the events of the newest version are usually delivered again.
