@@ -452,7 +452,7 @@ fn dropped_getter_disarms_vs_get() {
     let claim = Model {
         name: "workqueue::dropped_getter_disarms_vs_get",
         threads: 3,
-        floor: 100,
+        floor: 5700,
         catches: "an alarm that a dropped getter removes after another getter has set it",
     };
     model(claim, || {

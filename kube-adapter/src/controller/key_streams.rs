@@ -130,7 +130,7 @@ pub(crate) async fn feed<O: OrderedLoop>(
     leadership: Option<Leadership>,
     may_exist: MayExist,
 ) {
-    // A stream that has ended in standby must not be polled again.
+    // A stream that ends in standby is polled again after the election, which may panic unless the stream is fused.
     let mut keys = keys.fuse();
     // `add` fails only if the queue is shut down.
     let add = |key, reason: Reason| _ = options.add(&queue, key, false, || reason);

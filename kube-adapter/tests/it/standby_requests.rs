@@ -103,6 +103,30 @@ async fn a_stream_that_ends_in_standby_loses_no_request() {
     running.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_has_ended_in_standby_is_not_polled_again() {
+    let world = World::of([map("default/a")]);
+    let (server, runs) = (lease_server(10), Runs::new());
+    // Polling an `unfold` that has ended panics, so the controller would panic at its election.
+    let (requests, requested) = fed();
+    let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+    let controller =
+        Controller::for_shared(&world.informer).filter_changes(|_| false).reconcile_on(requested);
+    let noted = runs.clone();
+    let running = tokio::spawn(async move {
+        let work =
+            |leadership| logging(controller.with_leadership(&leadership), &noted).for_each(async |_| {});
+        election.run_as_standby(std::future::pending(), work).await
+    });
+    sleep(SECOND).await;
+    requests.send(request("a")).unwrap();
+    drop(requests);
+    sleep(120 * SECOND).await;
+    assert!(!running.is_finished());
+    assert_eq!(runs.names(), ["a"]);
+    running.abort();
+}
+
 /// A reconcile: its object, its start, and whether this process was the leader then.
 type Begun = (String, Instant, bool);
 
