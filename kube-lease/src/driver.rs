@@ -11,7 +11,7 @@ use flyball_sync::Nanos;
 use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::candidate::{Candidate, CandidateStep};
+use crate::candidate::{Candidate, CandidateStep, LeaseResponse};
 use crate::election::Election;
 use crate::leadership::Leadership;
 use crate::lease_api::{LeaseReply, PendingReply};
@@ -24,7 +24,7 @@ pub(crate) struct Driver<'a> {
     /// The time until which the candidate leads if it does not renew the lease again; `None` before it is elected.
     until: Option<Nanos>,
     lost: bool,
-    /// Whether the candidate waits before it creates a Lease that was deleted.
+    /// Whether the Lease is missing and its creation has to wait, and this was reported.
     missing: bool,
 }
 
@@ -100,9 +100,11 @@ impl<'a> Driver<'a> {
 
     fn on_reply(&mut self, mut reply: LeaseReply, now: Nanos) {
         self.election.lease_api.store(&mut reply);
-        match reply.error {
-            Some(error) => self.failed(&error.to_string()),
-            None => self.election.status.state.send_modify(|state| state.last_error = None),
+        match (reply.error, &reply.response) {
+            (Some(error), _) => self.failed(&error.to_string()),
+            // The creation may have failed, and is repeated only after a lease duration. Until then, its error says why nobody leads.
+            (None, LeaseResponse::NotFound) => {}
+            (None, _) => self.election.status.state.send_modify(|state| state.last_error = None),
         }
         self.election.candidate.on_response(reply.response, now);
     }
@@ -156,15 +158,16 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Reports a new leader, or that the Lease was deleted.
+    /// Reports a new leader, or that the Lease is missing.
     fn update_leader(&mut self) {
         let Election { candidate, lease, status, on_new_leader, .. } = &*self.election;
         let missing = candidate.creates_after().is_some();
         if missing && !self.missing {
-            tracing::warn!(target: "flyball_kube_lease", lease, "the Lease was deleted; it is created again when a lease duration has passed");
+            tracing::warn!(target: "flyball_kube_lease", lease, "the Lease is missing, although it existed or its creation was requested; it is created when a lease duration has passed");
         }
-        self.missing = missing;
         let leader = candidate.leader();
+        // Reported once, although a creation that fails is repeated.
+        self.missing = missing || self.missing && leader.is_none();
         if status.state.borrow().leader.as_deref() == leader {
             return;
         }

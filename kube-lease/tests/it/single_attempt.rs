@@ -106,3 +106,26 @@ async fn a_leader_sends_one_request_per_retry_period_to_a_failing_server() {
     };
     assert!((3..=5).contains(&renewals), "{renewals}");
 }
+
+/// A role may allow to read Leases, but not to create one. The candidate repeats the creation only after a lease duration, and reads in between.
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_creation_is_kept_while_the_candidate_waits_to_repeat_it() {
+    let server = server();
+    let forbidden = Status::failure("leases is forbidden", "Forbidden").with_code(403);
+    server.fail_next(RequestMatcher::verb(Verb::Create), u32::MAX, forbidden);
+    let mut election = candidate(&server);
+    let status = election.status();
+    let watched = async {
+        for second in 1..=60 {
+            sleep(SECOND).await;
+            let error = status.last_error().unwrap_or_else(|| panic!("no error after {second} s"));
+            assert!(error.contains("forbidden"), "{error}");
+        }
+    };
+    tokio::select! {
+        () = watched => {}
+        outcome = election.run(async |_| ()) => panic!("{outcome:?}"),
+    }
+    let creations = server.requests_matching(&RequestMatcher::verb(Verb::Create)).len();
+    assert!((3..=5).contains(&creations), "{creations}");
+}
