@@ -102,7 +102,7 @@ impl<'a> Driver<'a> {
         self.election.lease_api.store(&mut reply);
         match (reply.error, &reply.response) {
             (Some(error), _) => self.failed(&error.to_string()),
-            // The creation may have failed, and is repeated only after a lease duration. Until then, its error says why nobody leads.
+            // The creation may have failed, and is repeated only after a lease duration. Until then, its error says why no other replica leads.
             (None, LeaseResponse::NotFound) => {}
             (None, _) => self.election.status.state.send_modify(|state| state.last_error = None),
         }

@@ -121,6 +121,13 @@ impl Delivered {
         }
     }
 
+    /// Records that an event is delivered again. That of a deletion removes an object that was only kept for an unreadable key: it was deleted.
+    pub(super) fn repeated(&mut self, entry: &Entry) {
+        if matches!(entry.kind, Kind::Deleted) && self.kept.contains(&entry.thing.key) {
+            self.unknown.insert(entry.thing.key);
+        }
+    }
+
     /// Records an object that existed when a watch without a version began.
     pub(super) fn existing(&mut self, thing: Thing) {
         let next = self.next;

@@ -405,7 +405,10 @@ impl Server {
     fn message(&mut self, place: &mut Place) -> Option<Option<Result<Event, SourceErrorKind>>> {
         let event = |event| Some(Some(Ok(event)));
         match place.first.pop_front() {
-            Some(First::Repeated(entry)) => return event(entry.event()),
+            Some(First::Repeated(entry)) => {
+                self.delivered.repeated(&entry);
+                return event(entry.event());
+            }
             Some(First::Existing(thing)) => {
                 self.delivered.existing(thing);
                 return event(WatchEvent::Added(thing));
