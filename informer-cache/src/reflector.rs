@@ -8,19 +8,20 @@
 //! |---|---|---|---|---|---|---|---|---|
 //! | Listing | a part of a page: new deadline; last page: publish → Opening; other page: stage; repeated continuation → Waiting (list) | page ≥ 2 expired: full list, once; version unusable: most recent list, once; else → Waiting (list) | | | | | | first page of a list not older than a version: version unusable; → Waiting (list) |
 //! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or without a version → Waiting (list) | | | | → Waiting (watch), twice in a row; else, or without a version → Waiting (list) |
-//! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else, or without a version → Waiting (list) | → Opening; short → Pausing; short and without a new event (unless the source polls), or without a version → Waiting (list) | as watch closed |
+//! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else, or without a version → Waiting (list) | → Opening; short → Pausing; short and without a new event (unless the source polls), or without a version → Waiting (list); a change was not repeated → list | as watch closed |
 //! | Pausing | | | | | | | | → Opening |
 //! | Waiting | | | | | | | | (list) → Listing; (watch) → Opening |
 //! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: most recent list, once; else → Listing | | | | → Listing |
 //! | Streaming | | | | | an object: stage; `InitialListEnd`: publish → Watching | as watch failed in the row above | → Waiting (list) | → Listing; no streaming list from then on |
 //!
 //! Each column is a call that reports a response, an event or the deadline. In the cells, `429`, `refused` and `internal` are kinds of errors, and a
-//! watch is `short` if it was open for less than `min_watch_interval`. In a blank cell, the state has no request to which the call could belong, so
-//! the call changes nothing. If streaming lists are enabled, Opening (streaming list) follows Waiting (list). The rules are client-go's
-//! (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires at the version that was just listed, the most
-//! recent list is requested next (kubernetes#133810); failed requests are retried immediately only a limited number of times; and there is a deadline
-//! for each request, each watch and each streaming list. A client may repeat a refused request by itself until that deadline, so a deadline is handled
-//! as if the answer had been the refusal that such a client hides: the version may be unusable for a list, and the server too busy for a watch.
+//! watch is `short` if it was open for less than `min_watch_interval`. `list` is Listing or, if streaming lists are enabled, Opening (streaming
+//! list). In a blank cell, the state has no request to which the call could belong, so the call changes nothing. If streaming lists are enabled,
+//! Opening (streaming list) follows Waiting (list). The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional
+//! differences: if a watch expires at the version that was just listed, the most recent list is requested next (kubernetes#133810); failed requests
+//! are retried immediately only a limited number of times; and there is a deadline for each request, each watch and each streaming list. A client may
+//! repeat a refused request by itself until that deadline, so a deadline is handled as if the answer had been the refusal that such a client hides:
+//! the version may be unusable for a list, and the server too busy for a watch.
 //!
 //! # Invariants
 //! 1. A response to a request that is not pending changes nothing. A call of `deadline_reached` before the deadline changes nothing, either. Every
@@ -28,7 +29,9 @@
 //! 2. The version decreases only when a list is published, which sets `listed` to the same version. So `listed ≤ version`.
 //! 3. A partial list exists only in the state Listing, after the first page, and in the state Streaming. It is published or discarded as a whole.
 //! 4. A plain watch starts only after a list has been published. It starts from the newest version up to which every change was received: the newest
-//!    known version if it is that of a list or a bookmark, or if the last watch ended normally; otherwise the version before it.
+//!    known version if it is that of a list or a bookmark, or if the last watch ended normally; otherwise the version before it. In the second case,
+//!    the source must deliver the newest version again, before any newer one and within the time limit of a request. If it does not, its history is
+//!    another one, for example because it was restored to exactly the version before, and a list is requested.
 //! 5. At most four times in a row, a failed request is followed by the next request without a wait or a published list in between: after a streaming
 //!    list, a page, the full list, and a page of the most recent list.
 //! 6. If a watch ended normally and lasted at least `min_watch_interval`, the next watch may follow immediately. If it was shorter and is not a
@@ -149,6 +152,10 @@ struct Listing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watching {
     opened: Nanos,
+    /// The time at which the watch reaches its maximum age.
+    closes: Nanos,
+    /// The version whose changes must be delivered again, because the watch began before it. `None` after the first of them.
+    repeats: Option<Version>,
     /// Whether the watch has delivered an event with a new version, or an object that existed when the watch began.
     news: bool,
     /// Whether the events now arrive in the order of their versions. A watch that started without a version first delivers the existing objects, in
@@ -371,7 +378,14 @@ impl Reflector {
                 demand(self.unopened <= REOPENED, "a watch is opened without end, and the store gets old")?;
             }
             State::Streaming { .. } => demand(self.config.streaming_lists, "streaming lists are disabled")?,
-            State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,
+            State::Watching(watching) => {
+                demand(self.lists > 0, "4: a watch without a list")?;
+                demand(
+                    watching.repeats.is_none()
+                        || self.deadline <= watching.opened + self.config.request_timeout,
+                    "4: a change that is not repeated in time is not missed",
+                )?;
+            }
             State::Pausing => {
                 demand(
                     self.lists > 0 && self.complete_version() != Version::ZERO,

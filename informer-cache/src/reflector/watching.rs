@@ -19,9 +19,12 @@ impl Reflector {
             return;
         }
         let ordered = request.from_version != Version::ZERO;
+        let repeats = (request.from_version < self.version).then_some(self.version);
+        let closes = now + closes;
         self.unopened = 0;
-        self.deadline = now + closes;
-        self.state = State::Watching(Watching { opened: now, news: false, ordered });
+        self.deadline =
+            if repeats.is_some() { closes.min(now + self.config.request_timeout) } else { closes };
+        self.state = State::Watching(Watching { opened: now, closes, repeats, news: false, ordered });
     }
 
     /// Handles a plain watch that was not opened before the deadline.
@@ -65,14 +68,21 @@ impl Reflector {
                     return EventVerdict::Apply;
                 }
                 watching.ordered |= version != Version::ZERO;
+                let is_bookmark = matches!(event, WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_));
+                if let Some(repeated) = watching.repeats.filter(|repeated| version >= *repeated) {
+                    if version == repeated && !is_bookmark {
+                        (watching.repeats, self.deadline) = (None, watching.closes);
+                    } else {
+                        // The source does not have the change that it delivered before. The caller checks the deadline after this batch.
+                        self.deadline = watching.opened;
+                    }
+                }
                 if version > self.version {
                     (self.version, self.complete) = (version, false);
                     watching.news = true;
                 }
                 // A bookmark is delivered after every change up to its version.
-                if let WatchEvent::Bookmark(_) | WatchEvent::InitialListEnd(_) = event {
-                    self.complete |= version == self.version;
-                }
+                self.complete |= is_bookmark && version == self.version;
                 // The caller compares the event with the stored object of its key. The reflector's version only determines where the next watch begins.
                 EventVerdict::Apply
             }
@@ -86,9 +96,10 @@ impl Reflector {
                     // The streaming list continues as a plain watch.
                     let (opened, closes) = (*opened, *closes);
                     self.publish(version);
-                    self.deadline = opened + closes;
-                    let ordered = version != Version::ZERO;
-                    self.state = State::Watching(Watching { opened, news: true, ordered });
+                    let (closes, ordered) = (opened + closes, version != Version::ZERO);
+                    self.deadline = closes;
+                    self.state =
+                        State::Watching(Watching { opened, closes, repeats: None, news: true, ordered });
                     EventVerdict::Publish(version)
                 }
             },
@@ -100,10 +111,14 @@ impl Reflector {
     pub fn watch_errored(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         match self.state {
             State::Streaming { .. } => self.stream_failed(BackoffCause::Failed(kind), now, random),
-            State::Watching(_) => {
+            State::Watching(watching) => {
                 let then = match kind {
                     // Without a version, the next watch would start at any state, and would not deliver the deletions between the two watches.
                     _ if self.complete_version() == Version::ZERO => Then::List,
+                    // The next watch would begin after the version that the source has not delivered again.
+                    _ if watching.repeats.is_some_and(|repeated| repeated <= self.complete_version()) => {
+                        Then::List
+                    }
                     SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::ConnectionRefused => {
                         Then::Watch
                     }
@@ -133,7 +148,9 @@ impl Reflector {
     pub(super) fn watch_ended(&mut self, watching: Watching, now: Nanos, random: u64) {
         let may_reopen = watching.opened + self.config.min_watch_interval;
         let short = now < may_reopen;
-        if short && !watching.news && !self.polls {
+        if watching.repeats.is_some() {
+            self.list_or_stream(now, random);
+        } else if short && !watching.news && !self.polls {
             self.wait(BackoffCause::ShortWatch, Then::List, now, random);
         } else if self.complete_version() == Version::ZERO {
             self.wait(BackoffCause::Unversioned, Then::List, now, random);

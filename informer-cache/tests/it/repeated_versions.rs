@@ -6,7 +6,7 @@ use std::time::Duration;
 use drivers::cache::fixture::{
     BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, World, bookmark, error,
 };
-use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
+use flyball_informer_cache::testing::{ScriptedSource, SourceRequest, TestServer};
 use flyball_informer_cache::{
     ChangeKind, Informer, Page, SharedWriter, Store, Version, WatchEvent, WriteOutcome, Writer,
 };
@@ -220,4 +220,82 @@ fn watch_is_resumed_at_a_version_that_is_known_to_be_complete() {
         world.settle().advance(Duration::from_secs(60));
         assert!(matches!(&source.requests()[..], [SourceRequest::List(_), SourceRequest::Watch(_)]));
     }
+}
+
+/// An informer whose watch was interrupted after the addition of `other(9)`, and that watches again from version 8.
+fn watching_again(source: &ScriptedSource<Object>) -> World {
+    let mut world = watching(source, vec![of(1, 5)]);
+    source.send(WatchEvent::Added(other(9)));
+    source.fail_watch(error(REFUSED));
+    source.answer_watch(Ok(()));
+    assert_eq!(next_watch(source, &mut world), NonZeroU64::new(8));
+    world
+}
+
+#[test]
+fn change_that_is_not_delivered_again_causes_a_list() {
+    type Ends = fn(&ScriptedSource<Object>, &mut World);
+    let ends: [(&str, Ends); 6] = [
+        ("nothing", |_, world| _ = world.advance(Duration::from_secs(119))),
+        ("a newer change", |source, _| source.send(WatchEvent::Modified(of(1, 12)))),
+        ("both changes of a newer version", |source, _| {
+            source.send(WatchEvent::Deleted(of(1, 12)));
+            source.send(WatchEvent::Added(of(3, 12)));
+        }),
+        ("a bookmark of its version", |source, _| source.send(bookmark(9))),
+        ("the end", |source, _| source.close_watch()),
+        ("a newer change and an error", |source, _| {
+            source.send(WatchEvent::Modified(of(1, 12)));
+            source.fail_watch(error(REFUSED));
+        }),
+    ];
+    for (what, end) in ends {
+        let source = ScriptedSource::new();
+        let mut world = watching_again(&source);
+        assert_eq!(world.stored(), [of(1, 5), other(9)]);
+        end(&source, &mut world);
+        world.settle();
+        source.answer_list(Ok(page(vec![of(1, 5)], 8)));
+        source.answer_watch(Ok(()));
+        world.advance(Duration::from_secs(60));
+        let requests = source.requests();
+        assert!(
+            matches!(&requests[..], [SourceRequest::List(_), SourceRequest::Watch(watch)] if watch.from_version == Version::new(8)),
+            "{what}: {requests:?}"
+        );
+        assert_eq!(world.stored(), [of(1, 5)], "{what}");
+    }
+}
+
+#[test]
+fn change_that_is_delivered_again_causes_no_list() {
+    let source = ScriptedSource::new();
+    let mut world = watching_again(&source);
+    source.send(bookmark(8));
+    source.send(WatchEvent::Added(other(9)));
+    source.send(WatchEvent::Modified(of(1, 12)));
+    world.settle().advance(Duration::from_secs(200));
+    assert!(source.requests().is_empty());
+    assert_eq!(world.stored(), [of(1, 12), other(9)]);
+}
+
+#[test]
+fn change_that_a_restore_has_undone_is_undone() {
+    let stamp = |object: &mut Object, uid, version: Version| {
+        (object.uid, object.version) = (uid, version.get());
+    };
+    let server = TestServer::new(SCHEMA, stamp);
+    server.put(of(0, 0));
+    server.cache_state();
+    let mut world = World::new(Informer::builder(SCHEMA, server.clone()));
+    world.settle();
+    server.put(other(0));
+    assert_eq!(world.settle().stored(), server.objects());
+    // The watch resumes before the addition, at the version that the server was restored to.
+    server.break_watches(REFUSED);
+    world.settle();
+    server.restore_cached();
+    world.advance(Duration::from_secs(180));
+    assert_eq!(world.stored(), server.objects());
+    assert_eq!(server.objects().len(), 1);
 }

@@ -213,6 +213,9 @@ struct Checker {
     news: bool,
     unordered: bool,
     streaming: bool,
+    /// The version that the running watch must deliver again, and whether it has delivered something newer first.
+    again: Option<u64>,
+    lost: bool,
     /// The times of the first and the last internal error of a series of tolerated internal errors.
     internal: Option<(Nanos, Nanos)>,
     /// The command that follows when the current wait ends.
@@ -245,6 +248,8 @@ impl Checker {
             news: false,
             unordered: false,
             streaming: false,
+            again: None,
+            lost: false,
             internal: None,
             then: Expected::Read,
         }
@@ -324,6 +329,9 @@ impl Checker {
     }
 
     fn closed(&self, now: Nanos) -> Expected {
+        if self.again.is_some() {
+            return self.new_list();
+        }
         let short = now.since(self.opened) < SHORT;
         match short && !self.news && !self.polls || self.complete == 0 {
             true => Expected::Relist(Duration::ZERO),
@@ -364,11 +372,17 @@ impl Checker {
         if version != 0 {
             self.unordered = false;
         }
+        let bookmark = matches!(event, EventKind::Bookmark | EventKind::InitialListEnd);
+        match self.again {
+            Some(again) if version == again && !bookmark => (self.again, self.lost) = (None, false),
+            Some(again) => self.lost |= version >= again,
+            None => {}
+        }
         if version > self.known {
             // More changes may have this version.
             (self.known, self.complete, self.news) = (version, version - 1, true);
         }
-        if let EventKind::Bookmark | EventKind::InitialListEnd = event {
+        if bookmark {
             self.complete = self.complete.max(version);
         }
         (EventVerdict::Apply, Expected::Read)
@@ -418,6 +432,8 @@ impl Checker {
                 if !request.streaming_list {
                     self.unopened = 0;
                 }
+                self.again = (!request.streaming_list && self.from < self.known).then_some(self.known);
+                self.lost = false;
                 (self.news, self.unordered) = (false, self.from == 0);
                 silent(Expected::Read)
             }
@@ -445,7 +461,9 @@ impl Checker {
             }
             (ReflectorRequest::Read, Input::Broke(kind)) => {
                 let versioned = self.complete != 0;
-                let resumable = versioned && (kind.later() || kind == Kind::Internal && self.tolerated(now));
+                let resumable = versioned
+                    && !self.lost
+                    && (kind.later() || kind == Kind::Internal && self.tolerated(now));
                 silent(self.watch_lost(kind, resumable))
             }
             (ReflectorRequest::Read, Input::Closed) if self.streaming => {
@@ -516,7 +534,12 @@ impl Checker {
                 assert!(!reflector.has_partial_list());
             }
             (Expected::Read, ReflectorRequest::Read) => {
-                let limit = if self.streaming { STREAM } else { self.lasts };
+                let limit = match self.again {
+                    _ if self.streaming => STREAM,
+                    Some(_) if self.lost => Duration::ZERO,
+                    Some(_) => self.lasts.min(PAGE),
+                    None => self.lasts,
+                };
                 assert_eq!(until, self.opened + limit);
                 assert_eq!(reflector.has_partial_list(), self.streaming);
             }
