@@ -200,7 +200,6 @@ impl Service {
             let first = state.alarms.first_key_value().map(|((at, _), _)| *at);
             let until = match first {
                 Some(at) => {
-                    last_used = now;
                     state.sleep = Sleep::UntilAlarm(at);
                     at
                 }
@@ -215,6 +214,10 @@ impl Service {
                 }
             };
             drop(self.changed.wait_for(state, until.since(now).min(LONGEST_SLEEP)));
+            if first.is_some() {
+                // The alarm was set until now: it is due, or it was removed or replaced.
+                last_used = Monotonic.now();
+            }
         }
     }
 }
@@ -250,3 +253,31 @@ impl State {
 
 /// Limits each sleep of the thread, because the clock of a condition variable may have a smaller range.
 const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns when the thread sleeps, with what it waits for.
+    fn sleeping(service: &Service) -> Sleep {
+        loop {
+            match service.state.lock().sleep {
+                Sleep::Awake => thread::yield_now(),
+                asleep => return asleep,
+            }
+        }
+    }
+
+    #[test]
+    fn lingers_after_the_last_alarm_was_removed() {
+        let service = Arc::<Service>::default();
+        let timer = ThreadTimer { service: service.clone(), id: 0 };
+        let at = timer.now() + Duration::from_secs(3_600);
+        timer.wake_at(at, Waker::noop());
+        assert_eq!(sleeping(&service), Sleep::UntilAlarm(at));
+        let before = timer.now();
+        timer.disarm();
+        let Sleep::Lingers(until) = sleeping(&service) else { panic!("waits for an alarm") };
+        assert!(until >= before + LINGER, "the thread ends {:?} later", until.since(before));
+    }
+}
