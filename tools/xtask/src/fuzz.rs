@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -63,24 +62,13 @@ pub(crate) fn run_targets(
     options: &Options,
     targets: &[String],
 ) -> Result<Vec<(String, Result<u64>)>> {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut outcomes = Vec::new();
-        // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
-        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = one(workspace, options, target);
-            if let Ok(executions) = &outcome {
-                println!("{target} {executions} executions in {} s", options.seconds);
-            }
-            outcomes.push((target.clone(), outcome));
+    process::on_all_processors(targets, |target| {
+        let outcome = one(workspace, options, target);
+        if let Ok(executions) = &outcome {
+            println!("{target} {executions} executions in {} s", options.seconds);
         }
-        outcomes
-    };
-    let workers = std::thread::available_parallelism()?.get();
-    Ok(std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
-    }))
+        (target.clone(), outcome)
+    })
 }
 
 /// Returns the command that runs cargo-fuzz on one target, or on all targets if `target` is `None`.

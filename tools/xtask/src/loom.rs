@@ -6,7 +6,6 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -246,27 +245,17 @@ fn explore(
     models: &[Declared],
     binaries: &Binaries,
 ) -> Result<BTreeMap<String, Result<Row>>> {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut rows = Vec::new();
-        // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
-        while let Some(model) = models.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let row = explored(workspace, exploration, model, binaries);
-            let end = match &row {
-                Ok(row) if row.capped => "capped",
-                Ok(_) => "completed",
-                Err(_) => "FAILED",
-            };
-            eprintln!("{} {end}", model.name);
-            rows.push((model.name.clone(), row));
-        }
-        rows
-    };
-    let workers = std::thread::available_parallelism()?.get();
-    Ok(std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
-    }))
+    let rows = process::on_all_processors(models, |model| {
+        let row = explored(workspace, exploration, model, binaries);
+        let end = match &row {
+            Ok(row) if row.capped => "capped",
+            Ok(_) => "completed",
+            Err(_) => "FAILED",
+        };
+        eprintln!("{} {end}", model.name);
+        (model.name.clone(), row)
+    })?;
+    Ok(rows.into_iter().collect())
 }
 
 /// Explores one model in a process of its own.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -45,6 +46,26 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path, limit: Duration) -> 
         std::thread::sleep(STEP);
         waited += STEP;
     }
+}
+
+/// Calls `work` for each item, with as many threads as there are processors. Returns the results in the order of the items.
+pub(crate) fn on_all_processors<'a, T: Sync, R: Send>(
+    items: &'a [T],
+    work: impl Fn(&'a T) -> R + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
+        let taken = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        taken.map_while(|at| Some((at, work(items.get(at)?)))).collect::<Vec<_>>()
+    };
+    let workers = std::thread::available_parallelism()?.get();
+    let mut results: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
+    });
+    results.sort_unstable_by_key(|(at, _)| *at);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
 /// Returns the last `lines` lines of a log. Reads only the end of the file, because a log may be large.

@@ -32,17 +32,21 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Shuttle, extent)? else {
         bail!("the models do not compile");
     };
-    let mut complaints = Vec::new();
-    for model in &models {
+    let failures = process::on_all_processors(&models, |model| -> Result<Option<String>> {
         let log = loom::log_file(workspace, &format!("{}.shuttle", model.name))?;
         let mut command = loom::command(model, &binaries)?;
         command.env("FLYBALL_SHUTTLE_ITERATIONS", options.iterations.to_string());
-        match process::run_logged(&mut command, &log, Duration::from_secs(options.limit))? {
-            Ended::By(status) if status.success() => println!("{} passes", model.name),
-            Ended::By(_) => complaints.push(format!("{}\n{}", model.name, process::tail(&log, 40))),
-            Ended::Late => complaints.push(format!("{}: timed out after {} s", model.name, options.limit)),
-        }
-    }
+        Ok(match process::run_logged(&mut command, &log, Duration::from_secs(options.limit))? {
+            Ended::By(status) if status.success() => {
+                println!("{} passes", model.name);
+                None
+            }
+            Ended::By(_) => Some(format!("{}\n{}", model.name, process::tail(&log, 40))),
+            Ended::Late => Some(format!("{}: timed out after {} s", model.name, options.limit)),
+        })
+    })?;
+    let failures: Vec<_> = failures.into_iter().collect::<Result<_>>()?;
+    let complaints: Vec<_> = failures.into_iter().flatten().collect();
     process::verdict(&complaints, WHAT_TO_DO)?;
     eprintln!(
         "{} models, {} random and {} PCT schedules each",

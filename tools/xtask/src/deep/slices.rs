@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -298,26 +297,12 @@ fn side_by_side(
     check: impl Fn(&str, Duration) -> Result<(u64, bool)> + Sync,
 ) -> Result<Done> {
     let watch = Stopwatch::start();
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut outcomes = Vec::new();
-        // Ordering: Relaxed; the counter only has to give each index to exactly one worker, and no other data is published through it.
-        while let Some(item) = work.items.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let left = work.budget.saturating_sub(Duration::from_secs_f64(watch.seconds()));
-            if left.is_zero() {
-                break;
-            }
-            outcomes.push((item, check(item, left)));
-        }
-        outcomes
-    };
-    let workers = std::thread::available_parallelism()?.get();
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
-    });
+    let outcomes = process::on_all_processors(&work.items, |item| {
+        let left = work.budget.saturating_sub(Duration::from_secs_f64(watch.seconds()));
+        (!left.is_zero()).then(|| (item, check(item, left)))
+    })?;
     let mut done = Done { seconds: watch.seconds(), ..Done::default() };
-    for (item, outcome) in outcomes {
+    for (item, outcome) in outcomes.into_iter().flatten() {
         match outcome {
             Ok((count, complete)) => {
                 done.counts.insert(item.clone(), count);
