@@ -1,7 +1,7 @@
 //! The functions that the fuzz targets run. The crates' randomised tests run the same drivers.
 
 use drivers::bucket::{token_bucket, wait_queue};
-use drivers::cache::{reflector, relist, selector, store, ttl};
+use drivers::cache::{reflector, relist, selector, simulation as whole_cache, store, ttl};
 use drivers::controller::simulation as whole_controller;
 use drivers::limiter::limiter_ops;
 use drivers::queue::{driver, simulation};
@@ -78,4 +78,10 @@ pub fn reflector_inputs(bytes: &[u8]) {
 /// server.
 pub fn relist(bytes: &[u8]) {
     relist::run(bytes, &mut relist::tally());
+}
+
+/// Reads settings and operations from the bytes, and simulates an informer with everything that reads it. After every step, all parts must agree, and
+/// every waiter must have been woken if, and only if, there is something for it.
+pub fn cache_simulation(bytes: &[u8]) {
+    whole_cache::run(bytes, &mut whole_cache::tally());
 }

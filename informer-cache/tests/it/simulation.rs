@@ -8,8 +8,7 @@ use testkit::random::cases;
 #[test]
 fn every_part_of_the_cache_agrees_after_every_step() {
     let all = RefCell::new(simulation::tally());
-    // A run after these reports an object that stays in the store, which is not explained yet. So no fuzz target runs the simulation.
-    cases("cache simulation", 2_000, 400, |bytes| {
+    cases("cache simulation", 10_000, 400, |bytes| {
         let mut tally = simulation::tally();
         simulation::run(bytes, &mut tally);
         all.borrow_mut().add(&tally);
@@ -17,7 +16,7 @@ fn every_part_of_the_cache_agrees_after_every_step() {
     if std::env::var_os("FLYBALL_CASES").is_some() {
         return; // the floor is for the default number of cases
     }
-    let rare = all.into_inner().below(3);
+    let rare = all.into_inner().below(20);
     assert!(rare.is_empty(), "rare: {rare:?}");
 }
 

@@ -248,7 +248,15 @@ const TARGETS: [(&str, &[&str]); 4] = [
     ("flyball-workqueue", &["queue_ops", "order_ops", "deadlines", "queue_simulation"]),
     (
         "flyball-informer-cache",
-        &["reflector_inputs", "relist", "selector", "store_ops", "subscription", "ttl_ops"],
+        &[
+            "reflector_inputs",
+            "relist",
+            "selector",
+            "store_ops",
+            "subscription",
+            "ttl_ops",
+            "cache_simulation",
+        ],
     ),
     ("flyball-controller", &["controller_ops"]),
 ];

@@ -295,8 +295,11 @@ impl Consumer {
         }
         let Some(Waiting { wakes, published, lists, at, .. }) = &self.waiting else { return };
         let wakes = wakes.wakes();
-        let concerns =
-            |change: &Logged| [change.old, change.new].iter().flatten().any(|it| self.selected.selects(it));
+        // The last state of a deleted object, which the deletion has delivered, need not be the stored state that was selected.
+        let concerns = |change: &Logged| {
+            let mut states = [change.old, change.new].into_iter().flatten();
+            states.any(|it| self.selected.selects(&it) || self.known.contains_key(&it.key))
+        };
         let due = self.selected.period.is_some_and(|_| shown.clock.now() > *at);
         let cause =
             self.closing || due || shown.lists > *lists || shown.log[*published..].iter().any(concerns);

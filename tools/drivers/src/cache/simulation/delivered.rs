@@ -20,6 +20,10 @@ pub(super) struct Delivered {
     pub(super) next: usize,
     /// The lowest and the highest version that the store may have. They differ if a function panicked on an object.
     pub(super) version: (u64, u64),
+    /// The newest version that the informer has read.
+    pub(super) newest: u64,
+    /// Whether a restore has undone what was delivered since the last list. The informer notices this within the time limit of a request.
+    pub(super) undone: bool,
     pub(super) lists: u64,
     /// The keys that the last list did not contain, and that are stored because one of its objects had no readable key.
     pub(super) kept: BTreeSet<u8>,
@@ -65,6 +69,8 @@ impl Delivered {
             tainted: BTreeSet::new(),
             next: 0,
             version: (0, 0),
+            newest: 0,
+            undone: false,
             lists: 0,
             kept: BTreeSet::new(),
             cases: BTreeSet::new(),
@@ -95,7 +101,7 @@ impl Delivered {
         }
         self.unknown.extend(self.objects.values().filter(|thing| refused(thing)).map(|thing| thing.key));
         let at = if self.options.versioned { at } else { 0 };
-        (self.version, self.next) = ((at, at), next);
+        (self.version, self.newest, self.undone, self.next) = ((at, at), at, false, next);
         self.lists += 1;
     }
 
@@ -103,6 +109,9 @@ impl Delivered {
     pub(super) fn event(&mut self, Entry { kind, thing, .. }: Entry) {
         self.next += 1;
         self.version.1 = self.version.1.max(thing.version);
+        if !thing.has(VERSION) {
+            self.newest = self.newest.max(thing.version);
+        }
         let stored = self.objects.get(&thing.key);
         if thing.has(REFUSED) || stored.is_some_and(|stored| stored.has(REFUSED)) {
             self.unknown.insert(thing.key);
@@ -121,10 +130,11 @@ impl Delivered {
         }
     }
 
-    /// Records that an event is delivered again. That of a deletion removes an object that was only kept for an unreadable key: it was deleted.
-    pub(super) fn repeated(&mut self, entry: &Entry) {
-        if matches!(entry.kind, Kind::Deleted) && self.kept.contains(&entry.thing.key) {
-            self.unknown.insert(entry.thing.key);
+    /// Records that an event is delivered again. An object that was only kept for an unreadable key is older than the list, so such an event may be newer.
+    /// And a deletion that cannot be compared, because a function panics on its object, is applied.
+    pub(super) fn repeated(&mut self, Entry { kind, thing, .. }: &Entry) {
+        if self.kept.contains(&thing.key) || *kind == Kind::Deleted && thing.has(REFUSED) {
+            self.unknown.insert(thing.key);
         }
     }
 
@@ -139,5 +149,6 @@ impl Delivered {
     pub(super) fn reached(&mut self, version: u64) {
         self.version.0 = self.version.0.max(version);
         self.version.1 = self.version.1.max(version);
+        self.newest = self.newest.max(version);
     }
 }

@@ -287,9 +287,11 @@ impl Server {
         self.cached = Some((self.version, self.objects.clone()));
     }
 
-    /// Restores the cached state, as if from a backup. The history is lost.
+    /// Restores the cached state, as if from a backup. The history is lost. If deletions have no versions of their own, nothing would show that a
+    /// deletion was undone.
     pub(super) fn restore(&mut self) {
-        let Some((version, objects)) = self.cached.clone().filter(|_| self.options.versioned) else { return };
+        let shows = self.options.versioned && !self.options.deletions_keep_versions;
+        let Some((version, objects)) = self.cached.clone().filter(|_| shows) else { return };
         (self.version, self.objects) = (version, objects);
         self.history.clear();
         self.epoch += 1;
@@ -298,6 +300,7 @@ impl Server {
         self.restored = Some(self.version);
         self.pages.clear();
         self.delivered.next = 0;
+        self.delivered.undone |= self.delivered.newest > version;
     }
 
     fn list(&mut self, request: &ListRequest) -> Option<Result<Page<Thing>, SourceErrorKind>> {
@@ -446,7 +449,7 @@ impl Server {
             return event(WatchEvent::InitialListEnd(version));
         }
         let Some(entry) = self.history.get(place.next).copied() else {
-            self.at_head = true;
+            self.at_head = !self.delivered.undone;
             return None;
         };
         if entry.version <= self.compacted && self.restored.is_none() {
