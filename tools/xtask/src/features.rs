@@ -14,8 +14,8 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only check that the crate and its tests compile with each set of features; run no tests. `cargo test --workspace` runs the tests with the
-    /// features that the members of the workspace enable.
+    /// Run no tests: only check that the crate compiles with each set of features, and its tests with none and with all. `cargo test --workspace`
+    /// runs the tests with the features that the members of the workspace enable.
     #[arg(long)]
     light: bool,
     /// Check only this package.
@@ -47,9 +47,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             println!("{}: {} crates by default", package.name, crates.len());
             complaints.extend(weigh(&package.name, &crates));
         }
-        for features in combinations(package) {
-            let job: &[&str] = if options.light { &["check", "--all-targets"] } else { &["test"] };
-            let mut command = command(workspace, package, job, &features);
+        let sets = combinations(package);
+        for features in &sets {
+            // The last set is that of all features, which may be a single one.
+            let alone = features.len() == 1 && sets.last() != Some(features);
+            let job: &[&str] = match options.light {
+                true if alone => &["check", "--lib"],
+                true => &["check", "--all-targets"],
+                false => &["test"],
+            };
+            let mut command = command(workspace, package, job, features);
             complaints.extend(process::run(command.arg("--quiet")).err().map(|error| format!("{error:#}")));
         }
     }
