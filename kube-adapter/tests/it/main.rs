@@ -15,6 +15,7 @@ mod filters;
 mod informer;
 mod leader_controllers;
 mod log_capture;
+mod memory;
 mod scripted_server;
 mod selector;
 mod source;

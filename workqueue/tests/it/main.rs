@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
 mod ages;
+mod allocations;
 mod attempts;
 mod backoff;
 mod bounded;

@@ -1,5 +1,4 @@
-//! A queue in a steady state does not allocate. This test has a binary of its own, because it replaces the global allocator with one that
-//! counts the allocations of the current thread.
+//! A queue in a steady state does not allocate. All tests of this binary run on an allocator that counts the allocations of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
