@@ -58,6 +58,10 @@ struct State<K> {
     events: Events<K>,
     /// Objects listed since the last `Init`; `None` if the list is complete.
     incomplete_list: Option<Vec<K>>,
+    /// The newest version that a watch has delivered since the last error.
+    newest: Version,
+    /// An error of the stream that the watch has not delivered yet.
+    error: Option<SourceError>,
 }
 
 /// Returns a builder of an informer of the objects that a stream of [`watcher()`](watcher::watcher) yields; see
@@ -99,7 +103,12 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
     /// ```
     #[must_use]
     pub fn new(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self {
-        Self(Arc::new(AsyncMutex::new(State { events: Box::pin(events.fuse()), incomplete_list: None })))
+        Self(Arc::new(AsyncMutex::new(State {
+            events: Box::pin(events.fuse()),
+            incomplete_list: None,
+            newest: Version::ZERO,
+            error: None,
+        })))
     }
 
     /// Returns an informer builder for these objects. Its reflector never requests a relist by itself.
@@ -171,22 +180,35 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     async fn next(&mut self) -> Option<Result<WatchEvent<K>, SourceError>> {
         let mut state = self.0.lock().await;
         loop {
+            if let Some(error) = state.error.take() {
+                return Some(Err(error));
+            }
             let event = match state.events.next().await {
                 Some(Ok(event)) => event,
-                Some(Err(error)) => return Some(Err(failed(error))),
+                Some(Err(error)) => {
+                    state.error = Some(failed(error));
+                    // The next watch continues with the same stream, so it repeats nothing: the informer must know that nothing is missing.
+                    match std::mem::take(&mut state.newest) {
+                        Version::ZERO => continue,
+                        newest => return Some(Ok(WatchEvent::Bookmark(newest))),
+                    }
+                }
                 None => {
                     return Some(Err(source_error(watcher::Error::WatchFailed(words("the stream is over")))));
                 }
             };
             match event {
                 watcher::Event::Apply(object) if is_named(&object) => {
+                    state.newest = state.newest.max(version_of(&object));
                     return Some(Ok(WatchEvent::Modified(object)));
                 }
                 watcher::Event::Delete(object) if is_named(&object) => {
+                    state.newest = state.newest.max(version_of(&object));
                     return Some(Ok(WatchEvent::Deleted(object)));
                 }
                 watcher::Event::Init => {
                     state.incomplete_list = Some(Vec::new());
+                    state.newest = Version::ZERO;
                     let error = ApiError::from(watcher::Error::WatchFailed(words("the stream began anew")));
                     return Some(Err(SourceError::new(SourceErrorKind::Expired, error)));
                 }
