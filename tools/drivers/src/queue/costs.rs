@@ -60,7 +60,8 @@ impl Clone for Counted {
 }
 
 const KEYS: u16 = 1000;
-/// The bounds of an operation on one key, and of an operation without a key, for each key that it returns.
+/// The bounds of an operation on one key, and of an operation without a key, for each key that it returns. A failure hashes its key for the queue and
+/// for the limiter.
 const MOST: Costs = Costs { hashed: 3, compared: 8, cloned: 2 };
 /// The maximum mean number of comparisons.
 const MEAN: u32 = 2;

@@ -234,8 +234,10 @@ impl Run {
                 return Some(stopped);
             }
         }
+        // A thread whose answer was not received yet holds these leases.
+        let is_underway = stats.leased > self.leases.len();
         let is_closed = stats.shutting_down && stats.ready + stats.dirty == 0;
-        if is_closed || stats.ready > 0 && !stats.paused {
+        if is_underway || is_closed || stats.ready > 0 && !stats.paused {
             if let Some(getter) = find(&getter) {
                 return Some(getter);
             }
