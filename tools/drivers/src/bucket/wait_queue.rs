@@ -1,7 +1,7 @@
 //! Applies the same operations to a bucket with a wait queue and its oracle. The random test, the corpus test and the fuzz target use this driver.
 //!
 //! Futures are polled without a wake-up and with other wakers, dropped, and forgotten; a thread waits with a limit of zero. Each future is woken once,
-//! when it is served, and an alarm is armed if, and only if, somebody waits.
+//! when it is served, and an alarm is armed if, and only if, there is a waiter.
 
 use std::future::Future;
 use std::num::NonZeroU32;

@@ -11,7 +11,7 @@
 //!    has woken exactly the futures that its oracle, [`slots`], gives a slot. At the end of the run, everything that waits is served.
 //! 4. **No wake-up without cause**: a future that waits for tokens is woken once, and its next poll completes. A future that waits for a permit is
 //!    woken once for each slot that it is given.
-//! 5. **Alarms**: an alarm is armed if, and only if, somebody waits in the bucket. It is not later than the first time limit. Of two alarms in a row,
+//! 5. **Alarms**: an alarm is armed if, and only if, a future waits in the bucket. It is not later than the first time limit. Of two alarms in a row,
 //!    one serves a waiter.
 //! 6. **Order**: no waiter for tokens overtakes another.
 //! 7. **Steps under a lock**: an operation on a key hashes the key once, clones it at most once, and compares it with few others.
@@ -93,7 +93,7 @@ struct Simulation {
     permits: Vec<Permit<ManualClock>>,
     held: Vec<(Reservation, UseId)>,
     next_id: u64,
-    /// Whether the last operation moved the clock to an alarm that served nobody.
+    /// Whether the last operation moved the clock to an alarm that served no waiter.
     was_early: bool,
     jumps_back: bool,
     /// The latest time.
@@ -192,7 +192,10 @@ impl Simulation {
                     let before = self.bucket.waiters();
                     self.clock.set(at);
                     self.was_early = self.bucket.waiters() == before;
-                    assert!(!was_early || !self.was_early, "alarm: two alarms in a row have served nobody");
+                    assert!(
+                        !was_early || !self.was_early,
+                        "alarm: two alarms in a row have served no waiter"
+                    );
                 }
             }
             Op::Back(step) if self.jumps_back => {
@@ -408,7 +411,7 @@ impl Simulation {
         self.permits.clear();
         self.leaked.clear();
         assert_eq!((self.slots.in_flight(), self.slots.waiters()), (0, 0), "slots are lost");
-        assert_eq!(self.clock.next_alarm(), None, "alarm: nobody waits");
+        assert_eq!(self.clock.next_alarm(), None, "alarm: no waiter is left");
     }
 }
 

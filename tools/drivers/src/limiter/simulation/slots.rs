@@ -1,4 +1,4 @@
-//! The oracle of a limit on concurrency: who waits, who was given a slot, and who holds a permit, as plain lists.
+//! The oracle of a limit on concurrency: the waiters, those of them that were given a slot, and the number of permits, as plain lists.
 
 use std::time::Duration;
 
