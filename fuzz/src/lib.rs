@@ -3,7 +3,7 @@
 use drivers::bucket::{token_bucket, wait_queue};
 use drivers::cache::{reflector, relist, selector, simulation as whole_cache, store, ttl};
 use drivers::controller::simulation as whole_controller;
-use drivers::limiter::limiter_ops;
+use drivers::limiter::{limiter_ops, simulation as all_limiters};
 use drivers::queue::{driver, simulation};
 use testkit::oracle::subscription::MergeCells;
 
@@ -25,6 +25,11 @@ pub fn controller_ops(bytes: &[u8]) {
 /// Compares every policy in a limiter, keyed buckets, and the adaptive limit with their reference implementations.
 pub fn limiter_ops(bytes: &[u8]) {
     limiter_ops::run(bytes);
+}
+
+/// Runs limiters of all kinds together, and checks after every step that waiters are served in order, within the rate, and woken with a cause.
+pub fn limiter_simulation(bytes: &[u8]) {
+    all_limiters::run(bytes);
 }
 
 /// Runs random operations on a queue, and compares it with the oracle after every step.

@@ -2,7 +2,7 @@
 
 use drivers::bucket::{token_bucket, wait_queue};
 use drivers::corpus::replay;
-use drivers::limiter::limiter_ops;
+use drivers::limiter::{limiter_ops, simulation};
 
 #[test]
 fn bucket_math() {
@@ -17,4 +17,9 @@ fn bucket_ops() {
 #[test]
 fn limiter_ops() {
     replay("limiter_ops", limiter_ops::run);
+}
+
+#[test]
+fn limiter_simulation() {
+    replay("limiter_simulation", simulation::run);
 }

@@ -14,6 +14,7 @@ mod paced;
 mod panics_in_user_code;
 mod panics_in_user_code_bucket;
 mod shared_bucket;
+mod simulation;
 mod surface;
 mod timeouts;
 mod upstream;

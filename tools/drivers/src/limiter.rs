@@ -4,3 +4,4 @@ pub mod aimd;
 pub mod limiter_ops;
 pub mod loaded_server;
 pub mod policies;
+pub mod simulation;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
+pub mod costs;
 pub mod driver;
 mod end_then_get;
 mod groups;
@@ -12,3 +13,4 @@ mod orders;
 mod random_operations;
 pub mod simulation;
 mod step;
+pub mod threads;

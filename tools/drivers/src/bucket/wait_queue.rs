@@ -1,4 +1,7 @@
 //! Applies the same operations to a bucket with a wait queue and its oracle. The random test, the corpus test and the fuzz target use this driver.
+//!
+//! Futures are polled without a wake-up and with other wakers, dropped, and forgotten; a thread waits with a limit of zero. Each future is woken once,
+//! when it is served, and an alarm is armed if, and only if, there is a waiter.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -27,6 +30,7 @@ pub fn run(bytes: &[u8]) {
         clock: &clock,
         oracle: OracleWaitQueue::new(first),
         waiters: Vec::new(),
+        leaked: Vec::new(),
         held: Vec::new(),
     };
     for _ in 0..100 {
@@ -45,6 +49,8 @@ struct Pair<'a> {
     clock: &'a ManualClock,
     oracle: OracleWaitQueue,
     waiters: Vec<Waiter<'a>>,
+    /// Neither polled nor dropped before the end of the run.
+    leaked: Vec<Waiter<'a>>,
     held: Vec<(Reservation, Promise)>,
 }
 
@@ -52,6 +58,8 @@ struct Waiter<'a> {
     future: Pin<Box<dyn Future<Output = WaiterState> + 'a>>,
     wakes: Arc<Counting>,
     waker: Waker,
+    /// Wakers that were replaced, with the number of their wake-ups until then.
+    replaced: Vec<(Arc<Counting>, usize)>,
     /// The number of polls in which the future woke itself, in order to yield.
     yields: usize,
     oracle: usize,
@@ -92,11 +100,32 @@ impl<'a> Pair<'a> {
                 self.join(Box::pin(state), oracle, now);
             }
             WaitQueueOp::Poll(which) if !self.waiters.is_empty() => {
-                self.poll(usize::from(which) % self.waiters.len(), now);
+                let index = usize::from(which) % self.waiters.len();
+                let waiter = &mut self.waiters[index];
+                if which >= 192 && self.oracle.state(waiter.oracle) == WaiterState::Waiting {
+                    let (wakes, waker) = Counting::waker();
+                    let replaced = std::mem::replace(&mut waiter.wakes, wakes);
+                    let until_now = replaced.wakes();
+                    waiter.replaced.push((replaced, until_now));
+                    (waiter.waker, waiter.yields) = (waker, 0);
+                }
+                self.poll(index, now);
             }
             WaitQueueOp::Drop(which) if !self.waiters.is_empty() => {
                 let dropped = self.waiters.swap_remove(usize::from(which) % self.waiters.len());
-                self.oracle.leave(dropped.oracle, now);
+                if which >= 224 {
+                    self.leaked.push(dropped);
+                } else {
+                    self.oracle.leave(dropped.oracle, now);
+                }
+            }
+            // A thread with a limit of zero joins the queue and leaves it again.
+            WaitQueueOp::TryAcquire(count) if count % 2 == 1 => {
+                let real = bucket.blocking_acquire_many_timeout(nz(count), Duration::ZERO);
+                let expected =
+                    self.oracle.try_acquire(nz(count).get(), now).map_err(|denied| denied.is_some());
+                let real = real.map_err(|error| error == AcquireTimeoutError::TimedOut);
+                assert_eq!(real, expected, "a thread: {op:?} at {now}");
             }
             WaitQueueOp::TryAcquire(count) => {
                 let real = bucket.try_acquire_many(nz(count)).map_err(|denied| match denied {
@@ -140,7 +169,7 @@ impl<'a> Pair<'a> {
 
     fn join(&mut self, future: Pin<Box<dyn Future<Output = WaiterState> + 'a>>, oracle: usize, now: u64) {
         let (wakes, waker) = Counting::waker();
-        self.waiters.push(Waiter { future, wakes, waker, yields: 0, oracle });
+        self.waiters.push(Waiter { future, wakes, waker, replaced: Vec::new(), yields: 0, oracle });
         self.poll(self.waiters.len() - 1, now);
     }
 
@@ -179,17 +208,19 @@ impl<'a> Pair<'a> {
             "available after {op:?} at {now}"
         );
         assert_eq!(self.bucket.waiters(), self.oracle.waiting(), "waiting after {op:?} at {now}");
-        for waiter in &self.waiters {
+        for waiter in self.waiters.iter().chain(&self.leaked) {
             let served = self.oracle.state(waiter.oracle) != WaiterState::Waiting;
             let woken = waiter.wakes.wakes() - waiter.yields;
             assert_eq!(woken, usize::from(served), "woken once, when served: {op:?} at {now}");
+            let stale = waiter.replaced.iter().any(|(wakes, until_then)| wakes.wakes() > *until_then);
+            assert!(!stale, "a replaced waker was woken: {op:?} at {now}");
         }
         if let Some(until) = self.oracle.next_deadline() {
             let alarm = self.clock.next_alarm().map(Nanos::get);
             assert!(alarm.is_some_and(|at| at <= until), "alarm {alarm:?}, limit {until} after {op:?}");
         }
-        if self.oracle.waiting() > 0 {
-            assert!(self.clock.next_alarm().is_some_and(|at| at > self.clock.now()), "no alarm after {op:?}");
-        }
+        let alarm = self.clock.next_alarm();
+        assert_eq!(alarm.is_some(), self.oracle.waiting() > 0, "alarm {alarm:?} after {op:?}");
+        assert!(alarm.is_none_or(|at| at > self.clock.now()), "alarm {alarm:?} after {op:?}");
     }
 }

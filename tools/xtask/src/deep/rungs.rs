@@ -244,7 +244,7 @@ fn targets(workspace: &Workspace) -> Result<Vec<Part>> {
 }
 
 const TARGETS: [(&str, &[&str]); 4] = [
-    ("flyball-ratelimit", &["bucket_math", "bucket_ops", "limiter_ops"]),
+    ("flyball-ratelimit", &["bucket_math", "bucket_ops", "limiter_ops", "limiter_simulation"]),
     ("flyball-workqueue", &["queue_ops", "order_ops", "deadlines", "queue_simulation"]),
     (
         "flyball-informer-cache",

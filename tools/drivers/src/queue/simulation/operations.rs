@@ -104,7 +104,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         }
     }
 
-    /// A thread that waits, with a limit of zero.
+    /// A thread that waits, with a limit of zero. For threads that wait longer see [`threads`](crate::queue::threads).
     pub(super) fn block(&mut self, kind: u8) {
         self.changes += 1;
         let queue = self.queue.clone();
