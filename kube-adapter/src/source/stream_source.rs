@@ -58,6 +58,12 @@ struct State<K> {
     events: Events<K>,
     /// Objects listed since the last `Init`; `None` if the list is complete.
     incomplete_list: Option<Vec<K>>,
+    /// The version of the last list, or of the newest object that was delivered since then.
+    newest: Version,
+    /// Whether an object of this version was delivered since the last list and the last bookmark.
+    unmarked: bool,
+    /// An error that the watch yields next.
+    error: Option<SourceError>,
 }
 
 /// Returns a builder of an informer of the objects that a stream of [`watcher()`](watcher::watcher) yields; see
@@ -99,7 +105,13 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
     /// ```
     #[must_use]
     pub fn new(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self {
-        Self(Arc::new(AsyncMutex::new(State { events: Box::pin(events.fuse()), incomplete_list: None })))
+        Self(Arc::new(AsyncMutex::new(State {
+            events: Box::pin(events.fuse()),
+            incomplete_list: None,
+            newest: Version::ZERO,
+            unmarked: false,
+            error: None,
+        })))
     }
 
     /// Returns an informer builder for these objects. Its reflector never requests a relist by itself.
@@ -128,7 +140,8 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
                 // The version is computed from this list alone, even if it is lower than the version of the previous list: if the server was restored
                 // to an earlier version, the cache must follow. The version is at least 1, because version zero would request a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
-                return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
+                (state.newest, state.unmarked) = (newest.max(Version::new(1)), false);
+                return Ok(Page { items, version: state.newest, continuation: None });
             }
             consume_budget().await;
         }
@@ -160,6 +173,21 @@ impl<K: Resource> State<K> {
         }
         None
     }
+
+    fn delivered(&mut self, object: &K) {
+        let version = version_of(object);
+        if version > self.newest {
+            (self.newest, self.unmarked) = (version, true);
+        }
+    }
+
+    /// Returns the bookmark that must precede an error after which the stream continues.
+    ///
+    /// Without it, the informer would watch again from before the newest version, because the error might separate two changes of that version. But the
+    /// stream does not yield a change twice, so the informer would list, and miss all changes up to the next `Init`.
+    fn bookmark(&mut self) -> Option<WatchEvent<K>> {
+        std::mem::take(&mut self.unmarked).then_some(WatchEvent::Bookmark(self.newest))
+    }
 }
 
 /// A running watch of a [`StreamSource`].
@@ -171,18 +199,29 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
     async fn next(&mut self) -> Option<Result<WatchEvent<K>, SourceError>> {
         let mut state = self.0.lock().await;
         loop {
+            if let Some(error) = state.error.take() {
+                return Some(Err(error));
+            }
             let event = match state.events.next().await {
                 Some(Ok(event)) => event,
-                Some(Err(error)) => return Some(Err(failed(error))),
+                Some(Err(error)) => {
+                    state.error = Some(failed(error));
+                    match state.bookmark() {
+                        Some(bookmark) => return Some(Ok(bookmark)),
+                        None => continue,
+                    }
+                }
                 None => {
                     return Some(Err(source_error(watcher::Error::WatchFailed(words("the stream is over")))));
                 }
             };
             match event {
                 watcher::Event::Apply(object) if is_named(&object) => {
+                    state.delivered(&object);
                     return Some(Ok(WatchEvent::Modified(object)));
                 }
                 watcher::Event::Delete(object) if is_named(&object) => {
+                    state.delivered(&object);
                     return Some(Ok(WatchEvent::Deleted(object)));
                 }
                 watcher::Event::Init => {
