@@ -36,8 +36,7 @@ use crate::{ListRequest, Page, SourceError, WatchEvent, WatchRequest};
 ///   lost if the watch was interrupted between two changes of *v*; the changes of *v* that were delivered before are stale. If none of them is
 ///   delivered again before a newer version and within [`request_timeout`](crate::ReflectorConfig::request_timeout), the source has lost them (it was
 ///   restored to *v* − 1) or has replaced them by newer states, and the informer lists. So a source that merges several streams must itself keep the
-///   position of each stream; and a source that continues by itself after an error, whatever version is requested, should deliver a bookmark of *v*
-///   before the error.
+///   position of each stream, and a source that cannot deliver a change twice must deliver a bookmark of *v* before an error.
 /// - When a wait for a version returns, every change up to that version is stored; the same holds for the version that
 ///   [`Store::version`](crate::Store::version) returns. This is guaranteed only if changes arrive in the order of their versions, or if the version
 ///   is that of a list or a bookmark. If several changes have the same version, a wait for it returns when the first of them is stored; to wait for all

@@ -58,9 +58,11 @@ struct State<K> {
     events: Events<K>,
     /// Objects listed since the last `Init`; `None` if the list is complete.
     incomplete_list: Option<Vec<K>>,
-    /// The newest version that a watch has delivered since the last error.
+    /// The version of the last list, or of the newest object that was delivered since then.
     newest: Version,
-    /// An error of the stream that the watch has not delivered yet.
+    /// Whether an object of this version was delivered since the last list and the last bookmark.
+    unmarked: bool,
+    /// An error that the watch yields next.
     error: Option<SourceError>,
 }
 
@@ -107,6 +109,7 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
             events: Box::pin(events.fuse()),
             incomplete_list: None,
             newest: Version::ZERO,
+            unmarked: false,
             error: None,
         })))
     }
@@ -137,7 +140,8 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
                 // The version is computed from this list alone, even if it is lower than the version of the previous list: if the server was restored
                 // to an earlier version, the cache must follow. The version is at least 1, because version zero would request a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
-                return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
+                (state.newest, state.unmarked) = (newest.max(Version::new(1)), false);
+                return Ok(Page { items, version: state.newest, continuation: None });
             }
             consume_budget().await;
         }
@@ -169,6 +173,21 @@ impl<K: Resource> State<K> {
         }
         None
     }
+
+    fn delivered(&mut self, object: &K) {
+        let version = version_of(object);
+        if version > self.newest {
+            (self.newest, self.unmarked) = (version, true);
+        }
+    }
+
+    /// Returns the bookmark that must precede an error after which the stream continues.
+    ///
+    /// Without it, the informer would watch again from before the newest version, because the error might separate two changes of that version. But the
+    /// stream does not yield a change twice, so the informer would list, and miss all changes up to the next `Init`.
+    fn bookmark(&mut self) -> Option<WatchEvent<K>> {
+        std::mem::take(&mut self.unmarked).then_some(WatchEvent::Bookmark(self.newest))
+    }
 }
 
 /// A running watch of a [`StreamSource`].
@@ -187,10 +206,9 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => {
                     state.error = Some(failed(error));
-                    // The next watch continues with the same stream, so it repeats nothing: the informer must know that nothing is missing.
-                    match std::mem::take(&mut state.newest) {
-                        Version::ZERO => continue,
-                        newest => return Some(Ok(WatchEvent::Bookmark(newest))),
+                    match state.bookmark() {
+                        Some(bookmark) => return Some(Ok(bookmark)),
+                        None => continue,
                     }
                 }
                 None => {
@@ -199,16 +217,15 @@ impl<K: Resource + Send + Sync + 'static> WatchStream for StreamWatch<K> {
             };
             match event {
                 watcher::Event::Apply(object) if is_named(&object) => {
-                    state.newest = state.newest.max(version_of(&object));
+                    state.delivered(&object);
                     return Some(Ok(WatchEvent::Modified(object)));
                 }
                 watcher::Event::Delete(object) if is_named(&object) => {
-                    state.newest = state.newest.max(version_of(&object));
+                    state.delivered(&object);
                     return Some(Ok(WatchEvent::Deleted(object)));
                 }
                 watcher::Event::Init => {
                     state.incomplete_list = Some(Vec::new());
-                    state.newest = Version::ZERO;
                     let error = ApiError::from(watcher::Error::WatchFailed(words("the stream began anew")));
                     return Some(Err(SourceError::new(SourceErrorKind::Expired, error)));
                 }

@@ -68,6 +68,9 @@ pub struct ApiWatch<K> {
     stored: StoredObjects<K>,
     /// Objects of the list that could not be decoded. The watch returns events for them once the list is stored.
     unreadable: Vec<(NamespacedName, Unreadable)>,
+    /// The version of an object that could not be decoded, and whose event was returned. If the watch is interrupted, that event is not returned again,
+    /// because its metadata is stored already. So this bookmark follows it, and the next watch begins after it.
+    bookmark: Option<Version>,
     url: String,
     objects: PhantomData<fn() -> K>,
 }
@@ -97,6 +100,7 @@ impl<K> ApiWatch<K> {
             lists,
             stored,
             unreadable,
+            bookmark: None,
             url,
             objects: PhantomData,
         }
@@ -160,6 +164,9 @@ where
 
     async fn next(&mut self) -> Option<Result<WatchEvent<K>, SourceError>> {
         let failed = |error| Some(Err(source_error(error)));
+        if let Some(version) = self.bookmark.take() {
+            return Some(Ok(WatchEvent::Bookmark(version)));
+        }
         loop {
             while let Some((key, unread)) = self.unreadable.pop() {
                 if let Some(event) = self.with_new_metadata(&key, unread).await {
@@ -187,6 +194,7 @@ where
                         Some(_) if self.lists => self.listing.add(unread, self.stored.is_attached()),
                         Some(key) => {
                             if let Some(event) = self.with_new_metadata(&key, unread).await {
+                                self.bookmark = (!self.unordered).then_some(version);
                                 return Some(Ok(event));
                             }
                         }
