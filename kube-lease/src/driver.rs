@@ -74,7 +74,7 @@ impl<'a> Driver<'a> {
                     || matches!(step, CandidateStep::Request(_)));
             if timed_out {
                 self.request = None;
-                self.failed("no response in time");
+                self.failed_silently();
             }
             match step {
                 CandidateStep::Request(request) => {
@@ -107,6 +107,17 @@ impl<'a> Driver<'a> {
             (None, _) => self.election.status.state.send_modify(|state| state.last_error = None),
         }
         self.election.candidate.on_response(reply.response, now);
+    }
+
+    /// Records that there was no response in time. Keeps the error before it, because the same may have caused both.
+    fn failed_silently(&self) {
+        const LATE: &str = "no response in time";
+        let before = self.election.status.state.borrow().last_error.clone();
+        match before {
+            None => self.failed(LATE),
+            Some(before) if before.starts_with(LATE) => self.failed(&before),
+            Some(before) => self.failed(&format!("{LATE}; before that: {before}")),
+        }
     }
 
     fn failed(&self, error: &str) {

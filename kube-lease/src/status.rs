@@ -95,7 +95,8 @@ impl LeaderStatus {
         self.state.borrow().last_renewal.map(|at| at.elapsed())
     }
 
-    /// Returns the error of the last request; `None` if the last request succeeded or ended in a conflict. A response that the Lease is missing keeps the
+    /// Returns the error of the last request; `None` if the last request succeeded or ended in a conflict. If there was no response in time, includes the
+    /// error before it. A response that the Lease is missing keeps the
     /// error of an earlier request, because a creation that failed is repeated only after a lease duration.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {

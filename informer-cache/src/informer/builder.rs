@@ -299,6 +299,7 @@ where
             tombstones: Tombstones::new(TOMBSTONES),
             stale: 0,
             failed_lists: 0,
+            last_answer: None,
             on_error,
             backoff: ChosenBackoff::default(),
         };

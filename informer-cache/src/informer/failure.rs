@@ -32,6 +32,8 @@ pub struct SourceFailure<'a> {
     pub cause: BackoffCause,
     /// The error of the source, if it returned one.
     pub error: Option<&'a SourceError>,
+    /// If the source has not answered in time: the last error that it has returned since its last successful answer. The same may have caused both.
+    pub before: Option<&'a SourceError>,
     /// The message of the panic, if the failure is a panic.
     pub panic: Option<&'a str>,
     /// The time of the next request, at which the wait ends; `None` if the informer does not wait.
@@ -40,10 +42,11 @@ pub struct SourceFailure<'a> {
 
 impl fmt::Display for SourceFailure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.error, self.panic) {
-            (Some(error), _) => error.fmt(f),
-            (None, Some(panic)) => write!(f, "{}: {panic}", self.cause),
-            (None, None) => self.cause.fmt(f),
+        match (self.error, self.panic, self.before) {
+            (Some(error), ..) => error.fmt(f),
+            (None, Some(panic), _) => write!(f, "{}: {panic}", self.cause),
+            (None, None, Some(before)) => write!(f, "{}; before that: {before}", self.cause),
+            (None, None, None) => self.cause.fmt(f),
         }
     }
 }
@@ -51,11 +54,11 @@ impl fmt::Display for SourceFailure<'_> {
 /// The function that is called with each failure.
 pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
 
-/// What is known about a failure besides its [`BackoffCause`]: an error of the source, the message of a panic, or nothing.
+/// What is known about a failure besides its [`BackoffCause`]: an error of the source, the message of a panic, or nothing but the error before it.
 pub(super) enum Failed<'a> {
     Answer(&'a SourceError),
     Panic(&'a str),
-    Silent,
+    Silent(Option<&'a SourceError>),
 }
 
 impl<'a> Failed<'a> {
@@ -65,11 +68,13 @@ impl<'a> Failed<'a> {
         cause: BackoffCause,
         until: Option<Nanos>,
     ) -> SourceFailure<'a> {
-        let (error, panic) = match *self {
-            Self::Answer(error) => (Some(error), None),
-            Self::Panic(message) => (None, Some(message)),
-            Self::Silent => (None, None),
-        };
-        SourceFailure { at, cause, error, panic, retry_at: until }
+        let mut failure =
+            SourceFailure { at, cause, error: None, before: None, panic: None, retry_at: until };
+        match *self {
+            Self::Answer(error) => failure.error = Some(error),
+            Self::Panic(message) => failure.panic = Some(message),
+            Self::Silent(before) => failure.before = before.filter(|_| cause == BackoffCause::TimedOut),
+        }
+        failure
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct InformerTask<K, V, S, T> {
     pub(super) stale: u64,
     /// The number of lists that the reflector counts as published, but whose publication panicked.
     pub(super) failed_lists: u64,
+    /// The last error that the source has returned since its last successful answer.
+    pub(super) last_answer: Option<SourceError>,
     pub(super) on_error: Option<OnError>,
     pub(super) backoff: ChosenBackoff,
 }
@@ -152,7 +154,7 @@ where
                 // A page with a repeated continuation is a failure, after which the reflector waits.
                 if let Some(cause) = self.waits_after() {
                     let repeated = SourceError::new(SourceErrorKind::Other, "a list repeats a continuation");
-                    self.handle_failure(now, cause, Failed::Answer(&repeated));
+                    self.handle_answer(now, cause, repeated);
                 }
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list =
@@ -178,7 +180,7 @@ where
             }
             PollOutcome::Done(Err(error)) => {
                 self.reflector.list_failed(error.kind(), now, random);
-                self.handle_failure(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
+                self.handle_answer(now, BackoffCause::Failed(error.kind()), error);
             }
             PollOutcome::Late => return self.late(),
             PollOutcome::Stop => return Err(Stop),
@@ -194,13 +196,13 @@ where
         match watch {
             PollOutcome::Done(Ok(watch)) => {
                 self.reflector.watch_opened(now);
-                self.shared.status.succeeded(now, self.stale);
+                self.succeeded(now);
                 self.report();
                 Ok(Some(watch))
             }
             PollOutcome::Done(Err(error)) => {
                 self.reflector.watch_failed(error.kind(), now, random);
-                self.handle_failure(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
+                self.handle_answer(now, BackoffCause::Failed(error.kind()), error);
                 Ok(None)
             }
             PollOutcome::Late => self.late().map(|()| None),
@@ -261,12 +263,12 @@ where
         match error {
             Some(error) => {
                 self.reflector.watch_errored(error.kind(), now, random);
-                self.handle_failure(now, BackoffCause::Failed(error.kind()), Failed::Answer(&error));
+                self.handle_answer(now, BackoffCause::Failed(error.kind()), error);
             }
             None => {
                 self.reflector.watch_closed(now, random);
                 match self.waits_after() {
-                    Some(cause) => self.handle_failure(now, cause, Failed::Silent),
+                    Some(cause) => self.handle_silence(now, cause),
                     None => self.backoff.succeeded(),
                 }
             }
@@ -281,7 +283,7 @@ where
         // or because no version is known from which the next watch could start.
         let cause = self.reflector.deadline_reached(now, random);
         match cause.or_else(|| if is_open { self.waits_after() } else { None }) {
-            Some(cause) => self.handle_failure(now, cause, Failed::Silent),
+            Some(cause) => self.handle_silence(now, cause),
             None if is_open => self.backoff.succeeded(),
             None => {}
         }
@@ -293,6 +295,28 @@ where
         match self.reflector.phase() {
             ReflectorPhase::Waiting { cause, .. } => Some(cause),
             _ => None,
+        }
+    }
+
+    /// Handles an error that the source has returned.
+    fn handle_answer(&mut self, at: Nanos, cause: BackoffCause, error: SourceError) {
+        self.handle_failure(at, cause, Failed::Answer(&error));
+        let earlier = self.last_answer.replace(error);
+        self.discard(earlier);
+    }
+
+    /// Handles a failure without an answer.
+    fn handle_silence(&mut self, at: Nanos, cause: BackoffCause) {
+        let before = self.last_answer.take();
+        self.handle_failure(at, cause, Failed::Silent(before.as_ref()));
+        self.last_answer = before;
+    }
+
+    /// Records a successful answer of the source.
+    pub(super) fn succeeded(&mut self, now: Nanos) {
+        self.shared.status.succeeded(now, self.stale);
+        if let Some(earlier) = self.last_answer.take() {
+            self.discard(earlier);
         }
     }
 

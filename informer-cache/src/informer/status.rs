@@ -47,7 +47,7 @@ use crate::{BackoffCause, ReflectorPhase, Version};
 pub struct InformerStatus {
     /// What the informer currently does.
     pub state: InformerState,
-    /// The last failure of the source, or `None` if the source has responded successfully since then. If the last list could not delete all objects
+    /// The last failure of the source, or `None` if the source has responded successfully since then. A timeout includes the error before it. If the last list could not delete all objects
     /// that it does not contain, it is `Some` until the next list; see [`withheld_deletions`](Self::withheld_deletions). If the informer has
     /// [failed](InformerState::Failed), this is the panic that ended it.
     pub last_error: Option<ErrorRecord>,

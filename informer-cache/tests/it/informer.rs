@@ -517,6 +517,35 @@ fn a_silent_source_is_given_up_after_its_time() {
     assert_eq!((&*error.message, error.at), ("no answer in time", world.now()));
 }
 
+/// The failure before a timeout may be its cause, for example if a client repeats the request until the time limit because the server is down.
+#[test]
+fn a_timeout_names_the_failure_before_it() {
+    const OUTAGE: &str = "no answer in time; before that: source failed: etcd is down";
+    let source = ScriptedSource::new();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let builder = Informer::builder(SCHEMA, source.clone()).on_error({
+        let received = received.clone();
+        move |failure| received.lock().push(failure.to_string())
+    });
+    source.answer_list(Err(SourceError::new(fixture::OTHER, "etcd is down")));
+    let mut world = World::new(builder);
+    world.settle();
+    let last = |world: &World| world.informer.status().last_error.unwrap().message;
+    for _ in 0..3 {
+        world.advance_to_alarm(); // the end of the wait
+        world.advance_to_alarm();
+        assert_eq!(&*last(&world), OUTAGE);
+    }
+    assert_eq!(std::mem::take(&mut *received.lock())[1..], [OUTAGE; 3]);
+    // An answer ends the series.
+    source.answer_list(first_page(vec![object(1, 1)], 1));
+    world.advance_to_alarm();
+    assert_eq!(world.informer.status().last_error, None);
+    world.advance_to_alarm();
+    assert_eq!(&*last(&world), "no answer in time");
+    assert_eq!(*received.lock(), ["no answer in time"]);
+}
+
 #[test]
 fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
     let source = ScriptedSource::new();

@@ -349,6 +349,37 @@ impl Drop for Worker {
 }
 
 #[test]
+fn a_response_that_does_not_arrive_keeps_the_error_before_it() {
+    local(async {
+        let server = &LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let status = &election.status();
+        server.connection(Connection::Refuses(503));
+        let watched = async {
+            sleep(SECOND).await;
+            let refused = status.last_error().unwrap();
+            server.connection(Connection::RequestsLost);
+            for _ in 0..3 {
+                sleep(20 * SECOND).await;
+                let late = format!("no response in time; before that: {refused}");
+                assert_eq!(status.last_error().as_deref(), Some(&*late));
+            }
+            server.connection(Connection::Ok);
+            sleep(20 * SECOND).await;
+            assert_eq!(status.last_error(), None);
+            // A response ends the series. This candidate leads until 10 s after its last renewal.
+            server.connection(Connection::RequestsLost);
+            sleep(8 * SECOND).await;
+            assert_eq!(status.last_error().as_deref(), Some("no response in time"));
+        };
+        tokio::select! {
+            () = watched => {}
+            outcome = election.run(async |leadership| leadership.lost().await) => panic!("{outcome:?}"),
+        }
+    });
+}
+
+#[test]
 fn a_404_that_is_not_about_the_lease_stops_no_leader_and_lets_no_candidate_create_it() {
     local(async {
         for connection in [

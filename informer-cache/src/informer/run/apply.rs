@@ -133,7 +133,7 @@ where
             self.count_result(late.and_then(|late| late));
         }
         self.batch = batch;
-        self.shared.status.succeeded(self.timer.now(), self.stale);
+        self.succeeded(self.timer.now());
         self.backoff.succeeded();
     }
 
@@ -157,7 +157,7 @@ where
             Ok(()) => {
                 let now = self.timer.now();
                 self.record_withheld(now, withheld);
-                self.shared.status.succeeded(now, self.stale);
+                self.succeeded(now);
                 self.backoff.succeeded();
             }
             Err(panic) => {
