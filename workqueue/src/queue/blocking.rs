@@ -87,20 +87,25 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let (mut locked, now) =
             self.block_until(until, QueueState::is_drained, |others| &mut others.blocked_drainers);
         locked.state.leftovers(now, &mut left);
-        drop(locked);
+        // The timer may be armed for this thread alone.
+        self.shared.finish(locked, now);
         left
     }
 
     pub(crate) fn block_until_idle(&self, until: Option<Nanos>) -> bool {
         let (mut locked, now) =
             self.block_until(until, QueueState::is_idle, |others| &mut others.blocked_idlers);
-        locked.state.is_idle(now)
+        let idle = locked.state.is_idle(now);
+        self.shared.finish(locked, now);
+        idle
     }
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
         let empty = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_empty();
-        let (locked, _) = self.block_until(until, empty, |others| &mut others.blocked_emptiers);
-        locked.state.is_empty()
+        let (locked, now) = self.block_until(until, empty, |others| &mut others.blocked_emptiers);
+        let empty = locked.state.is_empty();
+        self.shared.finish(locked, now);
+        empty
     }
 
     /// Waits until the condition holds, but at most until `until`. While the thread waits, it is counted in the counter that `count` returns. Returns

@@ -246,6 +246,23 @@ fn an_alarm_is_removed_when_the_last_waiter_gets_a_key_or_its_limit_has_passed()
     assert_eq!(clock.next_alarm(), None);
 }
 
+#[test]
+fn an_alarm_is_removed_when_a_drain_that_blocks_its_thread_ends() {
+    let (queue, clock) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    thread::scope(|scope| {
+        let drain = scope.spawn(|| queue.blocking_drain_all_timeout(HOUR));
+        // The drain waits for the lease, or for the end of its limit.
+        while clock.next_alarm().is_none() {
+            thread::yield_now();
+        }
+        lease.done();
+        assert!(drain.join().unwrap().is_empty());
+    });
+    assert_eq!(clock.next_alarm(), None, "an alarm outlives its drain");
+}
+
 /// A delay of `Duration::MAX` never ends. A paused clock would advance to its alarm again and again.
 #[test]
 fn a_wait_for_ever_sets_no_alarm() {
