@@ -8,7 +8,7 @@
 //! 2. **Rate**: no window contains more tokens than `burst` + rate × its length, of the bucket and of each key, by a search of all windows. A change
 //!    of the quota and a jump back start anew.
 //! 3. **Liveness**: the futures that were not woken are those that the limiters count as waiters; no time limit has passed. The limit on concurrency
-//!    has woken exactly the futures that its oracle, [`slots`], gives a slot. At the end of the run, everything that waits is served.
+//!    has woken exactly the futures that its oracle, `slots`, gives a slot. At the end of the run, everything that waits is served.
 //! 4. **No wake-up without cause**: a future that waits for tokens is woken once, and its next poll completes. A future that waits for a permit is
 //!    woken once for each slot that it is given.
 //! 5. **Alarms**: an alarm is armed if, and only if, a future waits in the bucket. It is not later than the first time limit. Of two alarms in a row,
