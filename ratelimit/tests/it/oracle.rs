@@ -2,7 +2,7 @@
 
 use drivers::bucket::{keyed, token_bucket, wait_queue};
 use drivers::limiter::{aimd, policies};
-use testkit::random::{cases, thorough};
+use testkit::random::{cases, cases_in_parallel, thorough};
 
 fn sequences() -> u64 {
     if thorough() { 100_000 } else { 10_000 }
@@ -25,7 +25,7 @@ fn a_bucket_does_what_its_oracle_says() {
 
 #[test]
 fn every_key_has_a_bucket_that_agrees_with_its_oracle() {
-    cases("keyed", sequences(), 400, keyed::run);
+    cases_in_parallel("keyed", sequences(), 400, keyed::run);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Run no tests: only check that the crate compiles with each set of features, and its tests with none and with all. `cargo test --workspace`
-    /// runs the tests with the features that the members of the workspace enable.
+    /// Run no tests: only check that the crate compiles with each set of features, and its tests with all. `cargo test --workspace` runs the tests with
+    /// the features that the members of the workspace enable.
     #[arg(long)]
     light: bool,
     /// Check only this package.
@@ -50,10 +50,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let sets = combinations(package);
         for features in &sets {
             // The last set is that of all features, which may be a single one.
-            let alone = features.len() == 1 && sets.last() != Some(features);
+            let all = sets.last() == Some(features);
             let job: &[&str] = match options.light {
-                true if alone => &["check", "--lib"],
-                true => &["check", "--all-targets"],
+                true if all => &["check", "--all-targets"],
+                true => &["check", "--lib"],
                 false => &["test"],
             };
             let mut command = command(workspace, package, job, features);

@@ -272,11 +272,6 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         self.objects.iter().filter(|(_, object)| test(object)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Returns the keys of the objects whose `values` contain `value`.
-    pub fn by_value<IK: PartialEq>(&self, values: impl Fn(&V) -> Vec<IK>, value: &IK) -> Vec<K> {
-        self.which(|object| values(object).contains(value))
-    }
-
     /// Returns all values that `values` returns for any object and that `within` accepts, in ascending order. Each comes with the keys of the objects
     /// that have it.
     pub fn by_values<IK: Ord>(
@@ -284,15 +279,21 @@ impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
         values: impl Fn(&V) -> Vec<IK>,
         within: impl Fn(&IK) -> bool,
     ) -> Vec<(IK, Vec<K>)> {
-        let mut all: Vec<IK> = self.objects.values().flat_map(&values).filter(within).collect();
-        all.sort();
-        all.dedup();
-        all.into_iter()
-            .map(|value| {
-                let keys = self.by_value(&values, &value);
-                (value, keys)
-            })
-            .collect()
+        let values_of = |(key, object): (&K, &V)| {
+            let within = values(object).into_iter().filter(&within);
+            within.map(|value| (value, key.clone())).collect::<Vec<_>>()
+        };
+        let mut pairs: Vec<(IK, K)> = self.objects.iter().flat_map(values_of).collect();
+        pairs.sort();
+        pairs.dedup();
+        let mut groups: Vec<(IK, Vec<K>)> = Vec::new();
+        for (value, key) in pairs {
+            match groups.last_mut().filter(|(last, _)| *last == value) {
+                Some((_, keys)) => keys.push(key),
+                None => groups.push((value, vec![key])),
+            }
+        }
+        groups
     }
 }
 
