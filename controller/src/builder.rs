@@ -16,14 +16,17 @@ use flyball_ratelimit::Exponential;
 use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::run::RunSetup;
-use crate::run::batch::Batching;
+use crate::run::batch::{Batching, batch_results};
+use crate::run::reconciler::WorkerReconciler;
 use crate::run::retry::QueueClock;
 use crate::run::run_config::RunConfig;
 use crate::run::runtime::{Runtime, Tokio};
 use crate::run::watch_set::{RunGuard, WatchSet};
+use crate::run::watched_informer::BoxFuture;
+use crate::run::worker::WorkerContext;
 use crate::{
     Action, BatchConfig, Context, ControllerConfig, ControllerMetrics, Health, InvalidControllerConfig,
-    RunError, RunReport,
+    ReconcileError, RunError, RunReport,
 };
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
@@ -264,7 +267,13 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
         self.setup.config.check::<L>(self.setup.watches.len())?;
-        crate::run::run(runtime, self.setup, reconcile, |workers| workers.work(), |_| {}).await
+        let reconcile = Arc::new(reconcile);
+        let worker = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<()> {
+            let convert =
+                |result: Result<Action, E>| result.map_err(|error| ReconcileError::of(error.into()));
+            Box::pin(context.work(Box::new(WorkerReconciler::new(reconcile.clone(), convert))))
+        };
+        crate::run::run(runtime, self.setup, &worker, &|_| {}).await
     }
 
     /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk, for example one
@@ -345,15 +354,13 @@ where
         if batches.max_size == 0 {
             return Err(InvalidControllerConfig::ZeroBatchSize.into());
         }
-        let batching = Batching::new(batches, reconcile);
-        crate::run::run(
-            runtime,
-            self.setup,
-            batching,
-            |workers| workers.work_batches(),
-            |workers| workers.release(),
-        )
-        .await
+        let (batching, reconcile) = (Arc::new(Batching::new(batches)), Arc::new(reconcile));
+        let collected = batching.clone();
+        let worker = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<()> {
+            let reconciler = WorkerReconciler::new(reconcile.clone(), batch_results);
+            Box::pin(batching.clone().work(context, Box::new(reconciler)))
+        };
+        crate::run::run(runtime, self.setup, &worker, &move |context| collected.release(context)).await
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod into_keys;
 mod mapper_retry;
 pub(crate) mod phase;
 pub(crate) mod pool;
+pub(crate) mod reconciler;
 pub(crate) mod retry;
 pub(crate) mod run_config;
 pub(crate) mod runtime;
@@ -21,7 +22,7 @@ pub(crate) mod watch_set;
 pub(crate) mod watched_informer;
 pub(crate) mod worker;
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ use crate::run::run_config::RunConfig;
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::watch_set::{Lifecycle, RunGuard, WatchSet};
 use crate::run::watched_informer::{BoxFuture, KeySink};
-use crate::run::worker::WorkerContext;
+use crate::run::worker::{StartWorker, WorkerContext};
 use crate::{Context, RunError, RunReport, StartCondition};
 
 /// All parts of a run except the reconcile function.
@@ -56,13 +57,15 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     pub(crate) guard: RunGuard,
 }
 
-/// Runs the controller. `worker` returns the future of one worker; `release` requeues leased keys whose reconcile has not started.
-pub(crate) async fn run<X, K, O, L, T, F, W>(
+/// Requeues leased keys whose reconcile has not started.
+pub(crate) type Release<C> = dyn Fn(&C) + Send + Sync;
+
+/// Runs the controller.
+pub(crate) async fn run<X, K, O, L, T>(
     runtime: X,
     setup: RunSetup<K, O, L, T>,
-    reconcile: F,
-    worker: impl Fn(Arc<WorkerContext<X, K, O, L, T, F>>) -> W + Sync,
-    release: impl Fn(&WorkerContext<X, K, O, L, T, F>),
+    worker: &StartWorker<WorkerContext<X, K, O, L, T>>,
+    release: &Release<WorkerContext<X, K, O, L, T>>,
 ) -> Result<RunReport<K>, RunError>
 where
     X: Runtime,
@@ -70,8 +73,6 @@ where
     O: Order<K>,
     L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
-    F: Send + Sync + 'static,
-    W: Future<Output = ()> + Send + 'static,
 {
     let RunSetup { queue, config, watches, sink, initial_priority, conditions, standby, stop, guard: _guard } =
         setup;
@@ -88,14 +89,8 @@ where
     };
     // `set` cannot fail, because a controller runs only once.
     let _ = sink.set(keys);
-    let workers = WorkerContext::new(
-        runtime.clone(),
-        queue.clone(),
-        reconcile,
-        config,
-        context.clone(),
-        counters.clone(),
-    );
+    let workers =
+        WorkerContext::new(runtime.clone(), queue.clone(), config, context.clone(), counters.clone());
     let workers = Arc::new(workers);
 
     // An unbounded maximum is not reported, because an implementation of `ControllerMetrics` may add up the maxima of several controllers, and the
@@ -136,7 +131,7 @@ where
         workers.open();
         watches.enter(Lifecycle::Running);
         // The workers end when the queue is closed, because the queue is idle or because other code has shut it down.
-        workers.run_workers(&mut tasks, &worker).await;
+        workers.run_workers(&mut tasks, worker).await;
         Ok(())
     };
     let caches = async {
@@ -195,12 +190,12 @@ where
         workers.phase.raise(RunPhase::Stopping);
     }
     // During a drain the worker pool can still grow.
-    let finish = workers.run_workers(&mut tasks, &worker);
+    let finish = workers.run_workers(&mut tasks, worker);
     if runtime.timeout(settings.shutdown_grace, finish).await.is_none() {
         workers.phase.raise(RunPhase::Stopping);
         context.enter(ShutdownStage::Cancelled);
         // Reconciles that still run after this timeout are dropped below, and their keys are leftovers.
-        runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, &worker)).await;
+        runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, worker)).await;
     }
     release(&workers);
     // Shuts the queue down and collects the leftovers before the workers are aborted, because the abort ends their leases as failures, and the

@@ -1,38 +1,37 @@
-//! EDGE. Runs one user future, and returns its result, error, panic or timeout as a value.
+//! EDGE. Runs one call of user code, and returns its result, error, panic or timeout as a value.
 //!
-//! Cancel safety: dropping this future drops the user future, and catches a panic of that drop.
+//! Cancel safety: dropping this future drops the user's future, and catches a panic of that drop.
 
-use std::error::Error;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::ReconcileError;
+use crate::run::reconciler::UserCall;
 use crate::run::runtime::Runtime;
+use crate::run::span::ReconcileSpan;
 use flyball_sync::panics;
 
-/// Runs one user future on the worker's own task. The user future is dropped when `attempt` completes or is dropped.
+/// Runs one call on the worker's own task. `start` starts the call. It, the polls and the drop of the user's future run within the span. The future is
+/// dropped when `attempt` completes or is dropped.
 ///
 /// A separate task for each call would also catch panics, but would cost an allocation and a context switch per key.
-pub(crate) async fn attempt<X, R, A, E>(
+pub(crate) async fn attempt<X, U, A>(
     runtime: &X,
-    start: impl FnOnce() -> R,
+    span: &ReconcileSpan,
+    call: &mut U,
+    start: impl FnOnce(&mut U),
     limit: Option<Duration>,
 ) -> Result<A, ReconcileError>
 where
     X: Runtime,
+    U: UserCall<A> + ?Sized,
     A: Send,
-    R: Future<Output = Result<A, E>> + Send,
-    E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let future = pin!(Some(panics::attempt(start).map_err(ReconcileError::Panic)?));
-    let mut running = Running(future);
-    let done = poll_fn(|context| {
-        let polled = panics::attempt(|| {
-            let future =
-                running.0.as_mut().as_pin_mut().expect("the future is taken out only after its last poll");
-            future.poll(context).map_err(|error| ReconcileError::of(error.into()))
-        });
+    let mut running = Running { call, span, result: PhantomData };
+    panics::attempt(|| span.scope(|| start(running.call))).map_err(ReconcileError::Panic)?;
+    let done = poll_fn(|cx| {
+        let polled = panics::attempt(|| span.scope(|| running.call.poll(cx)));
         polled.unwrap_or_else(|message| Err(ReconcileError::Panic(message)).into())
     });
     let outcome = match limit {
@@ -43,18 +42,22 @@ where
     outcome
 }
 
-/// The user future in an `Option`, so that a panic in its drop is caught like a panic in a poll, even if the worker is aborted.
-struct Running<'a, R>(Pin<&'a mut Option<R>>);
+/// Ends the call when it is dropped, so that a panic in the drop of the user's future is caught like a panic in a poll, even if the worker is aborted.
+struct Running<'a, U: UserCall<A> + ?Sized, A> {
+    call: &'a mut U,
+    span: &'a ReconcileSpan,
+    result: PhantomData<fn() -> A>,
+}
 
-impl<R> Running<'_, R> {
+impl<U: UserCall<A> + ?Sized, A> Running<'_, U, A> {
     fn end(&mut self) -> Result<(), String> {
-        panics::attempt(|| self.0.set(None))
+        panics::attempt(|| self.span.scope(|| self.call.end()))
     }
 }
 
-impl<R> Drop for Running<'_, R> {
+impl<U: UserCall<A> + ?Sized, A> Drop for Running<'_, U, A> {
     fn drop(&mut self) {
-        // The `Option` still holds the future only if the worker is aborted. Then a panic of the drop is not reported, because the key is a leftover.
+        // The future still exists only if the worker is aborted. Then a panic of the drop is not reported, because the key is a leftover.
         let _ = self.end();
     }
 }

@@ -27,10 +27,10 @@ use crate::run::attempt::attempt;
 use crate::run::batch::accumulator::Accumulator;
 use crate::run::batch_config::BatchConfig;
 use crate::run::phase::RunPhase;
+use crate::run::reconciler::Reconciler;
 use crate::run::runtime::Runtime;
 use crate::run::worker::{WorkerContext, copied};
-use crate::{Action, Context, ReconcileError};
-use flyball_sync::panics;
+use crate::{Action, ReconcileError};
 use tokio::sync::Mutex as AsyncMutex;
 
 /// The maximum number of keys in open batches, in units of full batches. The maximum is small, because keys in open batches have left the queue, so
@@ -40,110 +40,121 @@ const MAX_OPEN_BATCHES: usize = 8;
 /// After this many dequeued keys that join no batch, because they are filtered out or fail, the deadlines of open batches are checked again.
 const MAX_DROPPED: usize = 64;
 
-/// The batch configuration, the reconcile function, and the keys that were collected so far.
-pub(crate) struct Batching<K, G, T, F> {
+/// The batch configuration, and the keys that were collected so far.
+pub(crate) struct Batching<K, G, T> {
     batches: BatchConfig<K, G>,
-    reconcile: F,
     collected: AsyncMutex<Accumulator<G, Lease<K, T>>>,
 }
 
-impl<K, G: Key, T, F> Batching<K, G, T, F> {
-    pub(crate) fn new(batches: BatchConfig<K, G>, reconcile: F) -> Self {
+/// A reconcile function for batches: one result per key.
+type BatchReconciler<K> = dyn Reconciler<Vec<K>, Results>;
+
+impl<K, G: Key, T> Batching<K, G, T> {
+    pub(crate) fn new(batches: BatchConfig<K, G>) -> Self {
         let most = batches.max_size.saturating_mul(MAX_OPEN_BATCHES);
         let collected = AsyncMutex::new(Accumulator::new(batches.max_size, batches.max_wait, most));
-        Self { batches, reconcile, collected }
+        Self { batches, collected }
     }
 }
 
-impl<X, K, O, L, T, G, F> WorkerContext<X, K, O, L, T, Batching<K, G, T, F>>
+impl<K, G, T> Batching<K, G, T>
 where
-    X: Runtime,
     K: Key,
-    O: Order<K>,
-    L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
     G: Key,
-    F: Send + Sync + 'static,
+    T: SupportsAsync + SupportsDelays,
 {
     /// Reconciles batches of keys until the queue is closed, or until the worker is idle for too long.
-    pub(crate) async fn work_batches<R, E>(self: Arc<Self>)
-    where
-        F: Fn(Vec<K>, Context) -> R,
-        R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send,
-        E: Into<Box<dyn Error + Send + Sync>> + Send,
+    pub(crate) async fn work<X, O, L>(
+        self: Arc<Self>,
+        context: Arc<WorkerContext<X, K, O, L, T>>,
+        mut reconciler: Box<BatchReconciler<K>>,
+    ) where
+        X: Runtime,
+        O: Order<K>,
+        L: QueueLimiter<K>,
     {
-        self.report(|metrics| metrics.worker_started());
-        let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
-        let mut may_expire = self.pool.exceeds_min();
-        while let Some(batch) = self.next(may_expire, || self.collect()).await {
-            self.serve_batch(batch).await;
-            may_expire = self.pool.worker_idle();
-            self.runtime.yield_now().await;
+        context.report(|metrics| metrics.worker_started());
+        let _metrics_guard = WorkerMetricsGuard(context.config.metrics.as_deref());
+        let mut may_expire = context.pool.exceeds_min();
+        while let Some(batch) = context.next(may_expire, || self.collect(&context)).await {
+            context.serve_batch(batch, &mut *reconciler).await;
+            may_expire = context.pool.worker_idle();
+            context.runtime.yield_now().await;
         }
     }
 
     /// Requeues the leases of open batches. Called at a shutdown, when no worker will reconcile these batches.
-    pub(crate) fn release(&self) {
+    pub(crate) fn release<X, O, L>(&self, context: &WorkerContext<X, K, O, L, T>)
+    where
+        X: Runtime,
+        O: Order<K>,
+        L: QueueLimiter<K>,
+    {
         // The lock is free, unless a worker that will be aborted still holds it. The abort drops no lease of the accumulator.
-        let Some(mut collected) = self.reconcile.collected.try_lock().ok() else { return };
+        let Some(mut collected) = self.collected.try_lock().ok() else { return };
         while collected.next_due().is_some() {
-            let batch = self.call(|| collected.oldest()).flatten();
-            batch.into_iter().flatten().for_each(|lease| _ = self.call(|| lease.requeue()));
+            let batch = context.call(|| collected.oldest()).flatten();
+            batch.into_iter().flatten().for_each(|lease| _ = context.call(|| lease.requeue()));
         }
     }
 
     /// Waits for the lock, then collects the next batch; returns `None` once the queue is closed.
-    async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
-        let mut collected = self.reconcile.collected.lock().await;
+    async fn collect<X, O, L>(&self, context: &WorkerContext<X, K, O, L, T>) -> Option<Vec<Lease<K, T>>>
+    where
+        X: Runtime,
+        O: Order<K>,
+        L: QueueLimiter<K>,
+    {
+        let mut collected = self.collected.lock().await;
         loop {
             // This loop dequeues Ready keys before an open batch is returned, so that a batch with a window of zero gets all Ready keys. A full or an
             // overdue batch is returned earlier, so that it need not wait until no key is Ready, which may never happen. A key that joins no batch
             // may be added again immediately, and could keep this loop running forever, so the number of such keys per pass is limited.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
-                if self.phase.has(RunPhase::Stopping) {
+                if context.phase.has(RunPhase::Stopping) {
                     return None;
                 }
-                if let Some(batch) = self.call(|| collected.overdue(self.runtime.now())).flatten() {
+                if let Some(batch) = context.call(|| collected.overdue(context.runtime.now())).flatten() {
                     return Some(batch);
                 }
-                let Ok(lease) = self.queue.try_get() else {
-                    held_back = self.queue.has_ready();
+                let Ok(lease) = context.queue.try_get() else {
+                    held_back = context.queue.has_ready();
                     break;
                 };
-                match self.put(&mut collected, lease) {
+                match self.put(context, &mut collected, lease) {
                     Put::Full(batch) => return Some(batch),
                     Put::Open => {}
                     Put::Dropped => dropped += 1,
                 }
-                self.runtime.yield_now().await;
+                context.runtime.yield_now().await;
             }
-            let now = self.runtime.now();
+            let now = context.runtime.now();
             // If there are Ready keys that `try_get` does not return, they are held back by the cap of their group. Keys in open batches count toward
             // that cap, so these batches must not wait.
-            let waits = !held_back && !self.is_draining();
-            let batch = self.call(|| if waits { collected.due(now) } else { collected.oldest() });
+            let waits = !held_back && !context.is_draining();
+            let batch = context.call(|| if waits { collected.due(now) } else { collected.oldest() });
             if let Some(batch) = batch.flatten() {
                 return Some(batch);
             }
             let taken = match collected.next_due() {
-                None => Some(self.queue.get().await),
+                None => Some(context.queue.get().await),
                 Some(due) => {
                     let limit = due.saturating_sub(now);
                     tokio::select! {
                         // Biased, so that a simulation with the same seed repeats the run.
                         biased;
-                        taken = self.runtime.timeout(limit, self.queue.get()) => taken,
-                        () = self.draining() => None,
+                        taken = context.runtime.timeout(limit, context.queue.get()) => taken,
+                        () = context.draining() => None,
                     }
                 }
             };
             match taken {
                 Some(Some(lease)) => {
-                    if let Put::Full(batch) = self.put(&mut collected, lease) {
+                    if let Put::Full(batch) = self.put(context, &mut collected, lease) {
                         return Some(batch);
                     }
-                    self.runtime.yield_now().await;
+                    context.runtime.yield_now().await;
                 }
                 // The queue is closed, so no more keys join the open batches.
                 Some(None) if collected.next_due().is_none() => return None,
@@ -153,6 +164,43 @@ where
         }
     }
 
+    /// Adds a key to the accumulator.
+    fn put<X, O, L>(
+        &self,
+        context: &WorkerContext<X, K, O, L, T>,
+        collected: &mut Accumulator<G, Lease<K, T>>,
+        lease: Lease<K, T>,
+    ) -> Put<Lease<K, T>>
+    where
+        X: Runtime,
+        O: Order<K>,
+        L: QueueLimiter<K>,
+    {
+        // The group function, and `Eq`, `Hash` and `Clone` of the group, are user code. If they panic, the lease is dropped, which counts as a
+        // failure.
+        let taken = context.filter_key(lease).and_then(|lease| {
+            context.call(|| {
+                let group = (self.batches.group)(lease.key());
+                collected.put(group, lease, context.runtime.now())
+            })
+        });
+        match taken {
+            Some(Some(batch)) => Put::Full(batch),
+            Some(None) => Put::Open,
+            None => Put::Dropped,
+        }
+    }
+}
+
+impl<X, K, O, L, T> WorkerContext<X, K, O, L, T>
+where
+    X: Runtime,
+    K: Key,
+    O: Order<K>,
+    L: QueueLimiter<K>,
+    T: SupportsAsync + SupportsDelays,
+{
+    /// Reconciles a batch, and ends the lease of each key.
     /// Returns whether a drain has begun or the queue is shutting down, so that open batches must not wait for more keys.
     fn is_draining(&self) -> bool {
         self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
@@ -168,29 +216,7 @@ where
         .await;
     }
 
-    /// Adds a key to the accumulator.
-    fn put(&self, collected: &mut Accumulator<G, Lease<K, T>>, lease: Lease<K, T>) -> Put<Lease<K, T>> {
-        // The group function, and `Eq`, `Hash` and `Clone` of the group, are user code. If they panic, the lease is dropped, which counts as a
-        // failure.
-        let taken = self.filter_key(lease).and_then(|lease| {
-            self.call(|| {
-                let group = (self.reconcile.batches.group)(lease.key());
-                collected.put(group, lease, self.runtime.now())
-            })
-        });
-        match taken {
-            Some(Some(batch)) => Put::Full(batch),
-            Some(None) => Put::Open,
-            None => Put::Dropped,
-        }
-    }
-
-    async fn serve_batch<R, E>(&self, batch: Vec<Lease<K, T>>)
-    where
-        F: Fn(Vec<K>, Context) -> R,
-        R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send,
-        E: Into<Box<dyn Error + Send + Sync>> + Send,
-    {
+    async fn serve_batch(&self, batch: Vec<Lease<K, T>>, reconciler: &mut BatchReconciler<K>) {
         let metrics = self.config.metrics.as_deref();
         // `Clone` of a key is also user code. If the clone of a key panics, that key fails, and the batch is called with the other keys.
         let batch: Vec<_> = batch.into_iter().map(|lease| (copied(&lease), lease)).collect();
@@ -218,7 +244,7 @@ where
                 Err(message) => failed.push((started(lease), Arc::new(ReconcileError::Panic(message)))),
             }
         }
-        let results = if keys.is_empty() { Vec::new() } else { self.reconcile_batch(keys).await };
+        let results = if keys.is_empty() { Vec::new() } else { self.reconcile_batch(keys, reconciler).await };
         // The futures run concurrently, so no key waits for the `finally` of another key, and if the worker is aborted during one `finally`, the
         // results of the other keys are not lost. The keys that could not be cloned end with the others, because their `finally` must not delay the
         // reconcile of the batch.
@@ -235,17 +261,13 @@ where
     }
 
     /// Reconciles the keys of a batch, and returns one result per key.
-    async fn reconcile_batch<R, E>(&self, keys: Vec<K>) -> Results
-    where
-        F: Fn(Vec<K>, Context) -> R,
-        R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send,
-        E: Into<Box<dyn Error + Send + Sync>> + Send,
-    {
+    async fn reconcile_batch(&self, keys: Vec<K>, reconciler: &mut BatchReconciler<K>) -> Results {
         let count = keys.len();
         let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
-        let start = || span.start(|| (self.reconcile.reconcile)(keys, self.context.clone()));
-        let results = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
-        let results = results.and_then(|results| check_results(results, count));
+        let start = |reconciler: &mut BatchReconciler<K>| reconciler.start(keys, self.context.clone());
+        let limit = self.config.settings.reconcile_timeout;
+        let results = attempt(&self.runtime, &span, reconciler, start, limit).await;
+        let results = results.and_then(|results| check_count(results, count));
         match results {
             Ok(results) => results,
             // If the whole call fails, each key of the batch fails.
@@ -283,21 +305,21 @@ enum Put<L> {
 
 type Results = Vec<Result<Action, Arc<ReconcileError>>>;
 
-/// Checks that there is one result per key, and returns the results.
-fn check_results<E>(results: Vec<Result<Action, E>>, count: usize) -> Result<Results, ReconcileError>
+/// Converts what the reconcile function of a batch returned.
+pub(crate) fn batch_results<E>(results: Result<Vec<Result<Action, E>>, E>) -> Result<Results, ReconcileError>
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let returned = results.len();
-    let error = |error: E| Arc::new(ReconcileError::of(error.into()));
-    // The conversion of an error is user code, so it may panic.
-    let results: Results =
-        panics::attempt(|| results.into_iter().map(|result| result.map_err(error)).collect())
-            .map_err(ReconcileError::Panic)?;
-    if returned == count {
-        Ok(results)
-    } else {
-        Err(ReconcileError::Error(Box::new(WrongResultCount { returned, count })))
+    let failure = |error: E| Arc::new(ReconcileError::of(error.into()));
+    let results = results.map_err(|error| ReconcileError::of(error.into()))?;
+    Ok(results.into_iter().map(|result| result.map_err(failure)).collect())
+}
+
+/// Returns the results if there is one per key, otherwise an error.
+fn check_count(results: Results, count: usize) -> Result<Results, ReconcileError> {
+    match results.len() {
+        returned if returned == count => Ok(results),
+        returned => Err(ReconcileError::Error(Box::new(WrongResultCount { returned, count }))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! EDGE. The `tracing` span of a reconcile, if the feature `tracing` is on and the controller enables spans.
 //!
-//! Cancel safety: dropping the instrumented future drops the user's future.
+//! Cancel safety: no function here waits.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{ReconcileSpan, ReconcileSpans};
@@ -10,10 +10,9 @@ pub(crate) use on::{ReconcileSpan, ReconcileSpans};
 #[cfg(feature = "tracing")]
 mod on {
     use std::fmt::Debug;
-    use std::future::Future;
 
     use tracing::field::Empty;
-    use tracing::{Instrument, Span, info_span};
+    use tracing::{Span, info_span};
 
     use crate::ReconcileOutcome;
     use flyball_sync::panics;
@@ -76,9 +75,9 @@ mod on {
     }
 
     impl ReconcileSpan {
-        /// Calls the function `future` within the span. The future that it returns is polled and dropped within the span, too.
-        pub(crate) fn start<R: Future>(&self, future: impl FnOnce() -> R) -> impl Future<Output = R::Output> {
-            self.0.in_scope(future).instrument(self.0.clone())
+        /// Calls `user` within the span.
+        pub(crate) fn scope<A>(&self, user: impl FnOnce() -> A) -> A {
+            self.0.in_scope(user)
         }
 
         pub(crate) fn ended(&self, outcome: ReconcileOutcome) {
@@ -119,8 +118,8 @@ mod off {
 
     #[expect(clippy::unused_self, reason = "it has the signature of the type with tracing")]
     impl ReconcileSpan {
-        pub(crate) fn start<R>(&self, future: impl FnOnce() -> R) -> R {
-            future()
+        pub(crate) fn scope<A>(&self, user: impl FnOnce() -> A) -> A {
+            user()
         }
 
         pub(crate) fn ended(&self, _: ReconcileOutcome) {}

@@ -4,7 +4,6 @@
 //! lease that is dropped without an outcome as a failure, so the key is retried by another worker. A panic in the drop of the
 //! reconcile does not change that.
 
-use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::panic::resume_unwind;
@@ -21,9 +20,11 @@ use crate::report::ReportCounters;
 use crate::run::attempt::attempt;
 use crate::run::phase::{PhaseSignal, RunPhase};
 use crate::run::pool::WorkerPool;
+use crate::run::reconciler::{BoxedCall, Reconciler};
 use crate::run::run_config::{Finally, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::span::ReconcileSpan;
+use crate::run::watched_informer::BoxFuture;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
 
@@ -38,11 +39,16 @@ fn key_or_resume<K>(key: Result<K, String>) -> K {
     key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
 }
 
+/// A reconcile function for single keys.
+type KeyReconciler<K> = dyn Reconciler<K, Action>;
+
+/// Returns the future of a new worker.
+pub(crate) type StartWorker<C> = dyn Fn(Arc<C>) -> BoxFuture<()> + Send + Sync;
+
 /// The state that all workers of a controller share.
-pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T, F> {
+pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T> {
     pub(crate) runtime: X,
     pub(crate) queue: Queue<K, O, L, T>,
-    pub(crate) reconcile: F,
     pub(crate) config: RunConfig<K>,
     pub(crate) context: Context,
     pub(crate) counters: Arc<ReportCounters>,
@@ -50,7 +56,7 @@ pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T, F> {
     pub(crate) phase: PhaseSignal,
 }
 
-impl<X, K, O, L, T, F> WorkerContext<X, K, O, L, T, F>
+impl<X, K, O, L, T> WorkerContext<X, K, O, L, T>
 where
     X: Runtime,
     K: Key,
@@ -61,13 +67,12 @@ where
     pub(crate) fn new(
         runtime: X,
         queue: Queue<K, O, L, T>,
-        reconcile: F,
         config: RunConfig<K>,
         context: Context,
         counters: Arc<ReportCounters>,
     ) -> Self {
         let pool = WorkerPool::new(&config.settings);
-        Self { runtime, queue, reconcile, config, context, counters, pool, phase: PhaseSignal::default() }
+        Self { runtime, queue, config, context, counters, pool, phase: PhaseSignal::default() }
     }
 
     /// Opens the pool, so that workers are started and take keys.
@@ -80,13 +85,7 @@ where
     ///
     /// A worker can panic only in a `get` of the queue, the only call that is not guarded against panics. The drop of an aborted reconcile is
     /// guarded, too.
-    pub(crate) async fn run_workers<W>(
-        self: &Arc<Self>,
-        tasks: &mut X::Tasks,
-        worker: &(impl Fn(Arc<Self>) -> W + Sync),
-    ) where
-        W: Future<Output = ()> + Send + 'static,
-    {
+    pub(crate) async fn run_workers(self: &Arc<Self>, tasks: &mut X::Tasks, worker: &StartWorker<Self>) {
         let mut changes = self.pool.changes();
         loop {
             for _ in 0..self.pool.take_wanted() {
@@ -118,12 +117,7 @@ where
     }
 
     /// Serves the queue until it is closed, or until the worker is idle for too long.
-    pub(crate) async fn work<R, E>(self: Arc<Self>)
-    where
-        F: Fn(K, Context) -> R + Send + Sync,
-        R: Future<Output = Result<Action, E>> + Send,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    pub(crate) async fn work(self: Arc<Self>, mut reconciler: Box<KeyReconciler<K>>) {
         self.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
         let mut may_expire = self.pool.exceeds_min();
@@ -131,7 +125,7 @@ where
         let mut ending = None;
         while let Some(lease) = self.next(may_expire, || self.end_and_get(ending.take())).await {
             // There is no await point between the end of `serve` and the next `get`.
-            ending = self.serve(lease).await;
+            ending = self.serve(lease, &mut *reconciler).await;
             may_expire = self.pool.worker_idle();
         }
         // If the phase changed before the next `get`, dropping `ending` ends the lease of the last key here. Ending a lease calls user code.
@@ -158,20 +152,22 @@ where
     }
 
     /// Reconciles a key. Returns `None` if the lease has ended, otherwise a future that ends it.
-    async fn serve<R, E>(&self, lease: Lease<K, T>) -> Option<EndAndGet<'_, K, O, L, T>>
-    where
-        F: Fn(K, Context) -> R,
-        R: Future<Output = Result<Action, E>> + Send,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
+    async fn serve(
+        &self,
+        lease: Lease<K, T>,
+        reconciler: &mut KeyReconciler<K>,
+    ) -> Option<EndAndGet<'_, K, O, L, T>> {
         let key = copied(&lease);
         let lease = self.filter_key(lease)?;
         let metrics = self.config.metrics.as_deref();
         self.report(|metrics| metrics.reconcile_started());
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
-        let start = || span.start(|| (self.reconcile)(key_or_resume(key), self.context.clone()));
-        let result = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
+        let start = |reconciler: &mut KeyReconciler<K>| {
+            reconciler.start(key_or_resume(key), self.context.clone());
+        };
+        let limit = self.config.settings.reconcile_timeout;
+        let result = attempt(&self.runtime, &span, reconciler, start, limit).await;
         let result = match &self.config.finally {
             None => result.map_err(Arc::new),
             Some(finally) => {
@@ -211,8 +207,11 @@ where
         span: &ReconcileSpan,
     ) -> Result<Action, Arc<ReconcileError>> {
         let reconciled = result.clone();
-        let start = || span.start(|| finally(key_or_resume(key), reconciled, self.context.clone()));
-        match attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await {
+        let start = |call: &mut BoxedCall<()>| {
+            call.0 = Some(finally(key_or_resume(key), reconciled, self.context.clone()));
+        };
+        let limit = self.config.settings.reconcile_timeout;
+        match attempt(&self.runtime, span, &mut BoxedCall(None), start, limit).await {
             Ok(()) => result,
             Err(failure) => {
                 self.counters.finally_failures.count();

@@ -67,9 +67,7 @@ pub(super) const RUNGS: &[Rung] = &[
         parts: |_| Ok(whole(&["flyball-ratelimit", "flyball-workqueue", "flyball-informer-cache"])),
         missing: nothing,
         tools: &[],
-        run: |work| {
-            slices::cases(work, &["flyball-ratelimit", "flyball-workqueue", "flyball-informer-cache"], &[])
-        },
+        run: |work| slices::cases(work, &[]),
     },
     Rung {
         name: "simulation",
@@ -79,10 +77,7 @@ pub(super) const RUNGS: &[Rung] = &[
         parts: |_| Ok(whole(&["flyball-controller", "flyball-kube-lease", "flyball-kube"])),
         missing: nothing,
         tools: &[],
-        run: |work| {
-            let packages = ["flyball-controller", "flyball-kube-lease", "flyball-kube"];
-            slices::cases(work, &packages, &["simulation", "leader_random", "in_random_elections"])
-        },
+        run: |work| slices::cases(work, &["simulation", "leader_random", "in_random_elections"]),
     },
     Rung {
         name: "newest-kube",
