@@ -58,18 +58,32 @@ pub struct TokioTimer {
     thread: OnceLock<ThreadTimer>,
 }
 
-/// An alarm that was set, and the waker that tokio was given. Both are used again for the next alarm, which therefore allocates nothing.
+/// The alarm, and the waker that tokio was given. Both allocations are used again for the next alarm, even after the alarm was disarmed: a worker whose
+/// `get` waits beside a delayed key sets and disarms an alarm for each key.
+#[derive(Default)]
 struct Alarm {
-    sleep: Pin<Box<Sleep>>,
+    /// `None` while the alarm is disarmed.
+    sleep: Pin<Box<Option<Sleep>>>,
     waker: ContainedWaker,
 }
 
 /// The result of setting an alarm.
 enum Armed {
-    Set(Pin<Box<Sleep>>),
+    Set,
     Due,
     /// The runtime is shutting down: it fires all alarms early.
     Gone,
+}
+
+// === impl Alarm ===
+
+impl Alarm {
+    /// Removes the alarm from tokio's wheel, and drops the user's waker. The caller must not hold the lock.
+    fn disarm(&mut self) {
+        self.sleep.set(None);
+        let waker = self.waker.replace(None);
+        caught(|| drop(waker));
+    }
 }
 
 // === impl TokioTimer ===
@@ -107,33 +121,41 @@ impl TokioTimer {
         Self { runtime, pausable, origin, alarm: Mutex::new(None), thread: OnceLock::new() }
     }
 
-    /// Sets the alarm in `sleep`, or in a new `Sleep` if there is none. The caller must not hold the lock.
-    ///
-    /// A `Sleep` that is due is dropped: it would otherwise keep its waker, and wake that waker when the alarm is set the next time.
-    fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
+    /// Sets the alarm. The caller must not hold the lock.
+    fn arm(&self, at: Nanos, alarm: &mut Alarm) -> Armed {
         // `rang` is read before the clock. In the opposite order, an alarm that fires on time between the two readings would look as if it had fired
         // early.
-        let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
+        let rang = alarm.sleep.as_ref().as_pin_ref().is_some_and(|sleep| sleep.is_elapsed());
         let now = self.instant();
         // The sleep is limited, because `Nanos::MAX` may be beyond the range of the machine's clock; an early wake-up is allowed.
         let deadline = now + at.since(self.reading(now)).min(LONGEST_SLEEP);
-        let mut sleep = match sleep {
+        match alarm.sleep.as_mut().as_pin_mut() {
             Some(sleep) if rang && now < sleep.deadline() => return Armed::Gone,
-            Some(mut sleep) => {
-                sleep.as_mut().reset(deadline);
-                sleep
-            }
+            Some(sleep) => sleep.reset(deadline),
             None => {
                 let _inside = self.runtime.enter();
-                Box::pin(sleep_until(deadline))
+                alarm.sleep.set(Some(sleep_until(deadline)));
             }
-        };
-        // The sleep is polled without tokio's task budget; otherwise a task that has used up its budget would be woken early, again and again.
-        let mut unhindered = unconstrained(sleep.as_mut());
-        match Pin::new(&mut unhindered).poll(&mut Context::from_waker(waker)) {
-            Poll::Ready(()) => Armed::Due,
-            Poll::Pending => Armed::Set(sleep),
         }
+        let sleep = alarm.sleep.as_mut().as_pin_mut().expect("the alarm was set above");
+        // The sleep is polled without tokio's task budget; otherwise a task that has used up its budget would be woken early, again and again.
+        let mut unhindered = unconstrained(sleep);
+        match Pin::new(&mut unhindered).poll(&mut Context::from_waker(alarm.waker.waker())) {
+            Poll::Ready(()) => Armed::Due,
+            Poll::Pending => Armed::Set,
+        }
+    }
+
+    /// Puts the alarm back. The caller must not hold the lock.
+    fn put(&self, alarm: Alarm) {
+        let mut slot = self.alarm.lock();
+        let surplus = match &*slot {
+            // While this alarm was being set, a waker that was woken or dropped has set a newer alarm in `slot`. The newer alarm counts.
+            Some(newer) if newer.sleep.is_some() => Some(alarm),
+            _ => slot.replace(alarm),
+        };
+        drop(slot);
+        drop(surplus);
     }
 
     fn wake_by_thread(&self, at: Nanos, waker: &Waker) {
@@ -166,28 +188,21 @@ impl Timer for TokioTimer {
         }
         // Cloned before the earlier alarm is taken, because the clone may panic.
         let clone = waker.clone();
-        let taken = self.alarm.lock().take();
-        let (sleep, contained) = match taken {
-            Some(Alarm { sleep, waker }) => (Some(sleep), waker),
-            None => (None, ContainedWaker::new()),
-        };
+        let mut alarm = self.alarm.lock().take().unwrap_or_default();
         // Dropped last, because its drop may panic. If the earlier alarm fires at this moment, it wakes the new waker, too early. This is allowed.
-        let _replaced = contained.set(clone);
-        let sleep = match caught(|| self.arm(at, contained.waker(), sleep)) {
-            Some(Armed::Set(sleep)) => sleep,
-            Some(Armed::Due) => return waker.wake_by_ref(),
+        let _replaced = alarm.waker.replace(Some(clone));
+        let armed = caught(|| self.arm(at, &mut alarm));
+        if !matches!(armed, Some(Armed::Set)) {
+            // A `Sleep` that is due would keep its waker, and wake it when the alarm is set the next time.
+            alarm.disarm();
+        }
+        self.put(alarm);
+        match armed {
+            Some(Armed::Set) => {}
+            Some(Armed::Due) => waker.wake_by_ref(),
             // A panic can only come from tokio, which refuses the alarm.
-            Some(Armed::Gone) | None => return self.wake_by_thread(at, waker),
-        };
-        let alarm = Alarm { sleep, waker: contained };
-        let mut slot = self.alarm.lock();
-        let surplus = match *slot {
-            // While this alarm was being set, a waker that was woken or dropped has set a newer alarm in `slot`. The newer alarm counts.
-            Some(_) => Some(alarm),
-            None => slot.replace(alarm),
-        };
-        drop(slot);
-        drop(surplus);
+            Some(Armed::Gone) | None => self.wake_by_thread(at, waker),
+        }
     }
 
     /// An alarm that stayed registered would make a paused clock advance to it.
@@ -195,9 +210,9 @@ impl Timer for TokioTimer {
         if let Some(thread) = self.thread.get() {
             thread.disarm();
         }
-        // Dropped outside the lock, because it drops a waker.
-        let alarm = self.alarm.lock().take();
-        drop(alarm);
+        let Some(mut alarm) = self.alarm.lock().take() else { return };
+        alarm.disarm();
+        self.put(alarm);
     }
 }
 

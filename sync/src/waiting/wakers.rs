@@ -13,6 +13,7 @@
 //! A waker is cloned only inside the call that passes it, before this call changes anything. It is dropped by that waiter's next call, or when it is
 //! woken.
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -34,11 +35,11 @@ pub fn wake_all(wakers: impl IntoIterator<Item = Waker>) -> Result<(), Panic> {
 }
 
 /// A waker that can be given to foreign code, such as the timer driver of a runtime: waking, cloning and dropping it never panics. It wakes the user's
-/// waker that was [set](Self::set) last, at most once.
+/// waker that was [set](Self::replace) last, at most once.
 ///
 /// | guarded by the lock | |
 /// |---|---|
-/// | the user's waker | set, woken and dropped outside the lock |
+/// | the user's waker | replaced; woken and dropped outside the lock |
 #[derive(Debug)]
 pub struct ContainedWaker {
     contained: Arc<Contained>,
@@ -56,10 +57,10 @@ impl ContainedWaker {
         Self { waker: contained.clone().into(), contained }
     }
 
-    /// Sets the waker to wake. Returns the one that was set before and not woken; dropping it may panic.
+    /// Sets the waker to wake, or none. Returns the one that was set before and not woken; dropping it may panic.
     #[must_use = "dropping it may panic"]
-    pub fn set(&self, waker: Waker) -> Option<Waker> {
-        self.contained.0.lock().replace(waker)
+    pub fn replace(&self, waker: Option<Waker>) -> Option<Waker> {
+        mem::replace(&mut *self.contained.0.lock(), waker)
     }
 
     /// The waker to give away.

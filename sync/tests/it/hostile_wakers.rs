@@ -47,14 +47,14 @@ fn a_contained_waker_never_panics_and_wakes_the_last_waker_once() {
         let hostile = HostileWaker::new();
         let contained = ContainedWaker::new();
         contained.waker().wake_by_ref();
-        assert!(contained.set(hostile.waker()).is_none());
+        assert!(contained.replace(Some(hostile.waker())).is_none());
         hostile.panic_in(Some(call));
         let copy = contained.waker().clone();
         copy.wake_by_ref();
         copy.wake();
         assert_eq!((hostile.wakes(), hostile.live()), (1, 0), "{call:?}");
-        assert!(contained.set(hostile.waker()).is_none());
-        let replaced = contained.set(hostile.waker());
+        assert!(contained.replace(Some(hostile.waker())).is_none());
+        let replaced = contained.replace(Some(hostile.waker()));
         assert_eq!(panics(|| drop(replaced)), call == WakerCall::Drop);
         drop(contained);
         assert_eq!((hostile.wakes(), hostile.live()), (1, 0), "{call:?}");

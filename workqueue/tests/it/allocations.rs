@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_sync::ManualClock;
+use flyball_sync::{ManualClock, TokioTimer};
 use flyball_workqueue::Queue;
 use testkit::wakers::{Counting, poll_with};
 
@@ -96,6 +96,30 @@ fn with_a_limiter_and_delays() {
 #[test]
 fn waiting_for_a_key() {
     let (queue, keys) = (Queue::new(), keys(100));
+    let (_counting, waker) = Counting::waker();
+    let cycle = || {
+        for key in &keys {
+            let mut get = std::pin::pin!(queue.get());
+            assert!(poll_with(get.as_mut(), &waker).is_pending());
+            queue.add(key.clone()).unwrap();
+            match poll_with(get.as_mut(), &waker) {
+                Poll::Ready(Some(lease)) => lease.done(),
+                _ => panic!("no key was handed out"),
+            }
+        }
+    };
+    cycle();
+    assert_eq!(allocations(cycle), 0);
+}
+
+/// Beside a delayed key, a getter that waits sets an alarm, and disarms it when it gets a key.
+#[test]
+fn waiting_for_a_key_beside_a_delayed_key() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let timer = TokioTimer::new(runtime.handle().clone());
+    let (queue, keys) = (Queue::builder().timer(timer).build(), keys(100));
+    queue.add_after("delayed".into(), Duration::from_secs(3_600)).unwrap();
     let (_counting, waker) = Counting::waker();
     let cycle = || {
         for key in &keys {
