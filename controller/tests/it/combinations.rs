@@ -54,6 +54,8 @@ fn the_simulation_of_combinations_reports_each_broken_rule() {
         (Broken::Mapper, "5: "),
         (Broken::Failures, "5: "),
         (Broken::Standby, "5: "),
+        (Broken::Wakes, "did not stall"),
+        (Broken::Signal, "4: "),
     ];
     for (broken, rule) in faults {
         assert_eq!(report(broken, rule), Ok(()), "{broken:?}");
