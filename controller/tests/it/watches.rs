@@ -15,6 +15,7 @@ use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, Priority, Queue, WithTimer};
+use testkit::random::thorough;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -487,7 +488,7 @@ const NUMBERS: Schema<u32, (u32, Version)> =
 /// stopped.
 #[test]
 fn watches_added_and_removed_at_random() {
-    Simulation::explore(100, |sim| {
+    Simulation::explore(if thorough() { 100 } else { 30 }, |sim| {
         let servers = [0, 1, 2].map(|_| TestServer::new(NUMBERS, |object, _, version| object.1 = version));
         let informers =
             servers.clone().map(|server| sim.informer(Informer::builder(NUMBERS, server)).unwrap());
