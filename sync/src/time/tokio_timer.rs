@@ -60,7 +60,6 @@ pub struct TokioTimer {
 
 /// The alarm, and the waker that tokio was given. Both allocations are used again for the next alarm, even after the alarm was disarmed: a worker whose
 /// `get` waits beside a delayed key sets and disarms an alarm for each key.
-#[derive(Default)]
 struct Alarm {
     /// `None` while the alarm is disarmed.
     sleep: Pin<Box<Option<Sleep>>>,
@@ -78,6 +77,10 @@ enum Armed {
 // === impl Alarm ===
 
 impl Alarm {
+    fn new() -> Self {
+        Self { sleep: Box::pin(None), waker: ContainedWaker::new() }
+    }
+
     /// Removes the alarm from tokio's wheel, and drops the user's waker. The caller must not hold the lock.
     fn disarm(&mut self) {
         self.sleep.set(None);
@@ -188,7 +191,7 @@ impl Timer for TokioTimer {
         }
         // Cloned before the earlier alarm is taken, because the clone may panic.
         let clone = waker.clone();
-        let mut alarm = self.alarm.lock().take().unwrap_or_default();
+        let mut alarm = self.alarm.lock().take().unwrap_or_else(Alarm::new);
         // Dropped last, because its drop may panic. If the earlier alarm fires at this moment, it wakes the new waker, too early. This is allowed.
         let _replaced = alarm.waker.replace(Some(clone));
         let armed = caught(|| self.arm(at, &mut alarm));
