@@ -28,7 +28,7 @@ where
     U: UserCall<A> + ?Sized,
     A: Send,
 {
-    let mut running = Running { call, span, result: PhantomData };
+    let mut running = Running { call, span, ended: false, result: PhantomData };
     panics::attempt(|| span.scope(|| start(running.call))).map_err(ReconcileError::Panic)?;
     let done = poll_fn(|cx| {
         let polled = panics::attempt(|| span.scope(|| running.call.poll(cx)));
@@ -46,18 +46,23 @@ where
 struct Running<'a, U: UserCall<A> + ?Sized, A> {
     call: &'a mut U,
     span: &'a ReconcileSpan,
+    ended: bool,
     result: PhantomData<fn() -> A>,
 }
 
 impl<U: UserCall<A> + ?Sized, A> Running<'_, U, A> {
     fn end(&mut self) -> Result<(), String> {
+        self.ended = true;
         panics::attempt(|| self.span.scope(|| self.call.end()))
     }
 }
 
 impl<U: UserCall<A> + ?Sized, A> Drop for Running<'_, U, A> {
     fn drop(&mut self) {
-        // The future still exists only if the worker is aborted. Then a panic of the drop is not reported, because the key is a leftover.
-        let _ = self.end();
+        // The call has not ended only if it could not start, or if the worker is aborted. Then a panic of the drop is not reported, because the key is
+        // a leftover.
+        if !self.ended {
+            let _ = self.end();
+        }
     }
 }
