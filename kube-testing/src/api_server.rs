@@ -338,6 +338,9 @@ impl ApiServer {
     }
 
     pub(crate) fn poll_watch(&self, id: u64, context: &Context<'_>) -> Poll<Result<Vec<u8>, End>> {
+        // Wakers are cloned and dropped without the lock, because that runs code that may call this server. Locals are dropped in reverse order.
+        let waker = context.waker().clone();
+        let _replaced;
         let mut inner = self.0.inner.lock();
         match inner.state.next(id) {
             Next::Send { event, metadata_only } => {
@@ -345,7 +348,7 @@ impl ApiServer {
             }
             Next::End(end) => Poll::Ready(Err(end)),
             Next::Wait => {
-                inner.wakers.insert(id, context.waker().clone());
+                _replaced = inner.wakers.insert(id, waker);
                 Poll::Pending
             }
         }
@@ -358,7 +361,9 @@ impl ApiServer {
     pub(crate) fn close(&self, id: u64) {
         let mut inner = self.0.inner.lock();
         inner.state.watches.close(id);
-        inner.wakers.remove(&id);
+        let waker = inner.wakers.remove(&id);
+        drop(inner);
+        drop(waker);
     }
 
     /// Changes the state, and wakes every watch, which then checks whether it has pending events.
