@@ -13,6 +13,9 @@ fn every_cell_of_the_merge_table_is_entered_and_agrees() {
     let cells = RefCell::new(MergeCells::default());
     let (lives, rarely) = floors();
     cases("subscription", lives, 600, |bytes| run_subscription(bytes, &mut cells.borrow_mut()));
+    if std::env::var_os("FLYBALL_CASES").is_some() {
+        return; // the floors are for the default number of cases
+    }
     let cells = cells.into_inner();
     let rare = cells.below(1_000);
     assert!(rare.is_empty(), "rarely entered: {rare:?}");

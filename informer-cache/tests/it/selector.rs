@@ -14,6 +14,9 @@ fn random_selectors_match_the_oracle() {
         run(bytes, &mut now);
         seen.set(now);
     });
+    if std::env::var_os("FLYBALL_CASES").is_some() {
+        return; // the floors are for the default number of cases
+    }
     let Seen { read, refused, spelled, foreign, matched, missed } = seen.get();
     let rarest = [read, refused, spelled, foreign, matched, missed].into_iter().min();
     assert!(rarest >= Some(1_000), "{:?}", seen.get());
