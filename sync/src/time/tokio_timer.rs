@@ -1,6 +1,6 @@
 //! EDGE. A timer on tokio's timer wheel.
 //!
-//! Cancel safety: `wake_at` does not wait, so there is nothing to cancel. `disarm` drops the alarm, and so does dropping the timer.
+//! Cancel safety: `wake_at` does not wait, so there is nothing to cancel. `disarm` removes the alarm, and so does dropping the timer.
 
 mod pausable;
 

@@ -175,6 +175,38 @@ mod on_tokio {
         });
     }
 
+    /// A disarmed alarm keeps its memory, but not its waker.
+    #[test]
+    fn a_disarmed_alarm_keeps_no_waker_and_can_be_set_again() {
+        for call in CALLS {
+            let hostile = HostileWaker::new();
+            let (counter, friendly) = Counting::waker();
+            let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let timer = TokioTimer::current();
+                for round in 1..=3 {
+                    hostile.panic_in(None);
+                    timer.wake_at(timer.now() + SECOND, &hostile.waker());
+                    hostile.panic_in(Some(call));
+                    timer.disarm();
+                    timer.disarm();
+                    assert_eq!((hostile.wakes(), hostile.live()), (round - 1, 0), "{call:?}");
+                    sleep(SECOND * 5).await;
+                    assert_eq!(hostile.wakes(), round - 1, "{call:?}");
+                    timer.wake_at(timer.now() + SECOND, &friendly);
+                    sleep(SECOND * 2).await;
+                    assert_eq!(counter.wakes(), round, "{call:?}");
+                    // An alarm that is due at once wakes, and keeps no waker either.
+                    hostile.panic_in(None);
+                    timer.wake_at(timer.now(), &hostile.waker());
+                    assert_eq!((hostile.wakes(), hostile.live()), (round, 0), "{call:?}");
+                    sleep(SECOND * 5).await;
+                    assert_eq!((hostile.wakes(), counter.wakes()), (round, round), "{call:?}");
+                }
+            });
+        }
+    }
+
     #[test]
     fn an_alarm_that_is_set_again_by_a_hostile_waker_still_fires() {
         for call in CALLS {

@@ -124,7 +124,8 @@ fn a_panicking_waker_takes_no_other_alarm_with_it() {
 #[cfg(feature = "tokio")]
 mod on_tokio {
     use std::future::poll_fn;
-    use std::task::Poll;
+    use std::sync::mpsc::channel;
+    use std::task::{Poll, Waker};
     use std::thread;
 
     use flyball_sync::TokioTimer;
@@ -176,6 +177,36 @@ mod on_tokio {
             sleep(SECOND * 100).await;
             assert_eq!(counter.wakes(), 1, "the alarm fired twice");
         });
+    }
+
+    /// A runtime with a paused clock advances to the next alarm as soon as it parks. The thread wakes it in real time, when it has been parked for a
+    /// while: nothing in the runtime can show that nothing happens.
+    #[test]
+    fn a_paused_clock_does_not_advance_to_a_disarmed_alarm() {
+        let ((parks, parked), (wakers, polled)) = (channel(), channel::<Waker>());
+        let mut builder = Builder::new_current_thread();
+        builder.enable_time().start_paused(true).on_thread_park(move || _ = parks.send(()));
+        let thread = thread::spawn(move || {
+            let waker = polled.recv().unwrap();
+            while parked.recv_timeout(MILLI * 20).is_ok() {}
+            waker.wake();
+        });
+        builder.build().unwrap().block_on(async move {
+            let timer = TokioTimer::current();
+            timer.wake_at(at(3_600), &Counting::waker().1);
+            timer.disarm();
+            let mut waits = true;
+            poll_fn(|context| {
+                if !std::mem::take(&mut waits) {
+                    return Poll::Ready(());
+                }
+                wakers.send(context.waker().clone()).unwrap();
+                Poll::Pending
+            })
+            .await;
+            assert_eq!(timer.now(), Nanos::ZERO);
+        });
+        thread.join().unwrap();
     }
 
     #[test]
