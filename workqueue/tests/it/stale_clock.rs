@@ -17,7 +17,7 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
     clock.set(Nanos::new(100));
     // Every second key is raised after its deadline has passed.
-    let keys = 0..4_000_u32;
+    let keys = 0..40_000_u32;
     for key in keys.clone() {
         if key % 2 == 0 { queue.add(key) } else { queue.add_after(key, ns(1)) }.unwrap();
     }
@@ -39,7 +39,6 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     };
     let (forth, back) = (ops(0), ops(1));
     assert!(back < 20 * forth + Duration::from_millis(20), "{back:?} instead of {forth:?} for {OPS}");
-    queue.check().unwrap();
 }
 
 /// After an operation with an older time, raised keys whose deadline is after that time wait again; the other raised keys stay Ready.
