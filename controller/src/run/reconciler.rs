@@ -1,9 +1,9 @@
 //! EDGE. A reconcile function behind a trait object.
 //!
 //! Every reconcile function has a type of its own, and so has the future that it returns. Behind a trait object, the rest of a run is compiled once
-//! for each type of queue, and not for each function: with generics, half of the machine code of a program with many controllers was copies of
-//! `run`. The future is stored in an allocation of its worker, so a call allocates nothing; a future in a `Box` of its own would cost an allocation
-//! for each key.
+//! for each type of queue, and not for each function. With generics, the tests of this crate, which have 146 functions, took more than twice as long
+//! to compile. The future is stored in an allocation of its worker, so a call allocates nothing; a `Box` for each future would cost an allocation for
+//! each key.
 //!
 //! Cancel safety: dropping the reconciler drops its future.
 

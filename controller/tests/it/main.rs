@@ -1,5 +1,6 @@
 //! Tests of the controller through its public API, on virtual time.
 
+mod allocations;
 mod attempts;
 mod batches;
 mod cancel;

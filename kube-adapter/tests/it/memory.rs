@@ -1,7 +1,5 @@
 //! The memory that a controller keeps per owned object. All tests of this binary run on an allocator that counts the live bytes of each thread.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,31 +11,7 @@ use kube::Api;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use serde_json::{from_value, json};
-
-struct CountingAllocator;
-
-thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    LIVE.with(|live| live.set(live.get() + bytes));
-}
-
-// SAFETY: every call is passed to the system's allocator unchanged; counting allocates nothing.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller upholds the contract of `alloc`, which is the same here.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the caller upholds the contract of `dealloc`, which is the same here.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use testkit::allocator::{CountingAllocator, live_bytes};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -60,7 +34,7 @@ async fn an_owned_object_costs_its_names_and_not_the_object() {
     let server = ApiServer::new();
     server.register::<ConfigMap>().register::<Pod>();
     (0..OWNED).for_each(|number| drop(server.put(&pod(number))));
-    let before = LIVE.get();
+    let before = live_bytes();
     let config = watcher::Config::default;
     let mut reconciles = Controller::new(Api::<ConfigMap>::all(server.client()), config())
         .owns(Api::<Pod>::all(server.client()), config())
@@ -72,7 +46,7 @@ async fn an_owned_object_costs_its_names_and_not_the_object() {
     let end = tokio::time::sleep(Duration::from_secs(60));
     tokio::pin!(end);
     while tokio::select! { biased; result = reconciles.next() => result.is_some(), () = &mut end => false } {}
-    let kept = (LIVE.get() - before) as usize;
+    let kept = (live_bytes() - before) as usize;
     println!("{} bytes of each of {OWNED}", kept / OWNED);
     assert!(kept / OWNED < 700, "{} bytes per object", kept / OWNED);
 }

@@ -2,6 +2,7 @@
 //!
 //! This crate does not depend on any flyball crate. If it did, a test of one crate could enable features of a different one.
 
+pub mod allocator;
 pub mod client_go;
 pub mod coverage;
 pub mod deadline_op;

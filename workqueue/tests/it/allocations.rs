@@ -1,50 +1,17 @@
 //! A queue in a steady state does not allocate. All tests of this binary run on an allocator that counts the allocations of each thread.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, TokioTimer};
-use flyball_workqueue::Queue;
+use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync};
+use testkit::allocator::{CountingAllocator, allocations};
 use testkit::wakers::{Counting, poll_with};
-
-struct CountingAllocator;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is forwarded unchanged to the system's allocator; counting does not allocate.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller upholds the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller upholds the contract of `realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
-
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.with(Cell::get);
-    work();
-    ALLOCATIONS.with(Cell::get) - before
-}
 
 fn keys(count: usize) -> Vec<Arc<str>> {
     (0..count).map(|index| format!("namespace-{index:04}/name-{index:08}").into()).collect()
@@ -92,24 +59,30 @@ fn with_a_limiter_and_delays() {
     assert_eq!(allocations(|| (0..10).for_each(|_| cycle())), 0);
 }
 
+/// Adds each key while a getter waits, which then gets it.
+fn add_to_a_waiting_getter<T: SupportsAsync>(
+    queue: &Queue<Arc<str>, Fifo, NoLimiter, T>,
+    keys: &[Arc<str>],
+    waker: &Waker,
+) {
+    for key in keys {
+        let mut get = std::pin::pin!(queue.get());
+        assert!(poll_with(get.as_mut(), waker).is_pending());
+        queue.add(key.clone()).unwrap();
+        match poll_with(get.as_mut(), waker) {
+            Poll::Ready(Some(lease)) => lease.done(),
+            _ => panic!("no key was handed out"),
+        }
+    }
+}
+
 /// A getter that waits does not allocate either, because its slot in the wait queue is reused.
 #[test]
 fn waiting_for_a_key() {
     let (queue, keys) = (Queue::new(), keys(100));
     let (_counting, waker) = Counting::waker();
-    let cycle = || {
-        for key in &keys {
-            let mut get = std::pin::pin!(queue.get());
-            assert!(poll_with(get.as_mut(), &waker).is_pending());
-            queue.add(key.clone()).unwrap();
-            match poll_with(get.as_mut(), &waker) {
-                Poll::Ready(Some(lease)) => lease.done(),
-                _ => panic!("no key was handed out"),
-            }
-        }
-    };
-    cycle();
-    assert_eq!(allocations(cycle), 0);
+    add_to_a_waiting_getter(&queue, &keys, &waker);
+    assert_eq!(allocations(|| add_to_a_waiting_getter(&queue, &keys, &waker)), 0);
 }
 
 /// Beside a delayed key, a getter that waits sets an alarm, and disarms it when it gets a key.
@@ -121,17 +94,6 @@ fn waiting_for_a_key_beside_a_delayed_key() {
     let (queue, keys) = (Queue::builder().timer(timer).build(), keys(100));
     queue.add_after("delayed".into(), Duration::from_secs(3_600)).unwrap();
     let (_counting, waker) = Counting::waker();
-    let cycle = || {
-        for key in &keys {
-            let mut get = std::pin::pin!(queue.get());
-            assert!(poll_with(get.as_mut(), &waker).is_pending());
-            queue.add(key.clone()).unwrap();
-            match poll_with(get.as_mut(), &waker) {
-                Poll::Ready(Some(lease)) => lease.done(),
-                _ => panic!("no key was handed out"),
-            }
-        }
-    };
-    cycle();
-    assert_eq!(allocations(cycle), 0);
+    add_to_a_waiting_getter(&queue, &keys, &waker);
+    assert_eq!(allocations(|| add_to_a_waiting_getter(&queue, &keys, &waker)), 0);
 }
