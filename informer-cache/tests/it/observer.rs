@@ -15,7 +15,7 @@ use flyball_informer_cache::{
 use parking_lot::Mutex;
 use testkit::oracle::store::{OracleChange, OracleStage, OracleStep, OracleStore, Rules};
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
-use testkit::random::{cases, thorough};
+use testkit::random::{cases, cases_are_chosen, thorough};
 use testkit::store_op::{Draft, StoreOp, TestObject};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
@@ -201,7 +201,7 @@ fn every_change_of_the_oracle_store_is_delivered_once_in_order() {
     let received = AtomicU64::new(0);
     let sequences = if thorough() { 30_000 } else { 1_000 };
     cases("observer", sequences, 600, |bytes| run_sequence(bytes, &received));
-    assert!(received.into_inner() > sequences, "too few changes were observed");
+    assert!(cases_are_chosen() || received.into_inner() > sequences, "too few changes were observed");
 }
 
 #[test]

@@ -6,15 +6,15 @@ use std::cell::RefCell;
 use drivers::cache::store::run_subscription;
 use drivers::corpus::replay;
 use testkit::oracle::subscription::MergeCells;
-use testkit::random::{cases, thorough};
+use testkit::random::{cases, cases_are_chosen, thorough};
 
 #[test]
 fn every_cell_of_the_merge_table_is_entered_and_agrees() {
     let cells = RefCell::new(MergeCells::default());
     let (lives, rarely) = floors();
     cases("subscription", lives, 600, |bytes| run_subscription(bytes, &mut cells.borrow_mut()));
-    if std::env::var_os("FLYBALL_CASES").is_some() {
-        return; // the floors are for the default number of cases
+    if cases_are_chosen() {
+        return; // the floors are for the usual number of cases
     }
     let cells = cells.into_inner();
     let rare = cells.below(1_000);

@@ -130,6 +130,12 @@ fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
     bytes
 }
 
+/// Whether `FLYBALL_CASES` sets the number of cases. If so, a test cannot expect that each case occurs with its usual frequency.
+#[must_use]
+pub fn cases_are_chosen() -> bool {
+    env("FLYBALL_CASES").is_some()
+}
+
 /// Whether a test should run all of its cases. This is so in an optimised build, and if `FLYBALL_THOROUGH` is set; otherwise, a test runs only some
 /// of its cases.
 #[must_use]

@@ -7,7 +7,7 @@ use std::thread;
 use drivers::queue::driver;
 use drivers::queue::options::{Covered, rows};
 use testkit::coverage::states::{Cells, Column};
-use testkit::random::{cases, thorough};
+use testkit::random::{cases, cases_are_chosen, thorough};
 
 /// Enough random bytes for about two hundred operations.
 const MAX_LEN: usize = 520;
@@ -49,7 +49,7 @@ fn every_cell() {
     });
     let rare = total.below(floor());
     // A run with fewer sequences, for example to replay a failure, cannot reach these counts.
-    assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
+    assert!(rare.is_empty() || cases_are_chosen(), "too rarely seen: {rare:?}");
 }
 
 /// Like `every_cell`, for each of the other orders.
@@ -66,7 +66,7 @@ fn every_cell_by_group() {
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
     let rare = run_sequences(name, 140_000, case).below(floor());
     let rare: Vec<_> = rare.iter().filter(|(_, column, _)| *column != Column::Tail).collect();
-    assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
+    assert!(rare.is_empty() || cases_are_chosen(), "too rarely seen: {rare:?}");
 }
 
 /// Operation sequences of queues with every combination of options that compiles.
@@ -77,7 +77,7 @@ fn every_combination_of_options() {
         driver::combined(bytes, &mut covered.borrow_mut());
     });
     let covered = covered.into_inner();
-    if std::env::var_os("FLYBALL_CASES").is_none() {
+    if !cases_are_chosen() {
         assert_eq!(covered.amiss(50), [""; 0], "too rarely seen together");
         assert_eq!(covered.rows(), rows().len());
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{DelayMode, KeyState, Lease, Queue, WithTimer};
-use testkit::random::{Random, cases};
+use testkit::random::{Random, cases, cases_are_chosen};
 
 use crate::support::{TimedQueue, ns};
 use crate::task::Task;
@@ -245,7 +245,7 @@ fn delayed_adds_are_neither_early_nor_late() {
         at_their_limit.set(at_their_limit.get() + schedule.at_their_limit);
     });
     let few = served.get() < 20_000 || at_their_limit.get() < 500;
-    assert!(!few || std::env::var_os("FLYBALL_CASES").is_some(), "{} {}", served.get(), at_their_limit.get());
+    assert!(!few || cases_are_chosen(), "{} {}", served.get(), at_their_limit.get());
 }
 
 /// A key is added again and again with `Debounce`, always before its deadline. For every delay and every interval between the adds, it still becomes
