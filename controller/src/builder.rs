@@ -13,7 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, Timer};
 
 use crate::run::RunSetup;
 use crate::run::batch::{Batching, batch_results};
@@ -62,7 +62,7 @@ use crate::{
 /// # }
 /// ```
 #[must_use = "a controller does nothing until it is run"]
-pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueue::NoDelays> {
+pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueue::ThreadTimer> {
     setup: RunSetup<K, O, L, T>,
 }
 
@@ -71,7 +71,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     /// Creates a controller over this queue, with one worker and no informer.
     ///
@@ -82,12 +82,13 @@ where
     /// is reported as dropped.
     ///
     /// # Examples
-    /// A controller needs a queue with a timer, so this does not compile:
-    /// ```compile_fail,E0277
-    /// use flyball_controller::Controller;
+    /// On tokio, give the queue a `TokioTimer`: its deadlines then need no thread, and follow a paused clock.
+    /// ```no_run
+    /// use flyball_controller::{Controller, TokioTimer};
     /// use flyball_workqueue::Queue;
     ///
-    /// let controller = Controller::new(Queue::<u32>::builder().build()); // `.timer(TokioTimer::current())` is missing
+    /// let controller = Controller::new(Queue::<u32>::builder().timer(TokioTimer::current()).build());
+    /// # let _ = controller;
     /// ```
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
         let watches = WatchSet::default();

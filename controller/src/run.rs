@@ -26,7 +26,7 @@ use std::future::pending;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use flyball_workqueue::{Key, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{DrainOptions, Key, Order, Queue, QueueLimiter, Timer};
 
 use crate::reconcile::context::ShutdownStage;
 use crate::report::ReportCounters;
@@ -72,7 +72,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     let RunSetup { queue, config, watches, sink, initial_priority, conditions, standby, stop, guard: _guard } =
         setup;
@@ -200,7 +200,7 @@ where
     release(&workers);
     // Shuts the queue down and collects the leftovers before the workers are aborted, because the abort ends their leases as failures, and the
     // leftovers must still list those keys as leased. After an error the queue stays open for another controller.
-    let ended = outcome.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
+    let ended = outcome.map(|()| queue.blocking_drain(DrainOptions::within(Duration::ZERO)));
     tasks.abort_all();
     while tasks.join_next().await {}
     let mapper_failures = mappers.iter().map(|mapper| mapper.pending(runtime.now()) as u64).sum();

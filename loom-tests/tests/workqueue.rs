@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::FastSlow;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Added, Queue, TryGetError};
+use flyball_workqueue::{Added, DrainOptions, Queue, TryGetError};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
 
@@ -293,7 +293,7 @@ fn drain_vs_lease_end() {
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
         let worker = thread::spawn(move || lease.done());
-        let left = block_on(queue.drain());
+        let left = block_on(queue.drain(DrainOptions::unlimited()));
         assert!(left.leased.is_empty());
         worker.join().unwrap();
     });
@@ -313,8 +313,9 @@ fn blocking_drain_vs_lease_end() {
         let lease = queue.try_get().unwrap();
         let other = queue.clone();
         let worker = thread::spawn(move || lease.done());
-        let second = thread::spawn(move || assert!(other.blocking_drain().leased.is_empty()));
-        assert!(queue.blocking_drain().leased.is_empty());
+        let second =
+            thread::spawn(move || assert!(other.blocking_drain(DrainOptions::unlimited()).leased.is_empty()));
+        assert!(queue.blocking_drain(DrainOptions::unlimited()).leased.is_empty());
         worker.join().unwrap();
         second.join().unwrap();
     });
@@ -400,7 +401,7 @@ fn two_threads_set_the_alarm() {
     let claim = Model {
         name: "workqueue::two_threads_set_the_alarm",
         threads: 3,
-        floor: 138,
+        floor: 124,
         catches: "an earlier alarm that is lost because another thread is in the timer",
     };
     model(claim, || {

@@ -63,7 +63,8 @@ fn blocking_end_and_get_vs_add_while_leased() {
         let (adder, other) = (queue.clone(), queue.clone());
         let adder = thread::spawn(move || adder.add(1).unwrap());
         // If key 1 becomes Ready again, this worker may lease it before `blocking_end_and_get` does. In that case the worker requeues the key.
-        let other_worker = thread::spawn(move || other.try_get().map(|lease| lease.requeue()).is_ok());
+        let other_worker =
+            thread::spawn(move || other.try_get().map(|lease| lease.end(LeaseOutcome::Requeued)).is_ok());
         let next = queue.blocking_end_and_get(lease, LeaseOutcome::Done).unwrap();
         assert_eq!(*next, 1);
         adder.join().unwrap();

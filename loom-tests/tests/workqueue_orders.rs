@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Fair, Priority, Queue};
+use flyball_workqueue::{AddOptions, Fair, Priority, Queue};
 use loom_tests::{Model, block_on, model, thread};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ fn capped_lease_end_vs_get() {
     };
     model(claim, || {
         let queue = Queue::builder().order(one_at_a_time()).build();
-        queue.add_many([1, 2]);
+        _ = queue.add_many([1, 2]);
         let first = queue.try_get().unwrap();
         let getter = thread::spawn(move || block_on(queue.get()).unwrap().done());
         first.done();
@@ -42,7 +42,7 @@ fn capped_lease_end_vs_task_and_thread() {
     };
     model(claim, || {
         let queue = Queue::builder().order(one_at_a_time()).build();
-        queue.add_many([1, 2, 3]);
+        _ = queue.add_many([1, 2, 3]);
         let first = queue.try_get().unwrap();
         let other = queue.clone();
         let task = thread::spawn(move || block_on(other.get()).unwrap().done());
@@ -112,7 +112,7 @@ fn adders_of_two_groups_vs_lease_ends() {
     };
     model(claim, || {
         let queue = Queue::builder().order(one_of_the_second()).capacity(2).build();
-        queue.add_many([3, 6]);
+        _ = queue.add_many([3, 6]);
         let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
         let (held_up, other) = (queue.clone(), queue.clone());
         let held_up = thread::spawn(move || held_up.blocking_add_when_room(4).unwrap());
@@ -140,7 +140,7 @@ fn set_priority_vs_lease_end() {
         let queue = Queue::<u32>::builder().order(Priority::new()).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        queue.with_priority(-2).add(1).unwrap();
+        queue.add_with(1, AddOptions { priority: -2, ..AddOptions::default() }).unwrap();
         queue.add(2).unwrap();
         let other = queue.clone();
         let raiser = thread::spawn(move || other.set_priority(&1, 3));

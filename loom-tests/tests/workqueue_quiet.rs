@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::FastSlow;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::Queue;
+use flyball_workqueue::{DrainOptions, Queue};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
 
@@ -127,7 +127,8 @@ fn drain_waiting_vs_retry() {
         let queue = Queue::<u32>::builder().limiter(limiter).timer(clock.timer()).seed(0).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_all_timeout(2 * SECOND)));
+        let (waker, mut drain) =
+            (Counting::waker().1, Box::pin(queue.drain(DrainOptions::serve_waiting(2 * SECOND))));
         assert!(poll_with(drain.as_mut(), &waker).is_pending());
         let getter = thread::spawn(move || {
             block_on(queue.get()).expect("closed before the retried key was handed out").done();
@@ -157,7 +158,7 @@ fn drain_waiting_vs_its_end() {
         let lease = queue.try_get().unwrap();
         // At `Nanos::MAX` every deadline has passed, even that of a drain that starts only after the clock was set.
         let mover = thread::spawn(move || clock.set(Nanos::MAX));
-        assert_eq!(block_on(queue.drain_all_timeout(SECOND)).leased, [1]);
+        assert_eq!(block_on(queue.drain(DrainOptions::serve_waiting(SECOND))).leased, [1]);
         mover.join().unwrap();
         lease.done();
     });
@@ -180,7 +181,8 @@ fn drain_waiting_vs_timer_and_getter() {
             block_on(other.get()).expect("closed before the waiting key was handed out").done();
             assert!(block_on(other.get()).is_none());
         });
-        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_all_timeout(2 * SECOND)));
+        let (waker, mut drain) =
+            (Counting::waker().1, Box::pin(queue.drain(DrainOptions::serve_waiting(2 * SECOND))));
         drop(poll_with(drain.as_mut(), &waker));
         clock.advance(SECOND);
         getter.join().unwrap();

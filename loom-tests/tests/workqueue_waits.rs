@@ -106,7 +106,7 @@ fn two_blocking_adders_vs_done() {
     };
     model(claim, || {
         let queue = Queue::<u32>::builder().capacity(2).build();
-        queue.add_many([1, 2]);
+        _ = queue.add_many([1, 2]);
         let leases = queue.try_get_many(2).unwrap();
         let adders = [3, 4].map(|key| {
             let queue = queue.clone();
@@ -176,7 +176,7 @@ fn resume_vs_getters() {
     model(claim, || {
         let queue = Queue::<u32>::new();
         queue.pause();
-        queue.add_many([1, 2]);
+        _ = queue.add_many([1, 2]);
         let (task, sleeper) = (queue.clone(), queue.clone());
         let task = thread::spawn(move || block_on(task.get()).unwrap().done());
         let sleeper = thread::spawn(move || sleeper.blocking_get().unwrap().done());

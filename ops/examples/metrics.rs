@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .metrics(queues.queue("pods"))
         .metrics(TracingQueue::new("pods"))
         .build();
-    queue.add_many(["web-0", "web-1", "flaky"]);
+    _ = queue.add_many(["web-0", "web-1", "flaky"]);
     queue.add_after("tomorrow", Duration::from_secs(86_400))?;
 
     let worker = thread::spawn({

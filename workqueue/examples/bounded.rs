@@ -4,7 +4,7 @@
 
 use std::thread;
 
-use flyball_workqueue::{Lease, Queue};
+use flyball_workqueue::{DrainOptions, Lease, Queue};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let queue = Queue::<u32>::builder().capacity(8).build();
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let counts = queue.stats();
         most = most.max(counts.ready + counts.leased);
     }
-    let left = queue.blocking_drain();
+    let left = queue.blocking_drain(DrainOptions::unlimited());
     assert!(left.ready.is_empty() && left.leased.is_empty() && most <= 8);
     let done: usize = workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum();
     println!("{done} keys, at most {most} at a time");

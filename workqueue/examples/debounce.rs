@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use flyball_workqueue::{Clock, DelayMode, ManualClock, Queue};
+use flyball_workqueue::{AddOptions, Clock, DelayMode, ManualClock, Queue};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let millis = Duration::from_millis;
     let clock = ManualClock::new();
-    let queue = Queue::<&str>::builder().clock(clock.clone()).build();
+    let queue = Queue::<&str>::builder().timer(clock.timer()).build();
     let debounce = DelayMode::Debounce { max_wait: millis(250) };
 
     let mut runs = 0;
@@ -17,7 +17,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Two bursts with an event every 20 ms: one lasts 100 ms, the other 500 ms.
         let in_burst = millisecond < 100 || (1000..1500).contains(&millisecond);
         if in_burst && millisecond % 20 == 0 {
-            queue.add_after_with("config.toml", millis(50), debounce)?;
+            queue.add_with(
+                "config.toml",
+                AddOptions { delay: millis(50), mode: debounce, ..AddOptions::default() },
+            )?;
         }
         if let Ok(lease) = queue.try_get() {
             println!("{:>4} ms: {}", clock.now().get() / 1_000_000, *lease);

@@ -12,11 +12,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{KeyedRateLimiter, Quota, Reservation};
-use flyball_workqueue::{Clock, Fifo, Lease, ManualClock, Nanos, NoLimiter, Queue, WithClock};
+use flyball_workqueue::{
+    Clock, Fifo, Lease, LeaseOutcome, ManualClock, ManualTimer, Nanos, NoLimiter, Queue,
+};
 
 /// A tenant and the number of one of its objects.
 type Key = (&'static str, u32);
-type Time = WithClock<ManualClock>;
+type Time = ManualTimer;
 
 const RATE: NonZeroU32 = NonZeroU32::new(10).unwrap();
 const BURST: NonZeroU32 = NonZeroU32::new(20).unwrap();
@@ -30,7 +32,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(&mut self, lease: Lease<Key, Time>) {
+    fn work(&mut self, lease: Lease<Key>) {
         let key = *lease;
         let reservation = self.reservations.remove(&key).unwrap_or_else(|| self.tenants.reserve(&key.0));
         // The delay can be positive even for a key that already had a reservation: an add in the meantime makes the key Ready before its token is
@@ -41,7 +43,7 @@ impl Worker {
             lease.succeed();
         } else {
             self.reservations.insert(key, reservation);
-            lease.done_and_requeue_after(delay);
+            lease.end(LeaseOutcome::DoneAndRequeueAfter(delay));
         }
     }
 
@@ -55,7 +57,7 @@ impl Worker {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::new();
-    let queue = Queue::<Key>::builder().clock(clock.clone()).build();
+    let queue = Queue::<Key>::builder().timer(clock.timer()).build();
     let quota = Quota::per_second(RATE).allow_burst(BURST);
     let tenants = KeyedRateLimiter::with_clock(quota, clock.clone());
     let mut worker = Worker { clock: clock.clone(), tenants, reservations: HashMap::new(), runs: Vec::new() };

@@ -5,10 +5,10 @@
 use std::thread;
 use std::time::Duration;
 
-use flyball_workqueue::{AddErrorKind, Queue};
+use flyball_workqueue::{AddErrorKind, DrainOptions, Queue};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let queue = Queue::<&str>::builder().with_delays().build();
+    let queue = Queue::<&str>::new();
     let getters = [queue.consumer(), queue.consumer()];
     let workers = getters.clone().map(|getter| {
         thread::spawn(move || {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             served
         })
     });
-    queue.add_many(["a", "b", "c"]);
+    _ = queue.add_many(["a", "b", "c"]);
 
     // Stops one worker. The queue and the other worker keep running.
     let [first, second] = workers;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // of them.
     queue.add_after("soon", Duration::from_millis(1))?;
     queue.add_after("tomorrow", Duration::from_secs(24 * 60 * 60))?;
-    let left = queue.blocking_drain_all_timeout(Duration::from_secs(10));
+    let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_secs(10)));
     assert_eq!((left.ready.len(), left.leased.len(), left.waiting), (0, 0, vec!["tomorrow"]));
     let by_second = second.join().expect("workers do not panic");
     assert_eq!(by_first + by_second, 4);

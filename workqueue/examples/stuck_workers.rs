@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use flyball_workqueue::{Queue, TokioTimer};
+use flyball_workqueue::{DrainOptions, Queue, TokioTimer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
@@ -27,8 +27,8 @@ async fn main() {
             }
         }
     });
-    queue.add_many(["quick", "slow", "quick too"]);
-    queue.drain().await;
+    _ = queue.add_many(["quick", "slow", "quick too"]);
+    queue.drain(DrainOptions::unlimited()).await;
     worker.await.expect("the worker ends with the queue");
     watcher.await.expect("the watcher ends with the queue");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::Queue;
+use flyball_workqueue::{DrainOptions, Queue};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The backoff of a page grows from 1 ms (2 ms, 4 ms, …) up to one second.
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(done.contains(&"/later") && done.contains(&"/flaky"));
 
     // The drain refuses new adds, waits for the backlog and the leases to end, and returns the keys that were not served.
-    let left = queue.blocking_drain_timeout(Duration::from_secs(10));
+    let left = queue.blocking_drain(DrainOptions::within(Duration::from_secs(10)));
     println!("main: left over: {:?}", left.waiting);
     assert_eq!(left.waiting, ["/tomorrow"]);
     for worker in workers {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{Queue, TokioTimer};
+use flyball_workqueue::{DrainOptions, Queue, TokioTimer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     }
                     finished.send((key, lease.num_requeues())).expect("the receiver is open");
                     match key {
-                        "again" => lease.succeed_and_requeue_after(millis(5)),
+                        "again" => lease.requeue_after(millis(5)),
                         _ => lease.succeed(),
                     }
                 };
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(hung.load(Ordering::Relaxed), 1);
 
     // The drain refuses adds and waits for the leases to end. Each run of "again" requests another run, so "again" is a leftover.
-    let left = queue.drain().await;
+    let left = queue.drain(DrainOptions::unlimited()).await;
     assert!(left.ready.is_empty() && left.leased.is_empty());
     println!("left over: {:?}", left.waiting);
     assert_eq!(left.waiting, ["again"]);

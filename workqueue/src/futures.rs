@@ -8,5 +8,5 @@ pub(crate) mod get_many;
 pub(crate) mod next_overdue;
 #[cfg(feature = "stream")]
 pub(crate) mod stream;
+pub(crate) mod timeout;
 pub(crate) mod wait_idle;
-pub(crate) mod within;

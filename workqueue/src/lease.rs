@@ -4,7 +4,6 @@ mod leasing;
 pub(crate) mod outcome;
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -15,7 +14,6 @@ use flyball_sync::panics::caught;
 use crate::queue::shared::Shared;
 use crate::state::LeaseId;
 use crate::state::order::Order;
-use crate::time_mode::{NoDelays, SupportsDelays};
 
 pub(crate) use leasing::Leasing;
 pub use outcome::LeaseOutcome;
@@ -28,9 +26,6 @@ pub use outcome::LeaseOutcome;
 /// [`retry`](Self::retry), so no key is ever lost.
 ///
 /// After [`stop_now`](crate::Queue::stop_now), a key is not queued again when its lease ends, whatever the outcome.
-///
-/// `T` is the queue's [time mode](crate::TimeMode). A function that is generic over `T`, with a parameter of type `Lease<K, T>`, works with every
-/// time mode.
 ///
 /// # Panics
 /// Ending a lease panics if the clock, the timer, the limiter's policy, the give-up hook, a waker or `Drop` of the key panics. Even then, the lease
@@ -50,30 +45,29 @@ pub use outcome::LeaseOutcome;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A function that works for queues with and without delays:
+/// A function for the leases of all queues of `&str`, whatever their orders, limiters and timers:
 /// ```
 /// # use flyball_workqueue::{Lease, Queue};
-/// fn finish<T>(lease: Lease<&str, T>, worked: bool) {
+/// fn finish(lease: Lease<&str>, worked: bool) {
 ///     if worked { lease.succeed() } else { lease.retry() }
 /// }
 ///
-/// let queue = Queue::builder().with_delays().build();
+/// let queue = Queue::new();
 /// queue.add("a")?;
 /// finish(queue.try_get()?, true);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a lease that is dropped without an outcome counts as a failure"]
-pub struct Lease<K, T = NoDelays> {
+pub struct Lease<K> {
     key: K,
     id: LeaseId,
     /// `None` once the lease has ended or was detached.
     queue: Option<Arc<dyn Leasing<K>>>,
-    time: PhantomData<fn() -> T>,
 }
 
-impl<K, T> Lease<K, T> {
+impl<K> Lease<K> {
     pub(crate) fn new(key: K, id: LeaseId, queue: Arc<dyn Leasing<K>>) -> Self {
-        Self { key, id, queue: Some(queue), time: PhantomData }
+        Self { key, id, queue: Some(queue) }
     }
 
     #[inline]
@@ -84,7 +78,7 @@ impl<K, T> Lease<K, T> {
     /// Takes the handle to the queue out of the lease if the lease belongs to `queue`; otherwise returns `None`. The caller that gets the handle must
     /// end the lease.
     #[inline]
-    pub(crate) fn take_queue_if<O, L>(
+    pub(crate) fn take_queue_if<O, L, T>(
         &mut self,
         queue: &Arc<Shared<K, O, L, T>>,
     ) -> Option<Arc<dyn Leasing<K>>>
@@ -155,46 +149,16 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Done);
     }
 
-    /// Ends the lease with neither success nor failure, and makes the key Ready again after `delay`. A `delay` of zero makes
-    /// it Ready immediately, at the tail.
-    ///
-    /// Use this for an outcome that is neither a success nor a failure, such as a write conflict. Unlike a delayed add followed by
-    /// [`done`](Self::done), this is a single step, so the key keeps its own priority and cannot be lost in between. After shutdown the key becomes a
-    /// leftover instead, except while [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
-    ///
-    /// # Examples
-    /// ```
-    /// # use flyball_ratelimit::Exponential;
-    /// # use flyball_workqueue::{KeyState, ManualClock, Queue};
-    /// # use std::time::Duration;
-    /// let clock = ManualClock::new();
-    /// let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
-    /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
-    /// queue.add("a")?;
-    /// queue.try_get()?.retry();
-    /// clock.advance(Duration::from_secs(1));
-    /// queue.try_get()?.done_and_requeue_after(Duration::from_millis(10));
-    /// assert!(matches!(queue.state(&"a"), KeyState::Waiting(_)));
-    /// assert_eq!(queue.num_requeues(&"a"), 1); // neither forgotten nor counted
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn done_and_requeue_after(self, delay: Duration)
-    where
-        T: SupportsDelays,
-    {
-        self.end(LeaseOutcome::DoneAndRequeueAfter(delay));
-    }
-
     /// Ends the lease with success and forgets the failures of the key.
     pub fn succeed(self) {
         self.end(LeaseOutcome::Succeeded);
     }
 
     /// Ends the lease with success, and makes the key Ready again after `delay`. A `delay` of zero makes it Ready
-    /// immediately, at the tail.
+    /// immediately, at the tail. The key keeps its own priority, and is leased until it waits, unlike with a delayed add followed by `succeed`.
     ///
     /// After shutdown the key becomes a leftover instead, except while
-    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
+    /// [a drain](crate::DrainOptions::serve_waiting) serves delayed keys.
     ///
     /// # Examples
     /// A key that runs again every five minutes:
@@ -202,20 +166,17 @@ impl<K, T> Lease<K, T> {
     /// # use flyball_workqueue::{ManualClock, Queue};
     /// # use std::time::Duration;
     /// let (clock, five_minutes) = (ManualClock::new(), Duration::from_secs(300));
-    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// let queue = Queue::builder().timer(clock.timer()).build();
     /// queue.add("a")?;
     /// for _ in 0..3 {
-    ///     queue.try_get()?.succeed_and_requeue_after(five_minutes);
+    ///     queue.try_get()?.requeue_after(five_minutes);
     ///     assert!(!queue.has_ready());
     ///     clock.advance(five_minutes);
     /// }
     /// assert!(queue.has_ready());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn succeed_and_requeue_after(self, delay: Duration)
-    where
-        T: SupportsDelays,
-    {
+    pub fn requeue_after(self, delay: Duration) {
         self.end(LeaseOutcome::SucceededAndRequeueAfter(delay));
     }
 
@@ -224,7 +185,7 @@ impl<K, T> Lease<K, T> {
     ///
     /// If an add makes the key Ready before its backoff is over, and the next lease also fails before that time, the backoff continues: the failure
     /// is not counted, and the deadline stays the same. After shutdown the key becomes a leftover instead, except while
-    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
+    /// [a drain](crate::DrainOptions::serve_waiting) serves delayed keys.
     ///
     /// # Examples
     /// ```
@@ -232,7 +193,7 @@ impl<K, T> Lease<K, T> {
     /// # use flyball_workqueue::{KeyState, ManualClock, Nanos, Queue};
     /// # use std::time::Duration;
     /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
-    /// let queue = Queue::builder().clock(clock.clone()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
+    /// let queue = Queue::builder().timer(clock.timer()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
     /// queue.add("a")?;
     /// queue.try_get()?.retry(); // waits for a second
     /// queue.add("a")?; // Ready before its backoff is over: the next failure is not counted
@@ -245,38 +206,7 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }
 
-    /// Like [`retry`](Self::retry), but the key waits for at least `least`. With a `least` of zero, this is the same as `retry`.
-    ///
-    /// Use this for a server's `Retry-After`, or for any other minimum. The key waits for the longer of `least` and the
-    /// limiter's delay. The failure is counted as in `retry`, and `least` does not influence the limiter's delay. An add
-    /// still makes the key Ready immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
-    ///
-    /// # Examples
-    /// ```
-    /// # use flyball_ratelimit::Exponential;
-    /// # use flyball_workqueue::{KeyState, ManualClock, Nanos, Queue};
-    /// # use std::time::Duration;
-    /// let clock = ManualClock::new();
-    /// let seconds = Duration::from_secs;
-    /// let backoff = Exponential::new(seconds(1)..=seconds(60));
-    /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
-    /// queue.add("a")?;
-    /// queue.try_get()?.retry_after_at_least(seconds(5));
-    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(5)));
-    /// clock.advance(seconds(5));
-    /// queue.try_get()?.retry_after_at_least(seconds(1)); // the second failure: the limiter says 2 s
-    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(7)));
-    /// assert_eq!(queue.num_requeues(&"a"), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn retry_after_at_least(self, least: Duration)
-    where
-        T: SupportsDelays,
-    {
-        self.end(LeaseOutcome::Failed { at_least: least });
-    }
-
-    /// Like [`retry_after_at_least`](Self::retry_after_at_least), but if this is failure number `most` of the key, the key is not retried. Instead,
+    /// Like [`retry`](Self::retry), but the key waits for at least `least`, and if this is failure number `most` of the key, the key is not retried. Instead,
     /// its failures are forgotten, and the lease is returned to the caller, which must end it.
     ///
     /// This limits the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after); the lower of the two limits applies.
@@ -305,10 +235,7 @@ impl<K, T> Lease<K, T> {
     /// lease.done();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retry_up_to(mut self, most: u32, least: Duration) -> Result<(), Self>
-    where
-        T: SupportsDelays,
-    {
+    pub fn retry_up_to(mut self, most: u32, least: Duration) -> Result<(), Self> {
         let Some(queue) = &self.queue else { return Ok(()) };
         match queue.fail_up_to(&self.key, most, least) {
             Some(decision) => {
@@ -322,32 +249,9 @@ impl<K, T> Lease<K, T> {
         }
     }
 
-    /// Ends the lease as if the key had not been handed out: the key is Ready again at the tail, and no failure is counted.
-    ///
-    /// Use this for a worker that stops before it starts to work on the key. After shutdown the key becomes a leftover instead, except while
-    /// [`drain_all_timeout`](crate::Queue::drain_all_timeout) serves delayed keys.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_ratelimit::Exponential;
-    /// use flyball_workqueue::Queue;
-    /// use std::time::Duration;
-    ///
-    /// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
-    /// let queue = Queue::builder().limiter(backoff).build();
-    /// queue.add("a")?;
-    /// queue.try_get()?.requeue();
-    /// assert_eq!((queue.stats().ready, queue.num_requeues(&"a")), (1, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn requeue(self) {
-        self.end(LeaseOutcome::Requeued);
-    }
-
     /// Ends the lease with an outcome that is passed as a value. [`LeaseOutcome`] lists the outcomes, with the methods that describe them.
     ///
-    /// A queue without delays ignores the delay of an outcome: the key is Ready again immediately, at the tail. To end
-    /// a lease and take the next key in one call, use [`Queue::end_and_get`](crate::Queue::end_and_get).
+    /// To end a lease and take the next key in one call, use [`Queue::end_and_get`](crate::Queue::end_and_get).
     ///
     /// # Examples
     /// ```
@@ -368,7 +272,7 @@ impl<K, T> Lease<K, T> {
 }
 
 /// Ends the lease as a failure, like [`retry`](Lease::retry), unless the lease has already ended or was detached.
-impl<K, T> Drop for Lease<K, T> {
+impl<K> Drop for Lease<K> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
             queue.end(self.id, &self.key, LeaseOutcome::Dropped);
@@ -377,10 +281,10 @@ impl<K, T> Drop for Lease<K, T> {
 }
 
 /// After a panic, the state that the lease shares with the queue is consistent, so only the key must be unwind-safe.
-impl<K: UnwindSafe, T> UnwindSafe for Lease<K, T> {}
-impl<K: RefUnwindSafe, T> RefUnwindSafe for Lease<K, T> {}
+impl<K: UnwindSafe> UnwindSafe for Lease<K> {}
+impl<K: RefUnwindSafe> RefUnwindSafe for Lease<K> {}
 
-impl<K, T> Deref for Lease<K, T> {
+impl<K> Deref for Lease<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -388,7 +292,7 @@ impl<K, T> Deref for Lease<K, T> {
     }
 }
 
-impl<K: fmt::Debug, T> fmt::Debug for Lease<K, T> {
+impl<K: fmt::Debug> fmt::Debug for Lease<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease").field("key", &self.key).finish_non_exhaustive()
     }

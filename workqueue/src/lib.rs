@@ -11,11 +11,9 @@ mod metrics;
 mod queue;
 mod state;
 mod swap;
-mod time_mode;
 
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
 pub use crate::futures::add_when_room::AddWhenRoom;
-pub use crate::futures::drain::Drain;
 pub use crate::futures::end_and_get::EndAndGet;
 pub use crate::futures::get::Get;
 pub use crate::futures::get_many::GetMany;
@@ -28,15 +26,14 @@ pub use crate::lease::{Lease, LeaseOutcome};
 pub use crate::limiter::{NoLimiter, QueueLimiter};
 pub use crate::metrics::{QueueMetrics, StatsReader};
 pub use crate::queue::consumer::Consumer;
-pub use crate::queue::{AddedMany, KeyInfo, Queue, QueueBuilder, WithPriority};
+pub use crate::queue::{AddOptions, AddedMany, DrainOptions, KeyInfo, Queue, QueueBuilder};
 pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};
 pub use crate::state::wait::DelayMode;
 pub use crate::state::{Added, KeyState, Leftovers, OverdueLease, QueueStats};
 pub use crate::swap::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys};
-pub use crate::time_mode::{NoDelays, SupportsAsync, SupportsDelays, TimeMode, WithClock, WithTimer};
 
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]
 pub use flyball_sync::TokioTimer;
 #[doc(no_inline)]
-pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, ThreadTimer, Timer};
+pub use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, ThreadTimer, Timer};

@@ -30,9 +30,9 @@ use crate::key::Key;
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{Fifo, NoDelays, NoLimiter, Queue};
+/// use flyball_workqueue::{Fifo, NoLimiter, Queue};
 ///
-/// let queue: Queue<&str, Fifo, NoLimiter, NoDelays> = Queue::new();
+/// let queue: Queue<&str, Fifo, NoLimiter> = Queue::new();
 /// queue.add("a")?;
 /// queue.try_get()?.retry();
 /// assert!(queue.has_ready()); // no backoff
@@ -72,10 +72,10 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
 /// A function that builds a queue with any limiter:
 /// ```
 /// use flyball_ratelimit::{Exponential, FastSlow};
-/// use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithClock};
+/// use flyball_workqueue::{Fifo, Queue, QueueLimiter};
 /// use std::time::Duration;
 ///
-/// fn bounded<L: QueueLimiter<u64>>(limiter: L) -> Queue<u64, Fifo, L, WithClock> {
+/// fn bounded<L: QueueLimiter<u64>>(limiter: L) -> Queue<u64, Fifo, L> {
 ///     Queue::builder().limiter(limiter).capacity(10_000).build()
 /// }
 ///

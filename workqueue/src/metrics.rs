@@ -43,7 +43,7 @@ use crate::lease::outcome::LeaseOutcome;
 /// }
 ///
 /// let (slowest, clock) = (Arc::new(Slowest::default()), ManualClock::new());
-/// let queue = Queue::builder().clock(clock.clone()).metrics(slowest.clone()).build();
+/// let queue = Queue::builder().timer(clock.timer()).metrics(slowest.clone()).build();
 /// queue.add("a")?;
 /// let lease = queue.try_get()?;
 /// clock.advance(Duration::from_secs(3));

@@ -20,22 +20,23 @@ pub(crate) mod stop_flag;
 pub(crate) mod task_waiters;
 pub(crate) mod thread_waiters;
 pub(crate) mod timeouts;
-mod with_priority;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
+use flyball_sync::{ThreadTimer, Timer};
+
 pub use add::AddedMany;
 pub use builder::QueueBuilder;
+pub use delay::AddOptions;
 pub use inspect::KeyInfo;
-pub use with_priority::WithPriority;
+pub use shutdown::DrainOptions;
 
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::shared::Shared;
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, TimeMode};
 
 /// A work queue of distinct keys: each key is queued once, and leased to one worker at a time.
 ///
@@ -44,8 +45,8 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// out, unless the queue is built with another order; a delayed key enters the queue at its deadline. Clones are handles to
 /// the same queue. The queue runs no background task or thread.
 ///
-/// The type parameters of a queue determine which operations it has: the order `O`, the limiter `L` and the time mode `T` (see [`TimeMode`]).
-/// [`Queue::new`] creates a queue with neither limiter nor delays; [`Queue::builder`] adds them.
+/// The type parameters of a queue are its order `O`, its limiter `L` and its timer `T`. Each has a default, so a field of a struct has the type
+/// `Queue<K>`, or for example `Queue<K, Priority, Exponential<K>>`. A [`Lease`](crate::Lease) has none of them.
 ///
 /// # Examples
 /// ```
@@ -58,19 +59,18 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// assert!(!queue.has_ready());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Queue<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
+pub struct Queue<K, O: Order<K> = Fifo, L = NoLimiter, T = ThreadTimer> {
     pub(crate) shared: Arc<Shared<K, O, L, T>>,
 }
 
 impl<K: Key> Queue<K> {
-    /// Creates a queue without delays and without a limiter. The queue has no clock, and its `get` runs on any
-    /// executor.
+    /// Creates a queue without a limiter. Its timer is a [`ThreadTimer`], so its `get` runs on any executor.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Returns a builder for a queue, for example one with a limiter, a clock or timer, or a capacity.
+    /// Returns a builder for a queue, for example one with a limiter, a timer or a capacity.
     pub fn builder() -> QueueBuilder<K> {
         QueueBuilder::new()
     }
@@ -92,7 +92,7 @@ impl<K, O: Order<K>, L, T> Clone for Queue<K, O, L, T> {
 impl<K, O: Order<K>, L, T> UnwindSafe for Queue<K, O, L, T> {}
 impl<K, O: Order<K>, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for Queue<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("stats", &self.stats()).finish_non_exhaustive()
     }

@@ -5,24 +5,25 @@
 use std::future::Future;
 use std::time::Duration;
 
+use flyball_sync::Timer;
+
 use crate::error::AddError;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
 use crate::state::order::Order;
-use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 /// A queue that keys can be added to: the part of a queue that an event handler needs.
 ///
-/// Every [`Queue`] implements this trait. `dyn AddKeys<K>` erases order, limiter and time mode, so that one handler can
+/// Every [`Queue`] implements this trait. `dyn AddKeys<K>` erases order, limiter and timer, so that one handler can
 /// feed queues of several types.
 ///
 /// # Examples
 /// ```
 /// use flyball_workqueue::{AddKeys, Queue};
 ///
-/// let (plain, delaying) = (Queue::new(), Queue::builder().with_delays().build());
+/// let (plain, delaying) = (Queue::new(), Queue::new());
 /// let queues: [&dyn AddKeys<&str>; 2] = [&plain, &delaying];
 /// for queue in queues {
 ///     queue.add("a")?;
@@ -52,7 +53,7 @@ pub trait AddKeys<K> {
 ///     queue.add_after(name.to_owned(), valid_for / 2)
 /// }
 ///
-/// let queue = Queue::builder().with_delays().build();
+/// let queue = Queue::new();
 /// schedule_renewal(&queue, "web", Duration::from_secs(3_600))?;
 /// assert_eq!(queue.stats().waiting, 1);
 /// # Ok::<(), String>(())
@@ -172,43 +173,43 @@ pub trait GetKeys: EndKeys {
 
 // === impl Queue ===
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddKeys<K> for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> AddKeys<K> for Queue<K, O, L, T> {
     fn add(&self, key: K) -> Result<(), K> {
         Queue::add(self, key).map(drop).map_err(AddError::into_key)
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> DelayKeys<K> for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> DelayKeys<K> for Queue<K, O, L, T> {
     fn add_after(&self, key: K, delay: Duration) -> Result<(), K> {
         Queue::add_after(self, key, delay).map(drop).map_err(AddError::into_key)
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> EndKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> EndKeys for Queue<K, O, L, T> {
     type Key = K;
-    type Leased = Lease<K, T>;
+    type Leased = Lease<K>;
 
-    fn key<'a>(&self, leased: &'a Lease<K, T>) -> &'a K {
+    fn key<'a>(&self, leased: &'a Lease<K>) -> &'a K {
         leased.key()
     }
 
-    fn succeed(&self, leased: Lease<K, T>) {
+    fn succeed(&self, leased: Lease<K>) {
         leased.succeed();
     }
 
-    fn retry(&self, leased: Lease<K, T>) {
+    fn retry(&self, leased: Lease<K>) {
         leased.retry();
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> BlockingGetKeys for Queue<K, O, L, T> {
-    fn blocking_get(&self) -> Option<Lease<K, T>> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> BlockingGetKeys for Queue<K, O, L, T> {
+    fn blocking_get(&self) -> Option<Lease<K>> {
         self.blocking_get()
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> GetKeys for Queue<K, O, L, T> {
-    fn get(&self) -> impl Future<Output = Option<Lease<K, T>>> + Send {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> GetKeys for Queue<K, O, L, T> {
+    fn get(&self) -> impl Future<Output = Option<Lease<K>>> + Send {
         self.get()
     }
 }

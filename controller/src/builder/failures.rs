@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
 use crate::run::retry::{QueueClock, schedule};
 use crate::{Action, Context, Controller, FailureClass, ReconcileError};
@@ -18,7 +18,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     /// Drops a reconcile that has not completed after `limit`, and counts it as a failure. By default there is no limit.
     ///

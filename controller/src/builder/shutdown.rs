@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
 use crate::Controller;
 
@@ -15,7 +15,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     /// Shuts down when `signal` completes. Running reconciles finish. No further reconcile starts, and queued keys are left
     /// in the queue, unless the controller [drains](Self::drain_on_shutdown) the queue.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
-use flyball_workqueue::{Key, Order, Priority, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, Priority, QueueLimiter, Timer};
 
 use crate::run::watched_informer::watched;
 use crate::{Controller, ControllerHandle, IntoKeys, WatchOptions};
@@ -18,7 +18,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     /// Maps every change of the informer's objects to keys, and adds these keys to the queue. `mapper` is called for the
     /// existing objects first. It returns a key, an [`Option`] of a key, or [several keys](IntoKeys).
@@ -237,7 +237,7 @@ impl<K, L, T> Controller<K, Priority, L, T>
 where
     K: Key,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     /// Sets the priority of the keys of initial objects, no matter whether the first list is published before the run or during it. The
     /// default is 0; the [options](WatchOptions::initial_priority) of a watch take precedence.

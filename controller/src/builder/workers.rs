@@ -5,7 +5,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
 use crate::Controller;
 
@@ -15,7 +15,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     /// Sets how many keys (with [`run_batches`](Self::run_batches), how many batches) are reconciled at once. The default is 1.
     pub fn workers(self, workers: usize) -> Self {

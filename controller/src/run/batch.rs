@@ -20,7 +20,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use flyball_workqueue::{Key, Lease, Order, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Lease, LeaseOutcome, Order, QueueLimiter, Timer};
 
 use crate::metrics::{ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::run::attempt::attempt;
@@ -41,15 +41,15 @@ const MAX_OPEN_BATCHES: usize = 8;
 const MAX_DROPPED: usize = 64;
 
 /// The batch configuration, and the keys that were collected so far.
-pub(crate) struct Batching<K, G, T> {
+pub(crate) struct Batching<K, G> {
     batches: BatchConfig<K, G>,
-    collected: AsyncMutex<Accumulator<G, Lease<K, T>>>,
+    collected: AsyncMutex<Accumulator<G, Lease<K>>>,
 }
 
 /// A reconcile function for batches: one result per key.
 type BatchReconciler<K> = dyn Reconciler<Vec<K>, Results>;
 
-impl<K, G: Key, T> Batching<K, G, T> {
+impl<K, G: Key> Batching<K, G> {
     pub(crate) fn new(batches: BatchConfig<K, G>) -> Self {
         let most = batches.max_size.saturating_mul(MAX_OPEN_BATCHES);
         let collected = AsyncMutex::new(Accumulator::new(batches.max_size, batches.max_wait, most));
@@ -57,14 +57,9 @@ impl<K, G: Key, T> Batching<K, G, T> {
     }
 }
 
-impl<K, G, T> Batching<K, G, T>
-where
-    K: Key,
-    G: Key,
-    T: SupportsAsync + SupportsDelays,
-{
+impl<K: Key, G: Key> Batching<K, G> {
     /// Reconciles batches of keys until the queue is closed, or until the worker is idle for too long.
-    pub(crate) async fn work<X, O, L>(
+    pub(crate) async fn work<X, O, L, T>(
         self: Arc<Self>,
         context: Arc<WorkerContext<X, K, O, L, T>>,
         mut reconciler: Box<BatchReconciler<K>>,
@@ -72,6 +67,7 @@ where
         X: Runtime,
         O: Order<K>,
         L: QueueLimiter<K>,
+        T: Timer,
     {
         context.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(context.config.metrics.as_deref());
@@ -84,26 +80,31 @@ where
     }
 
     /// Requeues the leases of open batches. Called at a shutdown, when no worker will reconcile these batches.
-    pub(crate) fn release<X, O, L>(&self, context: &WorkerContext<X, K, O, L, T>)
+    pub(crate) fn release<X, O, L, T>(&self, context: &WorkerContext<X, K, O, L, T>)
     where
         X: Runtime,
         O: Order<K>,
         L: QueueLimiter<K>,
+        T: Timer,
     {
         // The lock is free, unless a worker that will be aborted still holds it. The abort drops no lease of the accumulator.
         let Some(mut collected) = self.collected.try_lock().ok() else { return };
         while collected.next_due().is_some() {
             let batch = context.call(|| collected.oldest()).flatten();
-            batch.into_iter().flatten().for_each(|lease| _ = context.call(|| lease.requeue()));
+            batch
+                .into_iter()
+                .flatten()
+                .for_each(|lease| _ = context.call(|| lease.end(LeaseOutcome::Requeued)));
         }
     }
 
     /// Waits for the lock, then collects the next batch; returns `None` once the queue is closed.
-    async fn collect<X, O, L>(&self, context: &WorkerContext<X, K, O, L, T>) -> Option<Vec<Lease<K, T>>>
+    async fn collect<X, O, L, T>(&self, context: &WorkerContext<X, K, O, L, T>) -> Option<Vec<Lease<K>>>
     where
         X: Runtime,
         O: Order<K>,
         L: QueueLimiter<K>,
+        T: Timer,
     {
         let mut collected = self.collected.lock().await;
         loop {
@@ -165,16 +166,17 @@ where
     }
 
     /// Adds a key to the accumulator.
-    fn put<X, O, L>(
+    fn put<X, O, L, T>(
         &self,
         context: &WorkerContext<X, K, O, L, T>,
-        collected: &mut Accumulator<G, Lease<K, T>>,
-        lease: Lease<K, T>,
-    ) -> Put<Lease<K, T>>
+        collected: &mut Accumulator<G, Lease<K>>,
+        lease: Lease<K>,
+    ) -> Put<Lease<K>>
     where
         X: Runtime,
         O: Order<K>,
         L: QueueLimiter<K>,
+        T: Timer,
     {
         // The group function, and `Eq`, `Hash` and `Clone` of the group, are user code. If they panic, the lease is dropped, which counts as a
         // failure.
@@ -198,7 +200,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     /// Reconciles a batch, and ends the lease of each key.
     /// Returns whether a drain has begun or the queue is shutting down, so that open batches must not wait for more keys.
@@ -216,7 +218,7 @@ where
         .await;
     }
 
-    async fn serve_batch(&self, batch: Vec<Lease<K, T>>, reconciler: &mut BatchReconciler<K>) {
+    async fn serve_batch(&self, batch: Vec<Lease<K>>, reconciler: &mut BatchReconciler<K>) {
         let metrics = self.config.metrics.as_deref();
         // `Clone` of a key is also user code. If the clone of a key panics, that key fails, and the batch is called with the other keys.
         let batch: Vec<_> = batch.into_iter().map(|lease| (copied(&lease), lease)).collect();
@@ -278,7 +280,7 @@ where
     /// Ends the lease of one key of a batch. `finally` runs for each key, within a span of its own.
     async fn end_of(
         &self,
-        lease: Lease<K, T>,
+        lease: Lease<K>,
         metrics_guard: ReconcileMetricsGuard<'_>,
         result: Result<Action, Arc<ReconcileError>>,
     ) {

@@ -8,7 +8,7 @@ use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
-use flyball_workqueue::{Fifo, Key, NoDelays, NoLimiter, Order, QueueLimiter, TimeMode};
+use flyball_workqueue::{Fifo, Key, NoLimiter, Order, QueueLimiter, ThreadTimer, Timer};
 
 use crate::run::into_keys::IntoKeys;
 use crate::run::watch_options::WatchOptions;
@@ -53,7 +53,7 @@ use crate::run::watched_informer::{KeySink, watched};
 /// # Ok(())
 /// # }
 /// ```
-pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
+pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = ThreadTimer> {
     pub(crate) watches: WatchSet,
     /// Weak, so that a handle that outlives its controller keeps neither the queue nor the key filter alive.
     pub(crate) sink: Weak<OnceLock<KeySink<K, O, L, T>>>,
@@ -95,7 +95,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: TimeMode,
+    T: Timer,
 {
     /// Watches one more informer, like [`Controller::watches`](crate::Controller::watches).
     ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff, Policy};
 use flyball_sync::{Clock, Nanos};
-use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
+use flyball_workqueue::{Key, Order, Queue, Timer};
 
 use crate::{FailureClass, ReconcileError};
 
@@ -79,7 +79,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: SupportsDelays,
+    T: Timer,
 {
     fn now(&self) -> Nanos {
         self.0.now()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use flyball_informer_cache::Change;
-use flyball_workqueue::{AddError, Added, Fifo, Key, NoDelays, NoLimiter, Order, Priority, Queue};
+use flyball_workqueue::{AddError, Added, Fifo, Key, NoLimiter, Order, Priority, Queue, ThreadTimer};
 
 /// The options of a watch: which changes of an informer become keys, and how; see
 /// [`Controller::watches_with`](crate::Controller::watches_with).
@@ -27,7 +27,7 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, NoDelays, NoLimiter, Order, 
 /// ```
 #[must_use = "options do nothing until they are passed to a watch"]
 #[expect(clippy::type_complexity, reason = "the function types are used only here")]
-pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
+pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = ThreadTimer> {
     pub(crate) filter: Option<Box<dyn Fn(&Change<OK, V>) -> bool + Send + Sync>>,
     pub(crate) add: Option<
         Box<dyn Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync>,
@@ -69,17 +69,17 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// ```no_run
     /// # use flyball_controller::{Controller, TokioTimer, WatchOptions};
     /// # use flyball_informer_cache::{Change, Informer};
-    /// use flyball_workqueue::{DelayMode, Fifo, NoLimiter, Queue, WithTimer};
+    /// use flyball_workqueue::{AddOptions, DelayMode, Fifo, NoLimiter, Queue};
     /// use std::time::Duration;
     /// # struct Pod;
     /// # fn example(pods: Informer<String, Pod>) {
     ///
-    /// type Keys = Queue<String, Fifo, NoLimiter, WithTimer<TokioTimer>>;
+    /// type Keys = Queue<String, Fifo, NoLimiter, TokioTimer>;
     /// let queue: Keys = Queue::builder().timer(TokioTimer::current()).build();
     /// let quiet = Duration::from_millis(100);
     /// let mode = DelayMode::Debounce { max_wait: Duration::from_secs(1) };
     /// let options =
-    ///     WatchOptions::new().add_with(move |queue: &Keys, _: &Change<String, Pod>, key| queue.add_after_with(key, quiet, mode));
+    ///     WatchOptions::new().add_with(move |queue: &Keys, _: &Change<String, Pod>, key| queue.add_with(key, AddOptions { delay: quiet, mode, ..AddOptions::default() }));
     /// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), options);
     /// # }
     /// ```

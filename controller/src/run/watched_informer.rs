@@ -3,7 +3,6 @@
 //! Cancel safety: there is no await point between a change and its keys. The informer itself calls the mapper right after it has published a
 //! change, so no change is lost in between, and the new state can be read when the keys are added.
 
-use std::any::Any;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
@@ -12,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use flyball_informer_cache::{Change, Informer, Stopped};
 use flyball_sync::locks::{AtomicBool, Ordering};
 use flyball_workqueue::{
-    AddError, AddErrorKind, Added, Key, KeyState, Order, Priority, Queue, QueueLimiter, TimeMode,
+    AddError, AddErrorKind, AddOptions, Added, Key, KeyState, Order, Queue, QueueLimiter, Timer,
 };
 
 use crate::WatchStatus;
@@ -135,7 +134,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: TimeMode,
+    T: Timer,
 {
     let watched = Arc::new(WatchedInformer {
         object_type: std::any::type_name::<V>(),
@@ -159,7 +158,9 @@ where
                 }
                 let added = match resync {
                     true if sink.queue.state(&key) != KeyState::Absent => continue,
-                    true => add_at(&sink.queue, key, i8::MIN),
+                    true => {
+                        sink.queue.add_with(key, AddOptions { priority: i8::MIN, ..AddOptions::default() })
+                    }
                     false => options.add(sink, change, key),
                 };
                 match added {
@@ -180,7 +181,7 @@ where
     (watched, Box::new(observe))
 }
 
-impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WatchOptions<OK, V, K, O, L, T> {
+impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> WatchOptions<OK, V, K, O, L, T> {
     fn add(&self, sink: &KeySink<K, O, L, T>, change: &Change<OK, V>, key: K) -> Result<Added, AddError<K>> {
         if let Some(add) = &self.add {
             return add(&sink.queue, change, key);
@@ -189,20 +190,6 @@ impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WatchOptions<O
             true => self.initial_priority.or(self.priority).unwrap_or(sink.initial_priority),
             false => self.priority.unwrap_or(0),
         };
-        add_at(&sink.queue, key, priority)
-    }
-}
-
-/// Adds the key, with this priority if the queue has priorities.
-fn add_at<K, O, L, T>(queue: &Queue<K, O, L, T>, key: K, priority: i8) -> Result<Added, AddError<K>>
-where
-    K: Key,
-    O: Order<K>,
-    L: QueueLimiter<K>,
-    T: TimeMode,
-{
-    match (queue as &dyn Any).downcast_ref::<Queue<K, Priority, L, T>>() {
-        Some(queue) => queue.with_priority(priority).add(key),
-        None => queue.add(key),
+        sink.queue.add_with(key, AddOptions { priority, ..AddOptions::default() })
     }
 }

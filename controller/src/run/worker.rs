@@ -11,9 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_workqueue::{
-    EndAndGet, Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
-};
+use flyball_workqueue::{EndAndGet, Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, Timer};
 
 use crate::metrics::{ControllerMetrics, ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::report::ReportCounters;
@@ -30,7 +28,7 @@ use flyball_sync::panics;
 
 /// Clones the key, so that it can be passed to user code. `Clone` is user code, too: if it panics, this function catches the panic and returns its
 /// message.
-pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
+pub(crate) fn copied<K: Clone>(lease: &Lease<K>) -> Result<K, String> {
     panics::attempt(|| lease.key().clone())
 }
 
@@ -62,7 +60,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     pub(crate) fn new(
         runtime: X,
@@ -139,7 +137,7 @@ where
     fn end_and_get<'a>(
         &'a self,
         mut ending: Option<EndAndGet<'a, K, O, L, T>>,
-    ) -> impl Future<Output = Option<Lease<K, T>>> {
+    ) -> impl Future<Output = Option<Lease<K>>> {
         let mut get = self.queue.get();
         let mut ends = true;
         poll_fn(move |context| match &mut ending {
@@ -154,7 +152,7 @@ where
     /// Reconciles a key. Returns `None` if the lease has ended, otherwise a future that ends it.
     async fn serve(
         &self,
-        lease: Lease<K, T>,
+        lease: Lease<K>,
         reconciler: &mut KeyReconciler<K>,
     ) -> Option<EndAndGet<'_, K, O, L, T>> {
         let key = copied(&lease);
@@ -187,7 +185,7 @@ where
     ///
     /// Called immediately before each reconcile, because the ownership may end at any time: between this call and the first poll of the reconcile
     /// there is no await point, and no user code except the metrics and the span.
-    pub(crate) fn filter_key(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
+    pub(crate) fn filter_key(&self, lease: Lease<K>) -> Option<Lease<K>> {
         let mine = self.call(|| (self.config.filter_key)(lease.key()));
         if mine == Some(false) {
             self.counters.filtered_keys.count();
@@ -224,10 +222,10 @@ where
     /// must end it.
     pub(crate) fn ended(
         &self,
-        lease: Lease<K, T>,
+        lease: Lease<K>,
         result: &Result<Action, Arc<ReconcileError>>,
         span: &ReconcileSpan,
-    ) -> Option<(Lease<K, T>, LeaseOutcome)> {
+    ) -> Option<(Lease<K>, LeaseOutcome)> {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
         let outcome = ReconcileOutcome::of(classified);
         // The calls below run the limiter and the clock, which are user code. If they panic, the worker continues, and the queue decides what happens
@@ -256,7 +254,7 @@ where
         self.call(|| self.config.failure_policy.of(failure)).unwrap_or_default()
     }
 
-    fn count_recovery(&self, lease: &Lease<K, T>) {
+    fn count_recovery(&self, lease: &Lease<K>) {
         let failures = lease.num_requeues().saturating_add(self.config.failure_policy.forget(lease.key()));
         if failures > 0 {
             self.counters.successful_retries.count();
@@ -264,7 +262,7 @@ where
         }
     }
 
-    fn failed(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
+    fn failed(&self, lease: Lease<K>, failure: &ReconcileError, class: FailureClass) {
         match class {
             FailureClass::Transient => {
                 let minimum = self
@@ -276,7 +274,7 @@ where
                     // is over.
                     Some(most) => lease.retry_up_to(most, minimum),
                     None => {
-                        lease.retry_after_at_least(minimum);
+                        lease.end(LeaseOutcome::Failed { at_least: minimum });
                         Ok(())
                     }
                 };
@@ -290,13 +288,13 @@ where
             }
             FailureClass::Conflict => {
                 let wait = self.config.failure_policy.conflicts.next(lease.key());
-                lease.done_and_requeue_after(wait);
+                lease.end(LeaseOutcome::DoneAndRequeueAfter(wait));
             }
             FailureClass::Permanent => self.give_up(lease, failure, class),
         }
     }
 
-    fn give_up(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
+    fn give_up(&self, lease: Lease<K>, failure: &ReconcileError, class: FailureClass) {
         self.counters.given_up.count();
         if let Some(given_up) = &self.config.on_give_up {
             // The key is still leased during the call, so no other worker reconciles it.

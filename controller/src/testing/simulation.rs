@@ -14,7 +14,7 @@ use std::time::Duration;
 use flyball_informer_cache::{Informer, InformerBuildError, InformerBuilder, Source};
 use flyball_sync::locks::Mutex;
 use flyball_sync::{Clock, ManualClock, ManualTimer};
-use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
 use super::runtime::Simulated;
 use super::scheduler::Scheduler;
@@ -238,7 +238,7 @@ impl Simulation {
         K: Key,
         O: Order<K>,
         L: QueueLimiter<K>,
-        T: SupportsAsync + SupportsDelays,
+        T: Timer,
         F: Fn(K, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
@@ -257,7 +257,7 @@ impl Simulation {
         K: Key,
         O: Order<K>,
         L: QueueLimiter<K>,
-        T: SupportsAsync + SupportsDelays,
+        T: Timer,
         G: Key,
         F: Fn(Vec<K>, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send + 'static,

@@ -23,7 +23,7 @@ async fn a_reconcile_allocates_nothing() {
     for turns in [0, 3] {
         let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000));
         let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
-        queue.add_many(0..1_000_u32);
+        _ = queue.add_many(0..1_000_u32);
         queue.shut_down();
         let counted = Arc::new(AtomicU64::new(0));
         let (calls, at_first, total) = (AtomicU64::new(0), AtomicU64::new(0), counted.clone());

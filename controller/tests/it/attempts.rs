@@ -117,7 +117,7 @@ async fn adds_during_a_backoff_use_up_no_attempts() {
 #[tokio::test(start_paused = true)]
 async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     let queue = queue();
-    queue.add_many(0..1_000);
+    _ = queue.add_many(0..1_000);
     let report = Controller::new(queue)
         .workers(1)
         .max_attempts(3)

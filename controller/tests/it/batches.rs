@@ -12,14 +12,14 @@ use flyball_controller::{
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, TokioTimer};
-use flyball_workqueue::{Fifo, KeyState, Queue, WithTimer};
+use flyball_workqueue::{Fifo, KeyState, Queue};
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
 
-type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, ManualTimer>;
 
 fn simulated(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
@@ -274,7 +274,7 @@ fn no_batch_starts_after_the_ownership_of_its_keys_has_ended() {
 fn the_finally_of_a_key_that_cannot_be_cloned_delays_no_batch() {
     let mut sim = Simulation::new(2);
     let keys = PanicSwitch::new();
-    let queue: Queue<PanickingKey, Fifo, Exponential<PanickingKey>, WithTimer<ManualTimer>> =
+    let queue: Queue<PanickingKey, Fifo, Exponential<PanickingKey>, ManualTimer> =
         Queue::builder().limiter(Exponential::new(SECOND..=60 * SECOND)).timer(sim.timer()).build();
     let (log, time, switch) = (Log::new(), sim.time(), keys.clone());
     let own_log = log.clone();
@@ -468,7 +468,7 @@ async fn stop_when_idle_ends_after_a_key_without_a_batch() {
 /// Ready key.
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_group_holds_up_no_batch() {
-    let queue: Queue<u32, Fifo, flyball_workqueue::NoLimiter, WithTimer<TokioTimer>> =
+    let queue: Queue<u32, Fifo, flyball_workqueue::NoLimiter, TokioTimer> =
         Queue::builder().timer(TokioTimer::current()).build();
     for window in [Duration::ZERO, SECOND] {
         let log = Log::new();
@@ -644,7 +644,7 @@ fn a_suspended_group_closes_no_batch() {
     let order = flyball_workqueue::Fair::by_group(|key: &u32| *key == 0)
         .max_leased_by(|zero| if *zero { 0 } else { u32::MAX });
     let queue = Queue::builder().order(order).timer(sim.timer()).build();
-    queue.add_many([0, 1, 2]);
+    _ = queue.add_many([0, 1, 2]);
     let log = Log::new();
     let own_log = log.clone();
     sim.run_batches(

@@ -7,12 +7,12 @@ use std::time::Duration;
 use flyball_controller::{Action, Controller, FailureClass, ReconcileError, RunReport};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue};
 
-type Plain = Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
+type Plain = Controller<u32, Fifo, Exponential<u32>, TokioTimer>;
 
 const MILLI: Duration = Duration::from_millis(1);
 

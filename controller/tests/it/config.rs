@@ -7,14 +7,14 @@ use std::time::Duration;
 use flyball_controller::{Action, Controller, InvalidControllerConfig, RunError, StartCondition};
 use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, Timer};
 
 use crate::support::{HistorySource, Keys, SECOND, Thing, queue};
 
 async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> InvalidControllerConfig
 where
     L: flyball_workqueue::QueueLimiter<u32>,
-    T: SupportsAsync + SupportsDelays,
+    T: Timer,
 {
     match controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await {
         Err(RunError::Config(error)) => error,

@@ -16,7 +16,7 @@ use flyball_informer_cache::{
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualTimer, Nanos};
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 
 use crate::support::{Log, SECOND, sorted};
 
@@ -34,7 +34,7 @@ const CHILDREN: Schema<u32, Child> = Schema::new(|child: &Child| child.key, |chi
 
 type Cluster = TestServer<u32, Child>;
 type Children = Informer<u32, Child>;
-type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, ManualTimer>;
 
 fn cluster() -> Cluster {
     TestServer::new(CHILDREN, |child, _, version| child.version = version)

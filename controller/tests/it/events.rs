@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_controller::{Action, Controller, RunReport, WatchOptions};
 use flyball_informer_cache::{Change, Informer, Schema, Version};
-use flyball_workqueue::DelayMode;
+use flyball_workqueue::{AddOptions, DelayMode};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -102,7 +102,7 @@ async fn add_with_adds_each_key() {
                         panic_quietly("add");
                     }
                     let mode = DelayMode::Debounce { max_wait: 250 * MILLI };
-                    queue.add_after_with(key, 100 * MILLI, mode)
+                    queue.add_with(key, AddOptions { delay: 100 * MILLI, mode, ..AddOptions::default() })
                 }),
             )
             .stop_when_idle()

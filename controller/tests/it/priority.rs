@@ -6,12 +6,12 @@ use flyball_controller::{Action, Controller, FailureClass, WatchOptions};
 use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Priority, Queue, WithTimer};
+use flyball_workqueue::{AddOptions, Priority, Queue};
 use tokio::time::sleep;
 
 use crate::support::{HistorySource, Log, SECOND, Thing};
 
-type Prioritised = Queue<u32, Priority, Exponential<u32>, WithTimer<TokioTimer>>;
+type Prioritised = Queue<u32, Priority, Exponential<u32>, TokioTimer>;
 
 fn queue() -> Prioritised {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
@@ -85,7 +85,10 @@ async fn a_mapper_may_set_the_priority() {
             &things,
             |change| *change.key(),
             WatchOptions::new().add_with(|queue: &Prioritised, change: &Change<u32, Thing>, key| {
-                queue.with_priority(change.object().value as i8).add(key)
+                queue.add_with(
+                    key,
+                    AddOptions { priority: change.object().value as i8, ..AddOptions::default() },
+                )
             }),
         )
         .stop_when_idle();
@@ -103,8 +106,8 @@ async fn a_mapper_may_set_the_priority() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_keeps_the_priority_of_its_key() {
     let (queue, log) = (queue(), Log::new());
-    queue.with_priority(-5).add(1).unwrap();
-    queue.with_priority(7).add(2).unwrap();
+    queue.add_with(1, AddOptions { priority: -5, ..AddOptions::default() }).unwrap();
+    queue.add_with(2, AddOptions { priority: 7, ..AddOptions::default() }).unwrap();
     let (own_log, seen) = (log.clone(), queue.clone());
     let report = Controller::new(queue)
         .classify(|_| FailureClass::Conflict)

@@ -11,7 +11,7 @@ use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{AddError, Added, KeyState, Priority, Queue, WithTimer};
+use flyball_workqueue::{AddError, AddOptions, Added, KeyState, Priority, Queue};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +19,7 @@ use crate::support::{
     HistorySource, Keys, Log, SECOND, Thing, panic_quietly, queue, run_until_pending, sorted,
 };
 
-type Prioritised = Queue<u32, Priority, Exponential<u32>, WithTimer<TokioTimer>>;
+type Prioritised = Queue<u32, Priority, Exponential<u32>, TokioTimer>;
 
 fn prioritised() -> Prioritised {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
@@ -114,8 +114,8 @@ async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
     world.put(9, 0);
     run_until_pending().await;
     assert_eq!((log.take(), queue.state(&9)), (vec![9], KeyState::LeasedDirty));
-    queue.with_priority(-7).add(5).unwrap();
-    queue.with_priority(3).add(3).unwrap();
+    queue.add_with(5, AddOptions { priority: -7, ..AddOptions::default() }).unwrap();
+    queue.add_with(3, AddOptions { priority: 3, ..AddOptions::default() }).unwrap();
     adds.take();
     sleep(6 * SECOND).await;
     assert_eq!(adds.count(), 0, "a resync must not call `add_with`");

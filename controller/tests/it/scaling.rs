@@ -8,12 +8,12 @@ use flyball_controller::testing::Simulation;
 use flyball_controller::{Action, Controller, ControllerMetrics};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualTimer};
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending};
 
-type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, ManualTimer>;
 
 fn simulated(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(SECOND..=60 * SECOND);

@@ -40,7 +40,7 @@ use flyball_informer_cache::{
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualTimer;
-use flyball_workqueue::{KeyState, Priority, Queue, WithTimer};
+use flyball_workqueue::{AddOptions, KeyState, Priority, Queue};
 use parking_lot::Mutex;
 use testkit::random::{Random, thorough};
 use tokio::sync::oneshot;
@@ -65,7 +65,7 @@ const KEYS: u32 = 4;
 type Id = (usize, u32);
 
 type Cluster = TestServer<u32, Thing>;
-type Keys = Queue<u32, Priority, Exponential<u32>, WithTimer<ManualTimer>>;
+type Keys = Queue<u32, Priority, Exponential<u32>, ManualTimer>;
 
 /// A fault that a test introduces on purpose. The simulation must detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -494,7 +494,10 @@ impl<'a> Run<'a> {
                     informer,
                     move |change| world.map_change(kind, change, shard),
                     WatchOptions::new().add_with(|queue: &Keys, change: &Change<u32, Thing>, key| {
-                        queue.with_priority(*change.key() as i8 - 2).add(key)
+                        queue.add_with(
+                            key,
+                            AddOptions { priority: *change.key() as i8 - 2, ..AddOptions::default() },
+                        )
                     }),
                 ),
             };
@@ -560,7 +563,9 @@ impl<'a> Run<'a> {
     /// Adds a key, as code outside the controllers does, possibly to the queue of the wrong replica.
     fn add(&self, key: u32, of: usize) {
         let priority = self.below(10) as i8 - 5;
-        if self.queues[of].with_priority(priority).add(key).is_ok() && self.home(key) == of {
+        if self.queues[of].add_with(key, AddOptions { priority, ..AddOptions::default() }).is_ok()
+            && self.home(key) == of
+        {
             let mut record = self.world.record.lock();
             record.clock += 1;
             let now = record.clock;

@@ -10,11 +10,11 @@ use flyball_informer_cache::{
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
+pub(crate) type Keys = Queue<u32, Fifo, Exponential<u32>, TokioTimer>;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 

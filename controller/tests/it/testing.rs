@@ -9,11 +9,11 @@ use flyball_controller::testing::{SimulatedTime, Simulation};
 use flyball_controller::{Action, Controller};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, Nanos};
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 
 use crate::support::{Log, SECOND, panic_quietly};
 
-type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, ManualTimer>;
 
 fn queue(sim: &Simulation) -> Keys {
     Queue::builder()

@@ -14,7 +14,7 @@ use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, Priority, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Priority, Queue};
 use testkit::random::thorough;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ use crate::support::{
     HistorySource, Keys, Log, SECOND, Thing, panic_quietly, queue, run_until_pending, sorted,
 };
 
-type Handle = ControllerHandle<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
+type Handle = ControllerHandle<u32, Fifo, Exponential<u32>, TokioTimer>;
 type Running = JoinHandle<Result<RunReport<u32>, RunError>>;
 
 fn key(change: &Change<u32, Thing>) -> u32 {
@@ -32,7 +32,7 @@ fn key(change: &Change<u32, Thing>) -> u32 {
 }
 
 /// Runs a controller that logs the keys that it reconciles.
-fn start(controller: Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>) -> (Running, Log<u32>) {
+fn start(controller: Controller<u32, Fifo, Exponential<u32>, TokioTimer>) -> (Running, Log<u32>) {
     let log = Log::new();
     let own_log = log.clone();
     let run = controller.run(move |key, _| {

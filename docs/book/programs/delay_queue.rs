@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_workqueue::{AddError, DelayMode, Queue, TokioTimer};
+use flyball_workqueue::{AddError, AddOptions, DelayMode, Queue, TokioTimer};
 use tokio::time::Instant;
 
 #[tokio::main(flavor = "current_thread")]
@@ -15,7 +15,7 @@ async fn main() -> Result<(), AddError<&'static str>> {
     sessions.add_after("bob", ms(20))?;
     sessions.add_after("cleo", ms(30))?;
 
-    sessions.add_after_with("ann", ms(40), DelayMode::Replace)?; // ann has sent a request
+    sessions.add_with("ann", AddOptions { delay: ms(40), mode: DelayMode::Replace, ..AddOptions::default() })?; // ann has sent a request
     sessions.cancel(&"bob"); // bob has logged out; returns `false` if the key is gone
 
     while sessions.stats().waiting > 0 {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::Queue;
+use flyball_workqueue::{DrainOptions, Queue};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A key that fails waits 1 ms, then 2 ms, then 4 ms, up to a second.
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     drop(finished);
 
-    let left = queue.blocking_drain_all_timeout(Duration::from_secs(10));
+    let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_secs(10)));
     let mut results: Vec<_> = results.iter().collect();
     results.sort();
     println!("resized (file, failures): {results:?}");

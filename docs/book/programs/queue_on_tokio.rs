@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{Queue, TokioTimer};
+use flyball_workqueue::{DrainOptions, Queue, TokioTimer};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let added = queue.add_many(["ann", "bob", "ann"]);
     println!("new: {}, merged: {}", added.new, added.merged);
     queue.add_after("cleo", Duration::from_millis(5))?;
-    let left = queue.drain_all_timeout(Duration::from_secs(10)).await;
+    let left = queue.drain(DrainOptions::serve_waiting(Duration::from_secs(10))).await;
     let mut sent = workers.join_all().await.concat();
     sent.sort();
     println!("sent (user, failures): {sent:?}");

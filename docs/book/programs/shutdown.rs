@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use flyball_workqueue::{Leftovers, ManualClock, Queue, WithClock};
+use flyball_workqueue::{DrainOptions, Leftovers, ManualClock, ManualTimer, Queue};
 
 type Keys =
-    Queue<&'static str, flyball_workqueue::Fifo, flyball_workqueue::NoLimiter, WithClock<ManualClock>>;
+    Queue<&'static str, flyball_workqueue::Fifo, flyball_workqueue::NoLimiter, ManualTimer>;
 
 /// Returns a queue with two keys: `later` waits for a minute, and `now` is Ready.
 fn queue(clock: &ManualClock) -> Keys {
-    let queue = Queue::builder().clock(clock.clone()).build();
+    let queue = Queue::builder().timer(clock.timer()).build();
     queue.add_after("later", Duration::from_secs(60)).expect("the queue is open");
     queue.add("now").expect("the queue is open");
     queue
@@ -28,7 +28,7 @@ fn main() {
         println!("worked on {}", *lease);
         lease.done();
     }
-    print("shut_down, then drain", &one.blocking_drain());
+    print("shut_down, then drain", &one.blocking_drain(DrainOptions::unlimited()));
 
     let two = queue(&clock);
     let lease = two.try_get().expect("one key is Ready");
@@ -37,6 +37,6 @@ fn main() {
 
     let three = queue(&clock);
     let lease = three.try_get().expect("one key is Ready");
-    print("drain, with a limit", &three.blocking_drain_timeout(Duration::from_millis(10)));
+    print("drain, with a limit", &three.blocking_drain(DrainOptions::within(Duration::from_millis(10))));
     lease.done();
 }

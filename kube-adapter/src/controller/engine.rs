@@ -27,7 +27,7 @@ use super::key_streams::{MayExist, StreamTrigger, feed};
 use super::own_informers::OwnInformer;
 use super::reconcile_reasons::{Reason, Reasons};
 use super::shutdown::{ShutdownSignals, any};
-use super::trigger::{AddOptions, Keys, Loop, OrderedLoop, Trigger};
+use super::trigger::{Keys, Loop, OrderedLoop, Trigger, TriggerOptions};
 use super::trigger_backoff::TriggerBackoff;
 use crate::config::BACKOFF;
 use crate::config::boxed_policy::BoxedPolicy;
@@ -108,7 +108,7 @@ impl Engine {
             monitor,
             reconcile,
         } = self;
-        let options = AddOptions { debounce: config.debounce, initial_priority, reasons };
+        let options = TriggerOptions { debounce: config.debounce, initial_priority, reasons };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());
         // If all triggers are streams, the controller ends when the streams have ended.
@@ -180,7 +180,7 @@ impl Engine {
                         // The object is not reconciled here, because it may be in flight under its own key.
                         noted.note(&key, || reason);
                         // `add` fails only if the queue is shut down.
-                        let _ = O::add(&queue, key, 0);
+                        let _ = queue.add(key);
                         Ok(Action::await_change())
                     }
                 }
@@ -256,7 +256,7 @@ impl fmt::Display for TermOver {
 impl Error for TermOver {}
 
 /// Adds the keys of all objects, as at the start of a controller.
-fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &AddOptions) {
+fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &TriggerOptions) {
     for key in keys {
         // `add` fails only if the queue is shut down.
         let _ = options.add(queue, key, true, || Reason::ObjectUpdated);

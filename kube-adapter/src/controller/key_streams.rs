@@ -22,7 +22,7 @@ use tokio::task::coop::consume_budget;
 use super::TARGET;
 use super::objects::Objects;
 use super::reconcile_reasons::Reason;
-use super::trigger::{AddOptions, Keys, OrderedLoop};
+use super::trigger::{Keys, OrderedLoop, TriggerOptions};
 use super::trigger_backoff::TriggerBackoff;
 use crate::keys::{object_key, reference_key};
 
@@ -126,7 +126,7 @@ pub(crate) type MayExist = Arc<dyn Fn(&NamespacedName) -> bool + Send + Sync>;
 pub(crate) async fn feed<O: OrderedLoop>(
     keys: KeyStream,
     queue: Keys<O>,
-    options: AddOptions,
+    options: TriggerOptions,
     leadership: Option<Leadership>,
     may_exist: MayExist,
 ) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flyball_controller::WatchOptions;
 use flyball_informer_cache::{Change, Informer, NamespacedName};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{AddError, Added, DelayMode, Fair, Fifo, Order, Priority, Queue, WithTimer};
+use flyball_workqueue::{AddError, AddOptions, Added, DelayMode, Fair, Fifo, Order, Priority, Queue};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
@@ -22,9 +22,9 @@ use crate::unreadable_reason;
 
 /// An informer and its mapper, with their types erased. The controller calls the method that is named after the order of its queue.
 pub(crate) trait Trigger: Send {
-    fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo>;
-    fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority>;
-    fn fair(self: Box<Self>, to: Loop<ByNamespace>, options: AddOptions) -> Loop<ByNamespace>;
+    fn fifo(self: Box<Self>, to: Loop<Fifo>, options: TriggerOptions) -> Loop<Fifo>;
+    fn priority(self: Box<Self>, to: Loop<Priority>, options: TriggerOptions) -> Loop<Priority>;
+    fn fair(self: Box<Self>, to: Loop<ByNamespace>, options: TriggerOptions) -> Loop<ByNamespace>;
 }
 
 /// An informer, and the mapper from its changes to keys.
@@ -40,7 +40,7 @@ where
     V: Send + Sync + 'static,
     F: Fn(&Change<NamespacedName, V>) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
-    fn attach<O: OrderedLoop>(self, to: Loop<O>, options: AddOptions) -> Loop<O> {
+    fn attach<O: OrderedLoop>(self, to: Loop<O>, options: TriggerOptions) -> Loop<O> {
         let related = self.related;
         let add = move |queue: &Keys<O>, change: &Change<NamespacedName, V>, key| {
             options.add(queue, key, change.is_initial(), || match &related {
@@ -57,15 +57,15 @@ where
     V: Send + Sync + 'static,
     F: Fn(&Change<NamespacedName, V>) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
-    fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo> {
+    fn fifo(self: Box<Self>, to: Loop<Fifo>, options: TriggerOptions) -> Loop<Fifo> {
         self.attach(to, options)
     }
 
-    fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority> {
+    fn priority(self: Box<Self>, to: Loop<Priority>, options: TriggerOptions) -> Loop<Priority> {
         self.attach(to, options)
     }
 
-    fn fair(self: Box<Self>, to: Loop<ByNamespace>, options: AddOptions) -> Loop<ByNamespace> {
+    fn fair(self: Box<Self>, to: Loop<ByNamespace>, options: TriggerOptions) -> Loop<ByNamespace> {
         self.attach(to, options)
     }
 }
@@ -187,63 +187,47 @@ fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>
 }
 
 /// The queue of every controller of this crate, with one of three orders.
-pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
+pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, TokioTimer>;
 /// The controller loop over this queue. Its type parameters do not depend on the user's types, so the loop is compiled in this crate, once for each
 /// order.
-pub(crate) type Loop<O> =
-    flyball_controller::Controller<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
+pub(crate) type Loop<O> = flyball_controller::Controller<NamespacedName, O, BoxedPolicy, TokioTimer>;
 /// The fair order, with namespaces as groups; objects without a namespace are one group.
 pub(crate) type ByNamespace = Fair<NamespacedName, Arc<str>>;
 
 /// A queue order for which the controller loop can run; one of three.
 pub(crate) trait OrderedLoop: Order<NamespacedName> + Sized {
     /// Attaches a trigger to the controller loop.
-    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self>;
-
-    /// Adds a key with a priority, if the order has priorities.
-    fn add(queue: &Keys<Self>, key: NamespacedName, priority: i8) -> Result<Added, AddError<NamespacedName>>;
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: TriggerOptions) -> Loop<Self>;
 }
 
 impl OrderedLoop for Fifo {
-    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self> {
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: TriggerOptions) -> Loop<Self> {
         trigger.fifo(to, options)
-    }
-
-    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, AddError<NamespacedName>> {
-        queue.add(key)
     }
 }
 
 impl OrderedLoop for Priority {
-    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self> {
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: TriggerOptions) -> Loop<Self> {
         trigger.priority(to, options)
-    }
-
-    fn add(queue: &Keys<Self>, key: NamespacedName, at: i8) -> Result<Added, AddError<NamespacedName>> {
-        queue.with_priority(at).add(key)
     }
 }
 
 impl OrderedLoop for ByNamespace {
-    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self> {
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: TriggerOptions) -> Loop<Self> {
         trigger.fair(to, options)
-    }
-
-    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, AddError<NamespacedName>> {
-        queue.add(key)
     }
 }
 
-/// The options for adding a key.
+/// How a trigger adds keys.
 #[derive(Clone)]
-pub(crate) struct AddOptions {
+pub(crate) struct TriggerOptions {
     pub(crate) debounce: Option<Debounce>,
     /// The priority of objects from the initial list.
     pub(crate) initial_priority: i8,
     pub(crate) reasons: Arc<Reasons>,
 }
 
-impl AddOptions {
+impl TriggerOptions {
     /// Adds a key. Keys of the initial list are not debounced, because each object is listed once.
     pub(crate) fn add<O: OrderedLoop>(
         &self,
@@ -254,12 +238,13 @@ impl AddOptions {
     ) -> Result<Added, AddError<NamespacedName>> {
         // The reason is recorded before the key is added, because the key may be dequeued immediately.
         self.reasons.note(&key, reason);
-        match self.debounce {
-            _ if initial => O::add(queue, key, self.initial_priority),
-            None => O::add(queue, key, 0),
+        let options = match self.debounce {
+            _ if initial => AddOptions { priority: self.initial_priority, ..AddOptions::default() },
+            None => AddOptions::default(),
             Some(Debounce { quiet, max_wait }) => {
-                queue.add_after_with(key, quiet, DelayMode::Debounce { max_wait })
+                AddOptions { delay: quiet, mode: DelayMode::Debounce { max_wait }, ..AddOptions::default() }
             }
-        }
+        };
+        queue.add_with(key, options)
     }
 }

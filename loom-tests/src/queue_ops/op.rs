@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_workqueue::DelayMode;
+use flyball_workqueue::{AddOptions, DelayMode, DrainOptions, LeaseOutcome};
 
 use crate::queue_ops::scene::{Lease, Tools};
 use crate::queue_ops::task::{Answer, For, step};
@@ -161,7 +161,9 @@ impl Op {
                 getter.stop();
                 Answer::nothing()
             }
-            Self::BlockingDrain if !stepwise => Answer::value(queue.blocking_drain()),
+            Self::BlockingDrain if !stepwise => {
+                Answer::value(queue.blocking_drain(DrainOptions::unlimited()))
+            }
             Self::Drain | Self::BlockingDrain => {
                 if stepwise {
                     queue.shut_down();
@@ -169,12 +171,14 @@ impl Op {
                     queue.resume();
                     step().await;
                 }
-                Answer::value(queue.drain().await)
+                Answer::value(queue.drain(DrainOptions::unlimited()).await)
             }
-            Self::BlockingDrainWaiting if !stepwise => Answer::value(queue.blocking_drain_all_timeout(NEVER)),
+            Self::BlockingDrainWaiting if !stepwise => {
+                Answer::value(queue.blocking_drain(DrainOptions::serve_waiting(NEVER)))
+            }
             Self::DrainWaiting | Self::BlockingDrainWaiting => {
                 let limit = if self == Self::DrainWaiting { 2 * SECOND } else { NEVER };
-                let mut drain = Box::pin(queue.drain_all_timeout(limit));
+                let mut drain = Box::pin(queue.drain(DrainOptions::serve_waiting(limit)));
                 if stepwise {
                     // The first poll shuts the queue down.
                     if let Poll::Ready(left) = poll_once(drain.as_mut()) {
@@ -213,9 +217,14 @@ impl Op {
             Self::AddEarliest => Answer::value(queue.add_after(1, SECOND / 2)),
             Self::AddLatest => {
                 let mode = DelayMode::Debounce { max_wait: 4 * SECOND };
-                Answer::value(queue.add_after_with(1, 2 * SECOND, mode))
+                Answer::value(
+                    queue.add_with(1, AddOptions { delay: 2 * SECOND, mode, ..AddOptions::default() }),
+                )
             }
-            Self::AddReplace => Answer::value(queue.add_after_with(1, 3 * SECOND, DelayMode::Replace)),
+            Self::AddReplace => Answer::value(queue.add_with(
+                1,
+                AddOptions { delay: 3 * SECOND, mode: DelayMode::Replace, ..AddOptions::default() },
+            )),
             Self::AddRateLimited => Answer::value(queue.add_rate_limited(1)),
             Self::Postpone => Answer::value(queue.postpone(&1, 3 * SECOND)),
             Self::AddMany => {
@@ -235,12 +244,12 @@ impl Op {
                 }
                 match self {
                     Self::Succeed => lease.succeed(),
-                    _ => lease.succeed_and_requeue_after(SECOND),
+                    _ => lease.requeue_after(SECOND),
                 }
                 Answer::nothing()
             }
             Self::DoneAfter => {
-                lease(&mut tools.lease).done_and_requeue_after(SECOND);
+                lease(&mut tools.lease).end(LeaseOutcome::DoneAndRequeueAfter(SECOND));
                 Answer::nothing()
             }
             Self::Retry => {

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use flyball_ratelimit::FastSlow;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, KeyState, WithTimer};
+use flyball_workqueue::{DrainOptions, Fifo, KeyState};
 
 use crate::queue_ops::op::Op;
 use crate::queue_ops::task::{Answer, For, Task};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-type Time = WithTimer<ManualTimer>;
+type Time = ManualTimer;
 pub(crate) type Queue = flyball_workqueue::Queue<u32, Fifo, FastSlow<u32>, Time>;
 pub(crate) type Consumer = flyball_workqueue::Consumer<u32, Fifo, FastSlow<u32>, Time>;
-pub(crate) type Lease = flyball_workqueue::Lease<u32, Time>;
+pub(crate) type Lease = flyball_workqueue::Lease<u32>;
 
 /// The initial state of key 1, and the waiters that are added before the operations start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Scene {
             match what {
                 For::Key => Answer::leased(queue.get().await),
                 For::Room => Answer::value(queue.add_when_room(3).await),
-                For::Drained => Answer::value(queue.drain().await),
+                For::Drained => Answer::value(queue.drain(DrainOptions::unlimited()).await),
                 For::Idle => {
                     queue.wait_idle().await;
                     Answer::nothing()

@@ -103,8 +103,8 @@ mod tests {
         let queue =
             |capacity| Queue::<u32>::builder().capacity(capacity).metrics(Sink(totals.clone())).build();
         let (one, other) = (queue(5), queue(6));
-        one.add_many(0..3);
-        other.add_many(0..4);
+        _ = one.add_many(0..3);
+        _ = other.add_many(0..4);
         let read = totals.read().unwrap();
         assert_eq!((read.adds, read.depth(), read.capacity_left), (7, 7, Some(4)));
         drop(one);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flyball_controller::Health;
 use flyball_informer_cache::Informer;
-use flyball_workqueue::{Key, Order, Queue, QueueLimiter, TimeMode};
+use flyball_workqueue::{Key, Order, Queue, QueueLimiter, Timer};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -156,7 +156,7 @@ impl OpsServer {
         K: Key,
         O: Order<K>,
         L: QueueLimiter<K>,
-        T: TimeMode,
+        T: Timer,
     {
         let reader = queue.stats_reader();
         self.debug.add("queues", name, move || debug_view::queue(reader.read()));

@@ -121,7 +121,7 @@ fn scrape_of_a_loaded_queue() {
         .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
         .metrics(metrics.clone())
         .build();
-    queue.add_many(["a", "b", "a", "c"]);
+    _ = queue.add_many(["a", "b", "a", "c"]);
     queue.add_after("d", Duration::from_secs(2)).unwrap();
     assert!(queue.add("e").is_err());
     clock.advance(Duration::from_secs(1));
@@ -183,7 +183,7 @@ fn new_totals_are_recorded_once() {
     let (map, clock) = (MapRecorder::default(), ManualClock::new());
     let metrics = with_local_recorder(&map, || MetricsQueue::new("q"));
     assert!(!metrics.record(), "no queue yet");
-    let queue = Queue::builder().clock(clock.clone()).metrics(metrics.clone()).build();
+    let queue = Queue::builder().timer(clock.timer()).metrics(metrics.clone()).build();
     queue.add("a").unwrap();
     assert!(metrics.record() && metrics.clone().record());
     assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0]);
@@ -202,9 +202,9 @@ fn new_totals_are_recorded_once() {
 fn two_queues_of_one_name() {
     let (map, clock) = (MapRecorder::default(), ManualClock::new());
     let metrics = with_local_recorder(&map, || MetricsQueue::new("q"));
-    let queue = || Queue::builder().clock(clock.clone()).metrics(metrics.clone()).build();
+    let queue = || Queue::builder().timer(clock.timer()).metrics(metrics.clone()).build();
     let (old, new) = (queue(), queue());
-    old.add_many(["a", "b"]);
+    _ = old.add_many(["a", "b"]);
     new.add("a").unwrap();
     assert!(metrics.record());
     let adds = || map.get("workqueue_adds_total{name=q}");

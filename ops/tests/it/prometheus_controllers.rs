@@ -154,7 +154,7 @@ async fn controllers_of_the_same_name_are_one_series() {
         has(&registry, line);
     }
     let other = crate::support::queue();
-    other.add_many([1, 2, 3]);
+    _ = other.add_many([1, 2, 3]);
     other.shut_down();
     Controller::new(other)
         .metrics(prometheus.controller("pods"))

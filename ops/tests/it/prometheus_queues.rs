@@ -43,7 +43,7 @@ fn scrape_of_a_loaded_queue() {
         .metrics(prometheus.queue("q"))
         .build();
     // Adds three keys and a duplicate of one of them, a delayed key, and a key that exceeds the capacity.
-    queue.add_many(["a", "b", "a", "c"]);
+    _ = queue.add_many(["a", "b", "a", "c"]);
     queue.add_after("d", secs(2)).unwrap();
     assert!(queue.add("e").is_err());
     clock.advance(secs(1));
@@ -193,7 +193,7 @@ fn queues_with_the_same_labels_are_one_series() {
     let registry = registered(&prometheus);
     let queue = || Queue::builder().metrics(prometheus.queue("q")).build();
     let (old, new) = (queue(), queue());
-    old.add_many(["a", "b"]);
+    _ = old.add_many(["a", "b"]);
     new.add("a").unwrap();
     new.try_get().unwrap().done();
     let has =

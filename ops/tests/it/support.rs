@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// Returns a queue whose failed keys wait 1 s, 2 s, 4 s … up to 60 s.
-pub(crate) fn queue() -> Queue<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>> {
+pub(crate) fn queue() -> Queue<u32, Fifo, Exponential<u32>, TokioTimer> {
     Queue::builder().limiter(Exponential::new(SECOND..=60 * SECOND)).timer(TokioTimer::current()).build()
 }
 

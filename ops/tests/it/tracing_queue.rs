@@ -64,7 +64,7 @@ fn every_event_has_its_level_and_fields() {
             .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
             .metrics(TracingQueue::new("pods"))
             .build();
-        queue.add_many(["a", "b", "c"]);
+        _ = queue.add_many(["a", "b", "c"]);
         clock.advance(Duration::from_secs(1));
         queue.try_get().unwrap().succeed();
         let lease = queue.try_get().unwrap();

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{Clock, Monotonic, Nanos, Timer};
 
 /// A timer on the machine's monotonic clock that needs no runtime.
 ///
-/// All timers of a process share one thread, named `flyball-timer`. The first alarm starts the thread, and the thread
+/// All timers of a process share one thread, named `flyball-timer`. A timer without an alarm costs nothing. The first alarm starts the thread, and the thread
 /// ends about one second after the last alarm has fired or was removed, so a program whose timers are idle has no such
 /// thread. Wakers run on that thread: a waker that blocks delays the alarms of other timers; a waker that panics does not.
 ///
@@ -42,7 +42,14 @@ use crate::{Clock, Monotonic, Nanos, Timer};
 /// }));
 /// assert!(timer.now() >= deadline);
 /// ```
+#[derive(Default)]
 pub struct ThreadTimer {
+    /// Set by the first alarm, so that a queue or limiter that never sets an alarm costs nothing.
+    served: OnceLock<Served>,
+}
+
+/// The number of a timer at the service.
+struct Served {
     service: Arc<Service>,
     id: u64,
 }
@@ -95,18 +102,11 @@ impl ThreadTimer {
     /// Creates a timer with its own alarm.
     #[must_use]
     pub fn new() -> Self {
-        let service = SERVICE.clone();
-        let mut state = service.state.lock();
-        state.next_id += 1;
-        let id = state.next_id;
-        drop(state);
-        Self { service, id }
+        Self::default()
     }
-}
 
-impl Default for ThreadTimer {
-    fn default() -> Self {
-        Self::new()
+    fn served(&self) -> &Served {
+        self.served.get_or_init(|| Served::by(&SERVICE))
     }
 }
 
@@ -120,8 +120,9 @@ impl Clock for ThreadTimer {
 impl Timer for ThreadTimer {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
         let waker = waker.clone();
-        let mut state = self.service.state.lock();
-        let replaced = state.set(self.id, at, waker);
+        let Served { service, id } = self.served();
+        let mut state = service.state.lock();
+        let replaced = state.set(*id, at, waker);
         let is_too_late = match state.sleep {
             Sleep::Awake => false,
             Sleep::UntilAlarm(until) | Sleep::Lingers(until) => at < until,
@@ -132,17 +133,18 @@ impl Timer for ThreadTimer {
         let runs = std::mem::replace(&mut state.runs, true);
         drop(state);
         if !runs {
-            self.service.start();
+            service.start();
         } else if is_too_late {
-            self.service.changed.notify_one();
+            service.changed.notify_one();
         }
         // The old waker is dropped last, because its drop may panic.
         drop(replaced);
     }
 
     fn disarm(&self) {
-        let mut state = self.service.state.lock();
-        let dropped = state.unset(self.id);
+        let Some(Served { service, id }) = self.served.get() else { return };
+        let mut state = service.state.lock();
+        let dropped = state.unset(*id);
         // Without a signal the thread would sleep until the time of the removed alarm, and not end.
         let must_linger = state.alarms.is_empty() && matches!(state.sleep, Sleep::UntilAlarm(_));
         if must_linger {
@@ -150,9 +152,13 @@ impl Timer for ThreadTimer {
         }
         drop(state);
         if must_linger {
-            self.service.changed.notify_one();
+            service.changed.notify_one();
         }
         drop(dropped);
+    }
+
+    fn is_real_time(&self) -> bool {
+        true
     }
 }
 
@@ -164,8 +170,18 @@ impl Drop for ThreadTimer {
 
 impl fmt::Debug for ThreadTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let alarm = self.service.state.lock().set.get(&self.id).copied();
+        let alarm = self.served.get().and_then(|own| own.service.state.lock().set.get(&own.id).copied());
         f.debug_struct("ThreadTimer").field("alarm", &alarm).finish_non_exhaustive()
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    fn by(service: &Arc<Service>) -> Self {
+        let mut state = service.state.lock();
+        state.next_id += 1;
+        Self { service: service.clone(), id: state.next_id }
     }
 }
 
@@ -271,7 +287,7 @@ mod tests {
     #[test]
     fn lingers_after_the_last_alarm_was_removed() {
         let service = Arc::<Service>::default();
-        let timer = ThreadTimer { service: service.clone(), id: 0 };
+        let timer = ThreadTimer { served: OnceLock::from(Served::by(&service)) };
         let at = timer.now() + Duration::from_secs(3_600);
         timer.wake_at(at, Waker::noop());
         assert_eq!(sleeping(&service), Sleep::UntilAlarm(at));

@@ -63,4 +63,10 @@ pub trait Timer: Clock {
     /// and the owner ignores it. Implement it if an unused alarm costs something, such as a thread that sleeps, or a paused clock that advances to the
     /// next alarm.
     fn disarm(&self) {}
+
+    /// Returns whether the clock always runs at the rate of the machine's monotonic clock, so that a thread can sleep until a time on this clock without
+    /// an alarm. By default this is false; then an alarm wakes threads as well as tasks.
+    fn is_real_time(&self) -> bool {
+        false
+    }
 }

@@ -217,6 +217,10 @@ impl Timer for TokioTimer {
         alarm.disarm();
         self.put(alarm);
     }
+
+    fn is_real_time(&self) -> bool {
+        !self.pausable
+    }
 }
 
 impl fmt::Debug for TokioTimer {

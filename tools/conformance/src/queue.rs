@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Fifo, Lease, Queue, TryGetError, WithClock};
+use flyball_workqueue::{Fifo, Lease, ManualTimer, Queue, TryGetError};
 use testkit::client_go::{Answer, QueueLine};
 
 /// A queue with a [`ManualClock`].
@@ -17,7 +17,7 @@ use testkit::client_go::{Answer, QueueLine};
 /// leased key, the key becomes Ready when its lease has ended and its delay has passed.
 pub(crate) struct FlyballQueue {
     clock: ManualClock,
-    queue: Queue<String, Fifo, Exponential<String>, WithClock<ManualClock>>,
+    queue: Queue<String, Fifo, Exponential<String>, ManualTimer>,
     started: bool,
 }
 
@@ -26,7 +26,7 @@ impl FlyballQueue {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
-        let queue = Queue::builder().clock(clock.clone()).limiter(backoff).build();
+        let queue = Queue::builder().timer(clock.timer()).limiter(backoff).build();
         Self { clock, queue, started: false }
     }
 
@@ -62,7 +62,7 @@ impl FlyballQueue {
         match Exponential::try_new(waits) {
             Err(_) => Answer::Error,
             Ok(backoff) => {
-                self.queue = Queue::builder().clock(self.clock.clone()).limiter(backoff).build();
+                self.queue = Queue::builder().timer(self.clock.timer()).limiter(backoff).build();
                 Answer::Done
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use flyball_controller::{Action, Controller, RunReport};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, Monotonic, TokioTimer};
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 use tokio::task::JoinHandle;
 
 use crate::args::Args;
@@ -28,7 +28,7 @@ const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=D
 
 pub(crate) type Running = JoinHandle<Result<RunReport<Key>, flyball_controller::RunError>>;
 
-fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, WithTimer<TokioTimer>> {
+fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, TokioTimer> {
     let backoff = Exponential::new(BACKOFF);
     Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{Fifo, Lease, Queue, WithClock};
+use flyball_workqueue::{Fifo, Lease, Queue, ThreadTimer};
 
 /// The trait of the framework. It passes only keys.
 pub(crate) trait WorkQueue {
@@ -19,7 +19,7 @@ pub(crate) trait WorkQueue {
 
 /// Implements the trait for `Queue`. Results that client-go does not return (a refused add, a `done` of a key that is not leased) are
 /// dropped.
-impl WorkQueue for Queue<u32, Fifo, Exponential<u32>, WithClock> {
+impl WorkQueue for Queue<u32, Fifo, Exponential<u32>, ThreadTimer> {
     fn add(&self, key: u32) {
         let _ = Self::add(self, key);
     }

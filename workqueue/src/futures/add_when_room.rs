@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use flyball_sync::{ThreadTimer, Timer};
+
 use crate::error::{AddError, AddErrorKind};
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
@@ -13,7 +15,6 @@ use crate::queue::adders::AdderPlace;
 use crate::state::order::sealed::Tag;
 use crate::state::order::{Fifo, Order};
 use crate::state::{Added, NewKey};
-use crate::time_mode::{NoDelays, TimeMode};
 
 /// The future of [`Queue::add_when_room`].
 ///
@@ -36,7 +37,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// assert_eq!(queue.state(&"a"), KeyState::Absent);
 /// ```
 #[must_use = "futures do nothing unless awaited"]
-pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays>
+pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer>
 {
     queue: &'a Queue<K, O, L, T>,
     /// `new.key` is `Some` until the key is added or returned to the caller.
@@ -46,27 +47,52 @@ pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLi
     has_yielded: bool,
 }
 
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> AddWhenRoom<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::ReadyQueue>) -> Self {
         Self { queue, new: queue.shared.new_key(key, tag), ticket: None, has_yielded: false }
     }
 
-    /// Stops waiting and tries to add the key once more. There may be room even if the last poll returned `Pending`, because a poll that yields to
-    /// other tasks returns `Pending`, too.
-    pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
-        let Queue { shared } = self.queue;
-        let now = shared.now_if_timed();
-        let mut locked = shared.lock_to_add(None, &mut self.new);
-        let added = locked.state.add(&mut self.new, now);
-        shared.finish(locked, now);
-        shared.answer(added, self.new.key.take())
+    /// Returns the key, if it has not been added or returned yet. So a caller can stop waiting, and keep the key.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::{block_on, block_on_timeout};
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Queue::builder().capacity(1).build();
+    /// queue.add(String::from("a"))?;
+    /// let mut adding = queue.add_when_room(String::from("b"));
+    /// let limit = Duration::from_millis(10);
+    /// assert!(block_on(queue.timeout(limit, &mut adding)).is_none()); // no room
+    /// assert_eq!(adding.into_key().as_deref(), Some("b"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_key(mut self) -> Option<K> {
+        self.leave();
+        self.new.key.take()
+    }
+
+    fn leave(&mut self) {
+        let shared = &self.queue.shared;
+        let Some(ticket) = self.ticket.take() else {
+            if std::mem::take(&mut self.has_yielded) && self.new.key.is_some() {
+                shared.lock().cancel_yield();
+            }
+            return;
+        };
+        let mut locked = shared.lock();
+        let old = locked.unpark_adder(ticket);
+        // If this adder was woken, `finish` wakes another adder instead. This does not read the clock, because a clock may panic.
+        shared.finish(locked, None);
+        drop(old);
     }
 }
 
 /// `poll` never pins the key, so the future can be `Unpin`.
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Unpin for AddWhenRoom<'_, K, O, L, T> {}
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Unpin for AddWhenRoom<'_, K, O, L, T> {}
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'_, K, O, L, T> {
     type Output = Result<Added, AddError<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -124,24 +150,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for AddWhenRoom<'_, K, O, L, T> {
     fn drop(&mut self) {
-        let shared = &self.queue.shared;
-        let Some(ticket) = self.ticket.take() else {
-            if self.has_yielded && self.new.key.is_some() {
-                shared.lock().cancel_yield();
-            }
-            return;
-        };
-        let mut locked = shared.lock();
-        let old = locked.unpark_adder(ticket);
-        // If this adder was woken, `finish` wakes another adder instead. `drop` does not read the clock, because a clock may panic.
-        shared.finish(locked, None);
-        drop(old);
+        self.leave();
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddWhenRoom").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use flyball_sync::{ThreadTimer, Timer};
+
 use crate::error::TryGetError;
 use crate::futures::get::Get;
 use crate::key::Key;
@@ -12,7 +14,6 @@ use crate::lease::{Lease, LeaseOutcome};
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::NextKey;
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, SupportsAsync};
 
 /// The future of [`Queue::end_and_get`](crate::Queue::end_and_get).
 ///
@@ -34,29 +35,23 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "futures do nothing unless awaited"]
-pub struct EndAndGet<
-    'a,
-    K: Key,
-    O: Order<K> = Fifo,
-    L: QueueLimiter<K> = NoLimiter,
-    T: SupportsAsync = NoDelays,
-> {
+pub struct EndAndGet<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer> {
     /// The lease to end and its outcome; `None` after the first poll.
-    ending: Option<(Lease<K, T>, LeaseOutcome)>,
+    ending: Option<(Lease<K>, LeaseOutcome)>,
     get: Get<'a, K, O, L, T>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> EndAndGet<'a, K, O, L, T> {
-    pub(crate) fn new(get: Get<'a, K, O, L, T>, lease: Lease<K, T>, outcome: LeaseOutcome) -> Self {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> EndAndGet<'a, K, O, L, T> {
+    pub(crate) fn new(get: Get<'a, K, O, L, T>, lease: Lease<K>, outcome: LeaseOutcome) -> Self {
         Self { ending: Some((lease, outcome)), get }
     }
 }
 
 /// `poll` never pins the key, so the future can be `Unpin`.
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Unpin for EndAndGet<'_, K, O, L, T> {}
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Unpin for EndAndGet<'_, K, O, L, T> {}
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAndGet<'_, K, O, L, T> {
-    type Output = Option<Lease<K, T>>;
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for EndAndGet<'_, K, O, L, T> {
+    type Output = Option<Lease<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -83,7 +78,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAn
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for EndAndGet<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for EndAndGet<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some((lease, outcome)) = self.ending.take() {
             lease.end(outcome);
@@ -91,7 +86,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for EndAndG
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for EndAndGet<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for EndAndGet<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EndAndGet")
             .field("outcome", &self.ending.as_ref().map(|(_, outcome)| outcome))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flyball_sync::waiting::Place;
+use flyball_sync::{ThreadTimer, Timer};
 
 use crate::key::Key;
 use crate::lease::Lease;
@@ -15,7 +16,6 @@ use crate::queue::Queue;
 use crate::queue::stop_flag::StopFlag;
 use crate::state::NextKey;
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, SupportsAsync};
 
 /// The future of [`Queue::get`].
 ///
@@ -38,7 +38,7 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "futures do nothing unless awaited"]
-pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: SupportsAsync = NoDelays> {
+pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Place>,
     /// Whether the future has yielded to other tasks since it last returned a key. It yields at most once before it returns a key. Otherwise a task
@@ -47,7 +47,7 @@ pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T
     stop: Option<Arc<StopFlag>>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Get<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Get<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<StopFlag>>) -> Self {
         Self { queue, ticket: None, has_yielded: false, stop }
     }
@@ -57,8 +57,8 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Get<'a, K, O
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'_, K, O, L, T> {
-    type Output = Option<Lease<K, T>>;
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Get<'_, K, O, L, T> {
+    type Output = Option<Lease<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -116,7 +116,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for Get<'_, K, O, L, T> {
     fn drop(&mut self) {
         let shared = &self.queue.shared;
         let Some(ticket) = self.ticket.take() else {
@@ -135,7 +135,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for Get<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Get").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

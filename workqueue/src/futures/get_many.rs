@@ -5,12 +5,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use flyball_sync::{ThreadTimer, Timer};
+
 use crate::futures::get::Get;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, SupportsAsync};
 
 /// The future of [`Queue::get_many`](crate::Queue::get_many).
 ///
@@ -20,39 +21,29 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// # Examples
 /// ```
 /// use flyball_sync::block_on;
-/// use flyball_workqueue::{GetMany, GetTimeoutError, Queue, ThreadTimer};
-/// use std::time::Duration;
+/// use flyball_workqueue::{GetMany, Queue};
 ///
-/// let queue = Queue::builder().timer(ThreadTimer::new()).build();
-/// queue.add_many(["a", "b", "c"]);
-/// let batch: GetMany<'_, &str, _, _, _> = queue.get_many(2);
-/// let two = block_on(batch);
-/// let one = block_on(queue.get_many_timeout(2, Duration::from_secs(60)))?;
+/// let queue = Queue::new();
+/// let added = queue.add_many(["a", "b", "c"]);
+/// assert_eq!(added.new, 3);
+/// let batch: GetMany<'_, &str> = queue.get_many(2);
+/// let (two, one) = (block_on(batch), block_on(queue.get_many(2)));
 /// assert_eq!((two.len(), one.len()), (2, 1)); // the Ready keys: a batch does not wait until it is full
-/// let none = block_on(queue.get_many_timeout(2, Duration::from_millis(10)));
-/// assert_eq!(none.unwrap_err(), GetTimeoutError::TimedOut);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "futures do nothing unless awaited"]
-pub struct GetMany<
-    'a,
-    K: Key,
-    O: Order<K> = Fifo,
-    L: QueueLimiter<K> = NoLimiter,
-    T: SupportsAsync = NoDelays,
-> {
+pub struct GetMany<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer> {
     first: Get<'a, K, O, L, T>,
     most: usize,
 }
 
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> GetMany<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> GetMany<'a, K, O, L, T> {
     pub(crate) fn new(first: Get<'a, K, O, L, T>, most: usize) -> Self {
         Self { first, most }
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for GetMany<'_, K, O, L, T> {
-    type Output = Vec<Lease<K, T>>;
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for GetMany<'_, K, O, L, T> {
+    type Output = Vec<Lease<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.most == 0 {
@@ -64,7 +55,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for GetMa
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for GetMany<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for GetMany<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GetMany").field("first", &self.first).field("most", &self.most).finish()
     }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use flyball_sync::panics::caught;
 use flyball_sync::waiting::Place;
+use flyball_sync::{ThreadTimer, Timer};
 
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
 use crate::state::order::{Fifo, Order};
 use crate::state::{NextOverdue as Next, OverdueLease};
-use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 /// The future of [`Queue::next_overdue`].
 ///
@@ -24,27 +24,20 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 /// # Examples
 /// See [`Queue::next_overdue`].
 #[must_use = "futures do nothing unless awaited"]
-pub struct NextOverdue<
-    'a,
-    K: Key,
-    O: Order<K> = Fifo,
-    L: QueueLimiter<K> = NoLimiter,
-    T: TimeMode = crate::WithClock,
-> {
+pub struct NextOverdue<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer>
+{
     queue: &'a Queue<K, O, L, T>,
     bound: Duration,
     ticket: Option<Place>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> NextOverdue<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> NextOverdue<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, bound: Duration) -> Self {
         Self { queue, bound, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Future
-    for NextOverdue<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'_, K, O, L, T> {
     type Output = Option<OverdueLease<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -89,7 +82,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for NextOverdue<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for NextOverdue<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let shared = &self.queue.shared;
@@ -102,7 +95,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for NextOverdue<
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for NextOverdue<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for NextOverdue<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextOverdue").field("bound", &self.bound).finish_non_exhaustive()
     }

@@ -9,12 +9,13 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
+use flyball_sync::{ThreadTimer, Timer};
+
 use crate::futures::get::Get;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, SupportsAsync};
 
 /// The stream that [`Queue::stream`](crate::Queue::stream) returns. It ends once the queue is closed.
 ///
@@ -37,24 +38,19 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// assert_eq!(queue.stats().ready, 0);
 /// ```
 #[must_use = "streams do nothing unless polled"]
-pub struct LeaseStream<
-    'a,
-    K: Key,
-    O: Order<K> = Fifo,
-    L: QueueLimiter<K> = NoLimiter,
-    T: SupportsAsync = NoDelays,
-> {
+pub struct LeaseStream<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer>
+{
     get: Get<'a, K, O, L, T>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> LeaseStream<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> LeaseStream<'a, K, O, L, T> {
     pub(crate) fn new(get: Get<'a, K, O, L, T>) -> Self {
         Self { get }
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Stream for LeaseStream<'_, K, O, L, T> {
-    type Item = Lease<K, T>;
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Stream for LeaseStream<'_, K, O, L, T> {
+    type Item = Lease<K>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         // A `Get` that has completed can be polled again for the next key.
@@ -62,7 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Stream for Lease
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for LeaseStream<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for LeaseStream<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseStream").field("get", &self.get).finish()
     }

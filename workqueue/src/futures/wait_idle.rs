@@ -6,32 +6,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use flyball_sync::waiting::Place;
+use flyball_sync::{ThreadTimer, Timer};
 
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, TimeMode};
 
 /// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`]. It is woken once its condition holds, and only then.
 ///
 /// # Cancel safety
 /// Dropping the future only ends the wait.
 #[must_use = "futures do nothing unless awaited"]
-pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
+pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer> {
     queue: &'a Queue<K, O, L, T>,
     /// Whether to wait until the queue is empty, and not only idle. An idle queue may hold keys that wait for a deadline; an empty queue holds none.
     empty: bool,
     ticket: Option<Place>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WaitIdle<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> WaitIdle<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, empty: bool) -> Self {
         Self { queue, empty, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for WaitIdle<'_, K, O, L, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -55,7 +55,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for WaitIdle<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.quiet(self.empty).leave(ticket);
@@ -64,7 +64,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for WaitIdle<'_,
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for WaitIdle<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitIdle").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use flyball_sync::Timer;
+
 use crate::key::Key;
 use crate::lease::LeaseOutcome;
 use crate::limiter::QueueLimiter;
@@ -9,7 +11,6 @@ use crate::queue::end::{Decision, Ending};
 use crate::queue::shared::Shared;
 use crate::state::LeaseId;
 use crate::state::order::Order;
-use crate::time_mode::TimeMode;
 
 /// The operations of a queue that its leases call. A lease holds its queue as a trait object of this trait, so the
 /// type of a lease does not depend on the queue's order and limiter.
@@ -27,7 +28,7 @@ where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
-    T: TimeMode,
+    T: Timer,
 {
     fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
         Shared::end(self, id, key, outcome);

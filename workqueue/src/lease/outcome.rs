@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-/// The outcome of a lease. Each variant except `Dropped` names the methods of [`Lease`](crate::Lease) that end a lease with it.
+/// The outcome of a lease.
+///
+/// The methods of [`Lease`](crate::Lease) end a lease with the frequent ones; [`Lease::end`](crate::Lease::end) takes any. After a shutdown, a key that
+/// would be Ready again later becomes a leftover instead, except while [a drain](crate::DrainOptions::serve_waiting) serves delayed keys.
 ///
 /// A worker passes the outcome to the lease, and the queue reports the outcome to its [`QueueMetrics`](crate::QueueMetrics).
 ///
@@ -29,23 +32,22 @@ use std::time::Duration;
 pub enum LeaseOutcome {
     /// [`done`](crate::Lease::done): neither success nor failure; the failure count stays as it is.
     Done,
-    /// [`done_and_requeue_after`](crate::Lease::done_and_requeue_after).
+    /// Neither success nor failure, such as a write conflict: the key is Ready again after this delay, and immediately, at the tail, if the delay is zero.
     DoneAndRequeueAfter(Duration),
     /// [`succeed`](crate::Lease::succeed): the failures of the key are forgotten.
     Succeeded,
-    /// [`succeed_and_requeue_after`](crate::Lease::succeed_and_requeue_after).
+    /// [`requeue_after`](crate::Lease::requeue_after): the failures of the key are forgotten, and it is Ready again after this delay.
     SucceededAndRequeueAfter(Duration),
-    /// A failure: the outcome of [`retry`](crate::Lease::retry) if `at_least` is zero, otherwise of
-    /// [`retry_after_at_least`](crate::Lease::retry_after_at_least).
+    /// [`retry`](crate::Lease::retry): a failure. The key waits for the longer of `at_least` and the limiter's delay.
     Failed {
-        /// The minimum time before the key is Ready again.
+        /// The minimum time before the key is Ready again, for example a server's `Retry-After`. It does not influence the limiter's delay. An add still
+        /// makes the key Ready immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
         at_least: Duration,
     },
     /// The lease was dropped without an outcome, because of a panic, a timeout or a dropped future. Counts as a
     /// failure.
     Dropped,
-    /// [`requeue`](crate::Lease::requeue): the worker did not start to work on the key. This outcome is not reported to
-    /// metrics.
+    /// The worker did not start to work on the key: it is Ready again at the tail, and no failure is counted. This outcome is not reported to metrics.
     Requeued,
 }
 

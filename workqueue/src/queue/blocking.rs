@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_sync::locks::MutexGuard;
-use flyball_sync::{Clock, Monotonic, Nanos};
+use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 use crate::error::{AddError, AddErrorKind, GetTimeoutError};
 use crate::key::Key;
@@ -15,15 +15,14 @@ use crate::queue::stop_flag::StopFlag;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Added, Leftovers, NextKey, QueueState};
-use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Waits for a key, but at most until the time `until` of the machine's clock, or until `stop` is set.
     pub(crate) fn block(
         &self,
         until: Option<Nanos>,
         stop: Option<&StopFlag>,
-    ) -> Result<Lease<K, T>, GetTimeoutError> {
+    ) -> Result<Lease<K>, GetTimeoutError> {
         let shared = &self.shared;
         let _pass_signal = PassSignal(shared);
         loop {
@@ -128,7 +127,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             // The queue may be drained at a time at which no operation is called. The thread wakes up then; on a clock that is moved by hand, only the
             // timer wakes it.
             let closes_at = now.and_then(|now| locked.state.closes_at(now));
-            let armed = closes_at.and_then(|at| locked.request_alarm(at, T::TIMER));
+            let armed = closes_at.and_then(|at| locked.request_alarm(at));
             if let Some(effects) = armed {
                 drop(locked);
                 self.shared.perform(effects);
@@ -187,9 +186,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
 /// A guard for a thread that may have been woken by a signal. If the clock or a method of a key panics before the thread has acted on the signal, the
 /// guard signals another thread.
-struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
+struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer>(&'a Shared<K, O, L, T>);
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassSignal<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for PassSignal<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // `drop` does not read the clock, because the clock may be what panicked. If a deadline has passed already, the alarm that `finish` sets

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
-use flyball_sync::{Clock, Timer};
+use flyball_sync::{ThreadTimer, Timer};
 
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
@@ -15,9 +15,8 @@ use crate::queue::give_up::GiveUp;
 use crate::queue::shared::{Parts, Shared};
 use crate::state::Options;
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer};
 
-/// Builds a [`Queue`]; sets its time mode, limiter, order, metrics and limits.
+/// Builds a [`Queue`]; sets its timer, limiter, order, metrics and limits.
 ///
 /// # Examples
 /// ```
@@ -45,7 +44,7 @@ use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer}
 /// assert_eq!(pods.stats().capacity_left, nodes.stats().capacity_left);
 /// ```
 #[must_use = "a builder does nothing until `build`"]
-pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
+pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = ThreadTimer> {
     limiter: L,
     time: T,
     seed: u64,
@@ -63,7 +62,7 @@ impl<K: Key> QueueBuilder<K> {
         let options = Options { strict: false, capacity: usize::MAX, metered: None };
         Self {
             limiter: NoLimiter,
-            time: NoDelays,
+            time: ThreadTimer::new(),
             seed,
             options,
             give_up: None,
@@ -74,69 +73,27 @@ impl<K: Key> QueueBuilder<K> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L, T> {
-    /// Enables delays, measured by the machine's monotonic clock. Blocking getters need no runtime; for async getters, use [`timer`](Self::timer).
-    /// Replaces any clock or timer that was set before.
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> QueueBuilder<K, O, L, T> {
+    /// Sets the timer, which measures delays and wakes tasks at deadlines. By default, this is a [`ThreadTimer`].
+    ///
+    /// The queue takes ownership of the timer, and arms it only while a task waits for a time: for a deadline, with a time limit, or for an overdue
+    /// lease. A blocked thread sleeps until its deadline by itself, if the timer's clock runs [in real time](Timer::is_real_time). A queue reads its
+    /// clock only while keys wait for a deadline, or while it [tracks ages](Queue::track_ages).
+    ///
+    /// On tokio, pass a `TokioTimer`, so that deadlines need no thread, and follow a paused clock. If its runtime shuts down before the queue, the timer
+    /// continues as a `ThreadTimer`. In a test, pass the timer of a [`ManualClock`](crate::ManualClock).
     ///
     /// # Examples
-    /// A queue supports delays only if you enable them:
-    /// ```
-    /// use flyball_workqueue::Queue;
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::builder().with_delays().build();
-    /// queue.add_after("a", Duration::from_secs(30))?;
-    /// assert_eq!(queue.stats().waiting, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    /// ```compile_fail,E0599
-    /// use flyball_workqueue::Queue;
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::new();
-    /// queue.add_after("a", Duration::from_secs(30));
-    /// ```
-    pub fn with_delays(self) -> QueueBuilder<K, O, L, WithClock> {
-        self.with_time(WithClock::default())
-    }
-
-    /// Enables delays, measured by `clock`. Blocking getters need no runtime; for async getters, use [`timer`](Self::timer).
-    ///
-    /// A thread that waits for a deadline sleeps in real time, so it does not wake up when you move a clock by hand. If threads wait on such a clock,
-    /// pass its timer instead, as in `.timer(clock.timer())`. The timer wakes the threads.
-    ///
-    /// # Examples
+    /// A test of an hour takes no time:
     /// ```
     /// use flyball_workqueue::{ManualClock, Queue};
     /// use std::time::Duration;
     ///
     /// let clock = ManualClock::new();
-    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// let queue = Queue::builder().timer(clock.timer()).build();
     /// queue.add_after("a", Duration::from_secs(3_600))?;
-    /// clock.advance(Duration::from_secs(3_600)); // a test of an hour takes no time
+    /// clock.advance(Duration::from_secs(3_600));
     /// assert_eq!(*queue.try_get()?, "a");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn clock<C: Clock>(self, clock: C) -> QueueBuilder<K, O, L, WithClock<C>> {
-        self.with_time(WithClock(clock))
-    }
-
-    /// Enables delays, measured by the clock of `timer`, for both async and blocking getters.
-    ///
-    /// The queue takes ownership of the timer, and arms it only while a getter waits for a deadline, a task waits with a time
-    /// limit, or a task waits for an overdue lease. If the runtime of a `TokioTimer` shuts down before the queue, the timer
-    /// continues as a `ThreadTimer`.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_sync::block_on;
-    /// use flyball_workqueue::{Queue, ThreadTimer};
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::builder().timer(ThreadTimer::new()).build(); // on tokio, `TokioTimer::current()`
-    /// queue.add_after("a", Duration::from_millis(10))?;
-    /// let lease = block_on(queue.get()).expect("the queue is open");
-    /// lease.succeed();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -147,8 +104,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// let clock = ManualClock::new();
     /// let queue = Queue::<&str>::builder().timer(clock).build(); // not `clock.timer()`
     /// ```
-    pub fn timer<W: Timer>(self, timer: W) -> QueueBuilder<K, O, L, WithTimer<W>> {
-        self.with_time(WithTimer(timer))
+    pub fn timer<W: Timer>(self, timer: W) -> QueueBuilder<K, O, L, W> {
+        let Self { limiter, seed, options, give_up, sinks, order, keys, .. } = self;
+        QueueBuilder { limiter, time: timer, seed, options, give_up, sinks, order, keys }
     }
 
     /// Sets the order in which Ready keys are handed out: [`Fifo`] (the default), [`Priority`](crate::Priority) or [`Fair`](crate::Fair).
@@ -158,8 +116,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     }
 
     /// Adds a sink to which the queue reports its events; each call adds one more. All fields of [`QueueStats`](crate::QueueStats) are then in use,
-    /// and the queue [tracks ages](Queue::track_ages). If no clock or timer is set, this also enables delays, as [`with_delays`](Self::with_delays)
-    /// does.
+    /// and the queue [tracks ages](Queue::track_ages).
     ///
     /// A queue without metrics has no overhead for them. A queue with metrics reads its clock at each add, get and end
     /// of a lease.
@@ -183,10 +140,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// assert_eq!(queue.stats().adds, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn metrics(self, sink: impl QueueMetrics) -> QueueBuilder<K, O, L, T::WithDelays> {
+    pub fn metrics(self, sink: impl QueueMetrics) -> Self {
         let Self { limiter, time, seed, options, give_up, mut sinks, order, keys } = self;
         sinks.push(Box::new(sink));
-        QueueBuilder { limiter, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
+        QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
     }
 
     /// Limits the number of distinct keys in the queue: Ready, waiting and leased. If the queue is full, an add of an absent key is refused;
@@ -207,7 +164,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     ///
     /// let deadline = |seed| {
     ///     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60)).jitter(Jitter::Full);
-    ///     let queue = Queue::builder().clock(ManualClock::new()).limiter(backoff).seed(seed).build();
+    ///     let queue = Queue::builder().timer(ManualClock::new().timer()).limiter(backoff).seed(seed).build();
     ///     queue.add_rate_limited("a").unwrap();
     ///     queue.state(&"a")
     /// };
@@ -227,17 +184,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         let Self { limiter: policy, time, seed, options, give_up, sinks, order, .. } = self;
         Queue { shared: Shared::new(Parts { order, policy, time, seed, options, give_up, sinks }) }
     }
-
-    fn with_time<U: TimeMode>(self, time: U) -> QueueBuilder<K, O, L, U> {
-        let Self { limiter, seed, options, give_up, sinks, order, keys, .. } = self;
-        QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
-    }
 }
 
 /// Options of queues without a limiter.
-impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
-    /// Sets the limiter, which decides how long a failed key waits. If no clock or timer is set, this also enables delays, as
-    /// [`with_delays`](QueueBuilder::with_delays) does.
+impl<K: Key, O: Order<K>, T: Timer> QueueBuilder<K, O, NoLimiter, T> {
+    /// Sets the limiter, which decides how long a failed key waits.
     ///
     /// The limiter keeps the failures of a key at least as long as the key is in the queue, even if they are older than the policy usually keeps
     /// them. A queue has one limiter; to use two, combine them with [`MaxOf`](flyball_ratelimit::MaxOf).
@@ -252,21 +203,21 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     ///
     /// let ten = Quota::per_second(NonZeroU32::new(10).unwrap());
     /// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000));
-    /// let queue = Queue::builder().clock(ManualClock::new()).limiter(RetryBudget::new(backoff, ten)).build();
+    /// let queue = Queue::builder().timer(ManualClock::new().timer()).limiter(RetryBudget::new(backoff, ten)).build();
     /// queue.add("a")?;
     /// queue.try_get()?.retry();
     /// assert_eq!((queue.stats().waiting, queue.num_requeues(&"a")), (1, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn limiter<P: QueueLimiter<K>>(self, policy: P) -> QueueBuilder<K, O, P, T::WithDelays> {
+    pub fn limiter<P: QueueLimiter<K>>(self, policy: P) -> QueueBuilder<K, O, P, T> {
         let Self { time, seed, options, give_up, sinks, order, keys, .. } = self;
-        QueueBuilder { limiter: policy, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
+        QueueBuilder { limiter: policy, time, seed, options, give_up, sinks, order, keys }
     }
 }
 
 /// Options of queues with a limiter. A queue without a limiter does not count failures, and its keys back off only after
-/// [`retry_after_at_least`](crate::Lease::retry_after_at_least).
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K, O, L, T> {
+/// [a failure with a minimum](crate::LeaseOutcome::Failed).
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> QueueBuilder<K, O, L, T> {
     /// Makes backoff strict: an add does not shorten it. A failed key does not run before its backoff is over, even if events for it arrive
     /// meanwhile.
     ///
@@ -280,7 +231,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     ///
     /// let clock = ManualClock::new();
     /// let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
-    /// let queue = Queue::builder().clock(clock.clone()).limiter(backoff).strict_backoff().build();
+    /// let queue = Queue::builder().timer(clock.timer()).limiter(backoff).strict_backoff().build();
     /// queue.add("a")?;
     /// queue.try_get()?.retry();
     /// assert_eq!(queue.add("a")?, Added::Merged); // without strict backoff it would be Ready now
@@ -316,7 +267,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// let clock = ManualClock::new();
     /// let backoff = Exponential::new(Duration::from_millis(1)..=Duration::from_secs(1));
     /// let queue = Queue::builder()
-    ///     .clock(clock.clone())
+    ///     .timer(clock.timer())
     ///     .limiter(backoff)
     ///     .give_up_after(TWICE, |key, failures| println!("gave {key} up after {failures} failures"))
     ///     .build();
@@ -331,7 +282,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// This does not compile, because nothing counts failures:
     /// ```compile_fail,E0080
     /// # use flyball_workqueue::Queue;
-    /// Queue::<&str>::builder().with_delays().give_up_after(std::num::NonZeroU32::MIN, |_, _| {}).build();
+    /// Queue::<&str>::builder().give_up_after(std::num::NonZeroU32::MIN, |_, _| {}).build();
     /// ```
     /// ```compile_fail,E0080
     /// # use flyball_ratelimit::{Quota, TokenBucket};

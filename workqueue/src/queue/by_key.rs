@@ -1,14 +1,15 @@
 //! SHELL. Operations on a key without its lease.
 
+use flyball_sync::Timer;
+
 use super::Queue;
 use crate::error::NotDetached;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
-use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Ends the detached lease of a key, like [`Lease::done`]. For other outcomes, use [`attach`](Self::attach).
     ///
     /// # Errors
@@ -39,7 +40,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// lease.succeed();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn attach(&self, key: &K) -> Result<Lease<K, T>, NotDetached> {
+    pub fn attach(&self, key: &K) -> Result<Lease<K>, NotDetached> {
         let hash = self.shared.hash(key);
         let (id, key) = self.shared.lock().state.attach(key, hash).ok_or(NotDetached)?;
         Ok(Lease::new(key, id, self.shared.clone()))

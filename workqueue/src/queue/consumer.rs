@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use flyball_sync::{ThreadTimer, Timer};
+
 use crate::futures::get::Get;
 use crate::key::Key;
 use crate::lease::Lease;
@@ -11,7 +13,6 @@ use crate::queue::Queue;
 use crate::queue::shared::Effects;
 use crate::queue::stop_flag::StopFlag;
 use crate::state::order::{Fifo, Order};
-use crate::time_mode::{NoDelays, SupportsAsync, TimeMode};
 
 /// A handle that takes keys until it is stopped or the queue is closed. Stopping a consumer affects neither the queue nor
 /// other consumers.
@@ -31,12 +32,12 @@ use crate::time_mode::{NoDelays, SupportsAsync, TimeMode};
 /// worker.join().unwrap();
 /// assert!(!queue.is_shutting_down());
 /// ```
-pub struct Consumer<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
+pub struct Consumer<K, O: Order<K> = Fifo, L = NoLimiter, T = ThreadTimer> {
     queue: Queue<K, O, L, T>,
     stop: Arc<StopFlag>,
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Consumer<K, O, L, T> {
     pub(crate) fn new(queue: Queue<K, O, L, T>) -> Self {
         Self { queue, stop: Arc::default() }
     }
@@ -59,16 +60,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
     /// assert_eq!(block_on(second.get()).as_deref(), Some(&"a"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn get(&self) -> Get<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
+    pub fn get(&self) -> Get<'_, K, O, L, T> {
         Get::new(&self.queue, Some(self.stop.clone()))
     }
 
     /// Like [`Queue::blocking_get`], but also returns `None` once this consumer is stopped.
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
-    pub fn blocking_get(&self) -> Option<Lease<K, T>> {
+    pub fn blocking_get(&self) -> Option<Lease<K>> {
         self.queue.block(None, Some(&self.stop)).ok()
     }
 
@@ -89,7 +87,7 @@ impl<K, O: Order<K>, L, T> Clone for Consumer<K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for Consumer<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for Consumer<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consumer").field("queue", &self.queue).field("stopped", &self.stop.is_set()).finish()
     }

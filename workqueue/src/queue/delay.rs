@@ -1,8 +1,8 @@
-//! SHELL. Delayed adds, and postponing keys.
+//! SHELL. Adds with options, delayed adds, and postponing keys.
 
 use std::time::Duration;
 
-use flyball_sync::Nanos;
+use flyball_sync::{Nanos, Timer};
 
 use super::Queue;
 use crate::error::{AddError, AddErrorKind};
@@ -12,9 +12,8 @@ use crate::state::Added;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::wait::{DelayMode, DelayRequest};
-use crate::time_mode::SupportsDelays;
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Makes a key Ready after `delay`; a delay of zero is the same as [`add`](Self::add). If the key waits already, the earlier deadline applies.
     ///
     /// Any duration is allowed. The clock counts to about 584 years, so a longer delay never ends. A Ready key stays Ready. O(log n) in the number of
@@ -32,7 +31,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// use std::time::Duration;
     ///
     /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
-    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// let queue = Queue::builder().timer(clock.timer()).build();
     /// queue.add_after("a", seconds(5))?;
     /// assert_eq!(queue.add_after("a", seconds(60))?, Added::Merged); // the earlier deadline holds
     /// clock.advance(seconds(5));
@@ -40,10 +39,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K>> {
-        self.add_after_with(key, delay, DelayMode::Earliest)
+        let tag = self.shared.tag(&key);
+        let now = self.shared.now();
+        self.add_requested(key, tag, DelayRequest::Earliest(now + delay), now)
     }
 
-    /// Like [`add_after`](Self::add_after), but `mode` decides how the delay combines with an existing wait of the key.
+    /// Adds a key with a priority, a delay, or a delay that combines with an existing one, see [`AddOptions`].
     ///
     /// # Errors
     /// Like [`add`](Self::add).
@@ -54,15 +55,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// # Examples
     /// Debounces events: the key runs 100 ms after the last event, but at most 1 s after the first.
     /// ```
-    /// use flyball_workqueue::{DelayMode, ManualClock, Queue};
+    /// use flyball_workqueue::{AddOptions, DelayMode, ManualClock, Queue};
     /// use std::time::Duration;
     ///
     /// let millis = Duration::from_millis;
     /// let clock = ManualClock::new();
-    /// let queue = Queue::builder().clock(clock.clone()).build();
-    /// let debounce = DelayMode::Debounce { max_wait: millis(1000) };
+    /// let queue = Queue::builder().timer(clock.timer()).build();
+    /// let mode = DelayMode::Debounce { max_wait: millis(1000) };
     /// for _ in 0..19 {
-    ///     queue.add_after_with("a", millis(100), debounce)?; // an event every 50 ms
+    ///     queue.add_with("a", AddOptions { delay: millis(100), mode, ..AddOptions::default() })?; // an event every 50 ms
     ///     clock.advance(millis(50));
     ///     assert!(!queue.has_ready());
     /// }
@@ -70,9 +71,32 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// assert_eq!(*queue.try_get()?, "a");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_after_with(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, AddError<K>> {
-        let tag = self.shared.tag(&key);
-        self.add_delayed_tagged(key, tag, delay, mode)
+    #[inline]
+    pub fn add_with(&self, key: K, options: AddOptions) -> Result<Added, AddError<K>> {
+        let AddOptions { priority, delay, mode } = options;
+        let tag = self.shared.order().tag_at(&key, priority);
+        if delay.is_zero() && mode == DelayMode::Earliest {
+            self.add_tagged(key, tag)
+        } else {
+            self.add_delayed(key, tag, delay, mode)
+        }
+    }
+
+    fn add_delayed(
+        &self,
+        key: K,
+        tag: Tag<O::ReadyQueue>,
+        delay: Duration,
+        mode: DelayMode,
+    ) -> Result<Added, AddError<K>> {
+        let now = self.shared.now();
+        let at = now + delay;
+        let request = match mode {
+            DelayMode::Earliest => DelayRequest::Earliest(at),
+            DelayMode::Debounce { max_wait } => DelayRequest::Debounce { at, limit: now + max_wait },
+            DelayMode::Replace => DelayRequest::Replace(at),
+        };
+        self.add_requested(key, tag, request, now)
     }
 
     /// Counts a failure of `key` and adds the key with the limiter's delay (client-go's `AddRateLimited`).
@@ -95,7 +119,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// use std::time::Duration;
     ///
     /// let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
-    /// let queue = Queue::builder().clock(clock.clone()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
+    /// let queue = Queue::builder().timer(clock.timer()).limiter(Exponential::new(seconds(1)..=seconds(60))).build();
     /// queue.add_rate_limited("a")?;
     /// queue.add_rate_limited("a")?; // in backoff: not counted
     /// assert_eq!((queue.stats().waiting, queue.num_requeues(&"a")), (1, 1));
@@ -105,66 +129,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// ```
     pub fn add_rate_limited(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
-        self.add_rate_limited_tagged(key, tag)
-    }
-
-    /// Postpones a pending run of a key, so that the key waits for at least `delay`. This is the only operation that makes a Ready key wait.
-    ///
-    /// If the key waits already, its wait becomes longer or stays the same. If the key is leased and dirty, it does not become Ready before `delay`
-    /// is over and its lease has ended. Returns whether there was a run to postpone: there is none if the key is absent, if it is leased and was not
-    /// added again, or if the queue is shut down.
-    ///
-    /// # Panics
-    /// Panics like [`add`](Self::add).
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_workqueue::{KeyState, ManualClock, Queue};
-    /// use std::time::Duration;
-    ///
-    /// let seconds = Duration::from_secs;
-    /// let queue = Queue::builder().clock(ManualClock::new()).build();
-    /// queue.add("a")?;
-    /// assert!(queue.postpone(&"a", seconds(5)));
-    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(queue.now() + seconds(5)));
-    /// assert!(queue.postpone(&"a", seconds(1))); // a wait becomes no shorter
-    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(queue.now() + seconds(5)));
-    /// assert!(!queue.postpone(&"b", seconds(5))); // absent
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn postpone(&self, key: &K, delay: Duration) -> bool {
-        let hash = self.shared.hash(key);
-        let now = self.shared.now();
-        let mut locked = self.shared.lock();
-        let postponed = locked.state.postpone(key, hash, now + delay, now);
-        self.shared.finish(locked, Some(now));
-        postponed
-    }
-
-    // === with the key's tag ===
-
-    pub(crate) fn add_delayed_tagged(
-        &self,
-        key: K,
-        tag: Tag<O::ReadyQueue>,
-        delay: Duration,
-        mode: DelayMode,
-    ) -> Result<Added, AddError<K>> {
-        let now = self.shared.now();
-        let at = now + delay;
-        let request = match mode {
-            DelayMode::Earliest => DelayRequest::Earliest(at),
-            DelayMode::Debounce { max_wait } => DelayRequest::Debounce { at, limit: now + max_wait },
-            DelayMode::Replace => DelayRequest::Replace(at),
-        };
-        self.add_requested(key, tag, request, now)
-    }
-
-    pub(crate) fn add_rate_limited_tagged(
-        &self,
-        key: K,
-        tag: Tag<O::ReadyQueue>,
-    ) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
         if self.is_shutting_down() {
             return shared.answer(Err(AddErrorKind::ShutDown), Some(key));
@@ -188,6 +152,39 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         }
     }
 
+    /// Postpones a pending run of a key, so that the key waits for at least `delay`. This is the only operation that makes a Ready key wait.
+    ///
+    /// If the key waits already, its wait becomes longer or stays the same. If the key is leased and dirty, it does not become Ready before `delay`
+    /// is over and its lease has ended. Returns whether there was a run to postpone: there is none if the key is absent, if it is leased and was not
+    /// added again, or if the queue is shut down.
+    ///
+    /// # Panics
+    /// Panics like [`add`](Self::add).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{KeyState, ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let seconds = Duration::from_secs;
+    /// let queue = Queue::builder().timer(ManualClock::new().timer()).build();
+    /// queue.add("a")?;
+    /// assert!(queue.postpone(&"a", seconds(5)));
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(queue.now() + seconds(5)));
+    /// assert!(queue.postpone(&"a", seconds(1))); // a wait becomes no shorter
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(queue.now() + seconds(5)));
+    /// assert!(!queue.postpone(&"b", seconds(5))); // absent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn postpone(&self, key: &K, delay: Duration) -> bool {
+        let hash = self.shared.hash(key);
+        let now = self.shared.now();
+        let mut locked = self.shared.lock();
+        let postponed = locked.state.postpone(key, hash, now + delay, now);
+        self.shared.finish(locked, Some(now));
+        postponed
+    }
+
     fn add_requested(
         &self,
         key: K,
@@ -201,4 +198,33 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.shared.finish(locked, Some(now));
         self.shared.answer(added, new.key)
     }
+}
+
+/// The options of [`Queue::add_with`].
+///
+/// # Examples
+/// Keys from an initial list are less urgent than keys from events:
+/// ```
+/// use flyball_workqueue::{AddOptions, Priority, Queue};
+///
+/// let queue = Queue::builder().order(Priority::new()).build();
+/// let initial = AddOptions { priority: -100, ..AddOptions::default() };
+/// queue.add_with("a", initial)?;
+/// queue.add_with("b", initial)?;
+/// queue.add("event")?;
+/// assert_eq!(*queue.try_get()?, "event");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddOptions {
+    /// The priority of the add, from −128 to 127; by default 0, the priority of the adds without options. A higher number is more urgent. Only a queue
+    /// with the order [`Priority`](crate::Priority) uses it.
+    ///
+    /// If a key is added several times before it is handed out, the highest of the priorities counts. After the hand-out the key has its own priority
+    /// again. An add that raises the priority of a Ready key gives the key a second position, at the tail of the higher priority.
+    pub priority: i8,
+    /// The time after which the key becomes Ready; by default zero. See [`Queue::add_after`] for its range.
+    pub delay: Duration,
+    /// How the delay combines with an existing wait of the key; by default, the earlier deadline applies.
+    pub mode: DelayMode,
 }

@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use flyball_sync::Nanos;
 use flyball_sync::panics::{Panic, forget};
+use flyball_sync::{Nanos, Timer};
 
 use super::give_up::GiveUp;
 use super::shared::{Effects, Locked, Shared};
@@ -15,21 +15,23 @@ use crate::limiter::{Failure, Limiter, QueueLimiter};
 use crate::state::order::Order;
 use crate::state::wait::Wait;
 use crate::state::{LeaseId, Transition};
-use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     /// Ends a lease. The lease ends even if user code panics; the key is Ready again in that case.
     #[inline]
     pub(crate) fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
-        if let Some(ending) = self.begin_end(key, outcome) {
-            self.end_by(id, key, ending);
-        } else {
-            // In this case, ending the lease runs no user code and needs no decision.
-            let mut locked = self.lock();
-            let gone = locked.state.end(id, Transition::Leave, None);
-            self.finish(locked, None);
-            drop(gone);
+        if !self.ends_at_once(outcome) {
+            return self.end_decided(id, key, outcome);
         }
+        let mut locked = self.lock();
+        let gone = locked.state.end(id, Transition::Leave, None);
+        self.finish(locked, None);
+        drop(gone);
+    }
+
+    #[inline(never)]
+    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
+        self.end_by(id, key, self.decided(key, outcome));
     }
 
     /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`. If the limit of `give_up_after`
@@ -67,12 +69,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
                 self.limiter.forget(key);
                 Transition::Leave
             }
-            LeaseOutcome::DoneAndRequeueAfter(delay) if T::DELAYS => return self.wait(delay),
-            LeaseOutcome::SucceededAndRequeueAfter(delay) if T::DELAYS => {
+            LeaseOutcome::DoneAndRequeueAfter(delay) => return self.wait(delay),
+            LeaseOutcome::SucceededAndRequeueAfter(delay) => {
                 self.limiter.forget(key);
                 return self.wait(delay);
             }
-            LeaseOutcome::Failed { at_least } if T::DELAYS && !at_least.is_zero() => {
+            LeaseOutcome::Failed { at_least } if !at_least.is_zero() => {
                 return self.back_off(key, at_least);
             }
             LeaseOutcome::Failed { .. } if Limiter::<K, L>::limits() => {
@@ -80,10 +82,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             }
             LeaseOutcome::Dropped if Limiter::<K, L>::limits() => return self.back_off(key, Duration::ZERO),
             LeaseOutcome::Failed { .. } | LeaseOutcome::Dropped => Transition::Ready,
-            // A queue without delays reads no clock, so the key is Ready immediately.
-            LeaseOutcome::DoneAndRequeueAfter(_) | LeaseOutcome::SucceededAndRequeueAfter(_) => {
-                Transition::Ready
-            }
             LeaseOutcome::Requeued => Transition::NotBegun,
         };
         Decision { now: self.now_if_timed(), ..Decision::of(transition) }
@@ -121,18 +119,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         }
     }
 
-    /// Runs the user code that decides how the lease ends. Called before locking. If the user code panics, the key becomes Ready.
-    ///
-    /// Returns `None` if there is no user code to run and nothing to decide: the key then leaves the queue, unless it
-    /// is dirty.
+    /// Returns whether there is no user code to run and nothing to decide for the end of a lease: the key leaves the queue, unless it is dirty.
     #[inline]
-    pub(crate) fn begin_end(&self, key: &K, outcome: LeaseOutcome) -> Option<Ending> {
+    pub(crate) fn ends_at_once(&self, outcome: LeaseOutcome) -> bool {
         let leaves = matches!(outcome, LeaseOutcome::Done)
             || matches!(outcome, LeaseOutcome::Succeeded) && self.limiter.is_empty();
-        if leaves && !self.is_timed() { None } else { Some(self.decided(key, outcome)) }
+        leaves && !self.is_timed()
     }
 
-    fn decided(&self, key: &K, outcome: LeaseOutcome) -> Ending {
+    /// Runs the user code that decides how the lease ends. Called before locking. If the user code panics, the key becomes Ready.
+    pub(crate) fn decided(&self, key: &K, outcome: LeaseOutcome) -> Ending {
         match catch_unwind(AssertUnwindSafe(|| self.decide(key, outcome))) {
             Ok(decision) => Ending { outcome, decision, panic: None },
             Err(panic) => Ending { outcome, decision: Decision::of(Transition::Ready), panic: Some(panic) },
@@ -149,7 +145,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     ) -> Ended<K> {
         let Decision { transition, now, .. } = ending.decision;
         let begun = ending.outcome != LeaseOutcome::Requeued;
-        let worked = if T::DELAYS { locked.state.meter_end(id, now, begun) } else { None };
+        let worked = locked.state.meter_end(id, now, begun);
         let gone = locked.state.end(id, transition, now);
         Ended { gone, worked }
     }

@@ -7,11 +7,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use flyball_sync::Nanos;
 use flyball_sync::panics::{Panic, caught};
+use flyball_sync::{Nanos, Timer};
 
 use super::Queue;
-use super::end::{Ending, first, panic_of};
+use super::end::{first, panic_of};
 use super::shared::{Effects, Locked};
 use crate::error::TryGetError;
 use crate::futures::end_and_get::EndAndGet;
@@ -20,16 +20,13 @@ use crate::lease::{Lease, LeaseOutcome, Leasing};
 use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
 use crate::state::{NextKey, Transition};
-use crate::time_mode::{SupportsAsync, TimeMode};
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Ends a lease and waits asynchronously for the next key; resolves to `None` once the queue is closed.
     ///
     /// A worker calls this between two keys. The call combines [`Lease::succeed`], or a different outcome, with
     /// [`get`](Self::get) in one step under one lock. If the key of the ended lease is Ready again, it is queued at
     /// the tail before the next key is taken. If the lease belongs to a different queue, it ends in that queue.
-    ///
-    /// A queue without delays ignores the delay in an outcome: the key is Ready again immediately, at the tail.
     ///
     /// # Panics
     /// The future panics in the cases in which `get` or [ending a lease](Lease#panics) panics. Then the lease has
@@ -61,10 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// assert_eq!(worked, 3);
     /// # });
     /// ```
-    pub fn end_and_get(&self, lease: Lease<K, T>, outcome: LeaseOutcome) -> EndAndGet<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
+    pub fn end_and_get(&self, lease: Lease<K>, outcome: LeaseOutcome) -> EndAndGet<'_, K, O, L, T> {
         EndAndGet::new(self.get(), lease, outcome)
     }
 
@@ -88,11 +82,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// assert_eq!(queue.stats().leased, 0); // the lease has ended
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_end_and_get(
-        &self,
-        lease: Lease<K, T>,
-        outcome: LeaseOutcome,
-    ) -> Result<Lease<K, T>, TryGetError> {
+    pub fn try_end_and_get(&self, lease: Lease<K>, outcome: LeaseOutcome) -> Result<Lease<K>, TryGetError> {
         self.end_and_take(lease, outcome, |locked, now| self.shared.next(locked, now))
     }
 
@@ -116,7 +106,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// assert_eq!(queue.stats().ready, 0);
     /// ```
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
-    pub fn blocking_end_and_get(&self, lease: Lease<K, T>, outcome: LeaseOutcome) -> Option<Lease<K, T>> {
+    pub fn blocking_end_and_get(&self, lease: Lease<K>, outcome: LeaseOutcome) -> Option<Lease<K>> {
         match self.try_end_and_get(lease, outcome) {
             Ok(lease) => Some(lease),
             Err(TryGetError::Closed) => None,
@@ -128,10 +118,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[inline]
     pub(crate) fn end_and_take(
         &self,
-        mut lease: Lease<K, T>,
+        mut lease: Lease<K>,
         outcome: LeaseOutcome,
         take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
-    ) -> Result<Lease<K, T>, TryGetError> {
+    ) -> Result<Lease<K>, TryGetError> {
         let shared = &self.shared;
         let Some(handle_of_queue) = lease.take_queue_if(shared) else {
             lease.end(outcome);
@@ -144,8 +134,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             };
         };
         let id = lease.lease_id();
-        match shared.begin_end(lease.key(), outcome) {
-            None => self.take_next(
+        match shared.ends_at_once(outcome) {
+            true => self.take_next(
                 handle_of_queue,
                 None,
                 |locked| locked.state.end(id, Transition::Leave, None),
@@ -156,7 +146,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     first(first(woken, panic_of(|| drop(gone))), panic_of(|| drop(lease)))
                 },
             ),
-            Some(ending) => self.decided_end_and_take(lease, handle_of_queue, ending, take),
+            false => self.decided_end_and_take(lease, handle_of_queue, outcome, take),
         }
     }
 
@@ -164,12 +154,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[inline(never)]
     fn decided_end_and_take(
         &self,
-        lease: Lease<K, T>,
+        lease: Lease<K>,
         handle_of_queue: Arc<dyn Leasing<K>>,
-        ending: Ending,
+        outcome: LeaseOutcome,
         take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
-    ) -> Result<Lease<K, T>, TryGetError> {
+    ) -> Result<Lease<K>, TryGetError> {
         let shared = &self.shared;
+        let ending = shared.decided(lease.key(), outcome);
         let (id, now) = (lease.lease_id(), ending.now());
         self.take_next(
             handle_of_queue,
@@ -197,13 +188,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         end: impl FnOnce(&mut Locked<K, O::ReadyQueue>) -> E,
         take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
         finish: impl FnOnce(E, Option<Effects>) -> Option<Panic>,
-    ) -> Result<Lease<K, T>, TryGetError> {
+    ) -> Result<Lease<K>, TryGetError> {
         let shared = &self.shared;
         let mut locked = shared.lock();
         let ended = end(&mut locked);
         // If `Clone` of the next key panics, `take` changes nothing, but `end` has ended the old lease.
         let next = catch_unwind(AssertUnwindSafe(|| take(&mut locked, now)));
-        let hand_out = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
+        let hand_out = if matches!(next, Ok(NextKey::Key(..))) {
+            now.and_then(|_| shared.handed_out(&locked))
+        } else {
+            None
+        };
         let effects = shared.collect_wakeups(&mut locked, now);
         drop(locked);
         // The lease is created before any call that may panic, so that the key is not lost.
@@ -216,7 +211,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         if let Some(panic) = first(panic, finish(ended, effects)) {
             // The caller will not receive the new lease, so its key is requeued, and neither a hand-out nor a failure is counted.
             if let Ok(lease) = next {
-                caught(|| lease.requeue());
+                caught(|| lease.end(LeaseOutcome::Requeued));
             }
             resume_unwind(panic);
         }

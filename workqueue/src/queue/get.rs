@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flyball_sync::locks::MutexGuard;
 use flyball_sync::panics::{caught, forget};
-use flyball_sync::{Clock, Monotonic, Nanos};
+use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 use super::Queue;
 use crate::error::{GetTimeoutError, TryGetError};
@@ -14,15 +14,14 @@ use crate::futures::get_many::GetMany;
 #[cfg(feature = "stream")]
 use crate::futures::stream::LeaseStream;
 use crate::key::Key;
-use crate::lease::Lease;
+use crate::lease::{Lease, LeaseOutcome};
 use crate::limiter::QueueLimiter;
 use crate::queue::consumer::Consumer;
 use crate::queue::shared::{Effects, Locked, Shared};
 use crate::state::order::Order;
 use crate::state::{HandedOut, LeaseId, NextKey};
-use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Waits asynchronously for a key, on any executor; resolves to `None` once the queue is closed.
     ///
     /// A queue is closed once it is shut down, no key is Ready, and no key can become Ready. Keys of [suspended](crate::Fair::max_leased) groups do
@@ -57,17 +56,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// block_on(work(queue)); // on a runtime, spawn some of these
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// On a queue with delays, an async `get` needs a timer. So this does not compile:
-    /// ```compile_fail,E0277
-    /// # use flyball_workqueue::Queue;
-    /// let queue = Queue::<&str>::builder().with_delays().build();
-    /// let get = queue.get();
-    /// ```
-    pub fn get(&self) -> Get<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
+    pub fn get(&self) -> Get<'_, K, O, L, T> {
         Get::new(self, None)
     }
 
@@ -79,20 +68,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Cancel safety
     /// Like `get`.
-    pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
+    pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T> {
         GetMany::new(self.get(), most)
     }
 
     /// Returns a stream of leases, which ends once the queue is closed. The stream is as cancel-safe as [`get`](Self::get), and yields to other tasks
     /// as often.
     #[cfg(feature = "stream")]
-    pub fn stream(&self) -> LeaseStream<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
+    pub fn stream(&self) -> LeaseStream<'_, K, O, L, T> {
         LeaseStream::new(self.get())
     }
 
@@ -104,8 +87,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Panics
     /// Panics like [`get`](Self::get).
     #[inline]
-    pub fn try_get(&self) -> Result<Lease<K, T>, TryGetError> {
-        let now = self.shared.now_if_timed();
+    pub fn try_get(&self) -> Result<Lease<K>, TryGetError> {
+        match self.shared.now_if_timed() {
+            // Inlined without a time: most queues need none.
+            None => self.try_get_at(None),
+            now => self.try_get_timed(now),
+        }
+    }
+
+    #[inline(never)]
+    fn try_get_timed(&self, now: Option<Nanos>) -> Result<Lease<K>, TryGetError> {
+        self.try_get_at(now)
+    }
+
+    #[inline(always)]
+    fn try_get_at(&self, now: Option<Nanos>) -> Result<Lease<K>, TryGetError> {
         let mut locked = self.shared.lock();
         let next = self.shared.next(&mut locked, now);
         match next {
@@ -138,7 +134,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// assert_eq!((first.len(), second.len(), rest.len()), (2, 2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_get_many(&self, most: usize) -> Result<Vec<Lease<K, T>>, TryGetError> {
+    pub fn try_get_many(&self, most: usize) -> Result<Vec<Lease<K>>, TryGetError> {
         if most == 0 {
             return Ok(Vec::new());
         }
@@ -193,9 +189,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         now: Option<Nanos>,
         id: LeaseId,
         key: K,
-    ) -> Lease<K, T> {
+    ) -> Lease<K> {
         let effects = self.shared.collect_wakeups(&mut locked, now);
-        let hand_out = self.shared.handed_out(&locked);
+        let hand_out = now.and_then(|_| self.shared.handed_out(&locked));
         drop(locked);
         let lease = Lease::new(key, id, self.shared.clone());
         let lease = match effects {
@@ -221,7 +217,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// a failure is counted.
     fn wake_for<C>(&self, taken: C, effects: Option<Effects>) -> C
     where
-        C: IntoIterator<Item = Lease<K, T>>,
+        C: IntoIterator<Item = Lease<K>>,
     {
         let Some(effects) = effects else { return taken };
         match catch_unwind(AssertUnwindSafe(|| self.shared.perform(effects))) {
@@ -230,7 +226,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 // Requeuing a key may wake a waker that panics, too. The remaining keys must be requeued nevertheless, because dropping their leases
                 // would count as failures.
                 for lease in taken {
-                    caught(|| lease.requeue());
+                    caught(|| lease.end(LeaseOutcome::Requeued));
                 }
                 resume_unwind(panic);
             }
@@ -243,7 +239,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Panics like [`get`](Self::get).
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     #[inline]
-    pub fn blocking_get(&self) -> Option<Lease<K, T>> {
+    pub fn blocking_get(&self) -> Option<Lease<K>> {
         match self.try_get() {
             Ok(lease) => Some(lease),
             Err(TryGetError::Closed) => None,
@@ -258,7 +254,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// Panics like [`get`](Self::get).
-    pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
+    pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K>, GetTimeoutError> {
         self.block(Some(Monotonic.now() + limit), None)
     }
 
@@ -274,7 +270,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         &self,
         most: usize,
         limit: Duration,
-    ) -> Result<Vec<Lease<K, T>>, GetTimeoutError> {
+    ) -> Result<Vec<Lease<K>>, GetTimeoutError> {
         if most == 0 {
             return Ok(Vec::new());
         }
@@ -285,7 +281,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// Panics like [`blocking_get`](Self::blocking_get).
-    pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K, T>> {
+    pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K>> {
         if most == 0 {
             return Vec::new();
         }
@@ -293,7 +289,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// Returns a batch of at most `most` leases: `first`, and leases of keys that are Ready now.
-    pub(crate) fn more(&self, first: Lease<K, T>, most: usize) -> Vec<Lease<K, T>> {
+    pub(crate) fn more(&self, first: Lease<K>, most: usize) -> Vec<Lease<K>> {
         let mut leases = vec![first];
         if most > 1 {
             // If `Clone` of a key panics, that key stays in the queue, and `first` is still returned.
@@ -310,68 +306,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
-    /// Like [`get`](Self::get), but waits for at most `limit` by the queue's clock. A key that is Ready is taken even if the limit is zero.
-    ///
-    /// # Errors
-    /// Returns [`GetTimeoutError::TimedOut`] if no key becomes Ready within `limit`, and [`GetTimeoutError::Closed`] once the queue is closed.
-    ///
-    /// # Panics
-    /// Panics like `get`.
-    ///
-    /// # Cancel safety
-    /// Like `get`. The time limit starts at the first poll.
-    ///
-    /// # Examples
-    /// ```
-    /// # use flyball_workqueue::{GetTimeoutError, Queue, ThreadTimer};
-    /// # use std::time::Duration;
-    /// # flyball_sync::block_on(async {
-    /// let queue = Queue::<&str>::builder().timer(ThreadTimer::new()).build();
-    /// let none = queue.get_timeout(Duration::from_millis(10)).await;
-    /// assert_eq!(none.unwrap_err(), GetTimeoutError::TimedOut);
-    /// # });
-    /// ```
-    pub async fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
-        match self.within(limit, &mut self.get()).await {
-            Some(Some(lease)) => Ok(lease),
-            Some(None) => Err(GetTimeoutError::Closed),
-            // There may be a Ready key now: `get` may have returned `Pending` only to yield, or a key may have become Ready since
-            // then.
-            None => self.try_get().map_err(|error| match error {
-                TryGetError::Empty => GetTimeoutError::TimedOut,
-                TryGetError::Closed => GetTimeoutError::Closed,
-            }),
-        }
-    }
-
-    /// Like [`get_many`](Self::get_many), but waits for at most `limit` by the queue's clock. Keys that are Ready are taken even if the limit is
-    /// zero.
-    ///
-    /// # Errors
-    /// Like [`get_timeout`](Self::get_timeout).
-    ///
-    /// # Panics
-    /// Panics like `get`.
-    ///
-    /// # Cancel safety
-    /// Like `get_timeout`.
-    pub async fn get_many_timeout(
-        &self,
-        most: usize,
-        limit: Duration,
-    ) -> Result<Vec<Lease<K, T>>, GetTimeoutError> {
-        if most == 0 {
-            return Ok(Vec::new());
-        }
-        self.get_timeout(limit).await.map(|first| self.more(first, most))
-    }
-}
-
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     /// Hands out a key, if one is Ready.
     #[inline]
     pub(crate) fn next(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) -> NextKey<K> {
-        if T::DELAYS { locked.state.get_metered(now) } else { locked.state.get(now) }
+        match now {
+            // A queue with metrics always reads the clock.
+            None => locked.state.get(None),
+            Some(_) => locked.state.get_metered(now),
+        }
     }
 }

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use flyball_sync::{Clock, Monotonic};
+use flyball_sync::{Clock, Monotonic, Timer};
 
 use super::Queue;
 use crate::futures::wait_idle::WaitIdle;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
-use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Waits until no key is Ready or leased. Keys may still wait for deadlines. The queue stays open.
     ///
     /// Ready keys of a [suspended](crate::Fair::max_leased) group do not count, because they cannot be handed out.
@@ -30,7 +29,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// use flyball_workqueue::{Queue, WaitIdle};
     /// use std::time::Duration;
     ///
-    /// let queue = Queue::builder().with_delays().build();
+    /// let queue = Queue::new();
     /// queue.add_after("a", Duration::from_secs(3_600))?;
     /// let idle: WaitIdle<'_, &str, _, _, _> = queue.wait_idle();
     /// block_on(idle);
@@ -69,7 +68,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     ///     move || queue.blocking_get().map(Lease::succeed)
     /// });
     /// queue.blocking_wait_idle();
-    /// queue.blocking_wait_empty(); // a queue without delays is empty when it is idle
+    /// queue.blocking_wait_empty(); // no key waits for a deadline either
     /// assert!(queue.blocking_wait_empty_timeout(Duration::ZERO));
     /// worker.join().unwrap();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -93,38 +92,5 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// the limit.
     pub fn blocking_wait_empty_timeout(&self, limit: Duration) -> bool {
         self.block_until_empty(Some(Monotonic.now() + limit))
-    }
-}
-
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
-    /// Like [`wait_idle`](Self::wait_idle), but waits for at most `limit` by the queue's clock. Returns true if the queue became idle within the
-    /// limit.
-    ///
-    /// # Cancel safety
-    /// Dropping the future only ends the wait. The time limit starts at the first poll.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_sync::block_on;
-    /// use flyball_workqueue::{Queue, ThreadTimer};
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
-    /// queue.add_after("a", Duration::from_secs(3_600))?;
-    /// assert!(block_on(queue.wait_idle_timeout(Duration::from_millis(10)))); // returns immediately
-    /// assert!(!block_on(queue.wait_empty_timeout(Duration::from_millis(10)))); // "a" waits for longer
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn wait_idle_timeout(&self, limit: Duration) -> bool {
-        self.within(limit, &mut self.wait_idle()).await.is_some()
-    }
-
-    /// Like [`wait_empty`](Self::wait_empty), but waits for at most `limit` by the queue's clock. Returns true if the queue became empty within the
-    /// limit.
-    ///
-    /// # Cancel safety
-    /// Dropping the future only ends the wait. The time limit starts at the first poll.
-    pub async fn wait_empty_timeout(&self, limit: Duration) -> bool {
-        self.within(limit, &mut self.wait_empty()).await.is_some()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_sync::Nanos;
+use flyball_sync::{Nanos, Timer};
 
 use super::Queue;
 use crate::futures::next_overdue::NextOverdue;
@@ -11,9 +11,8 @@ use crate::limiter::QueueLimiter;
 use crate::metrics::StatsReader;
 use crate::state::order::Order;
 use crate::state::{KeyState, QueueStats};
-use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Returns the number of Ready keys, including keys whose deadline has passed. O(1), plus one step for each deadline that has passed.
     #[must_use]
     pub fn ready_len(&self) -> usize {
@@ -84,7 +83,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// use flyball_workqueue::{KeyInfo, KeyState, ManualClock, Queue};
     /// use std::time::Duration;
     ///
-    /// let queue = Queue::builder().clock(ManualClock::new()).build();
+    /// let queue = Queue::builder().timer(ManualClock::new().timer()).build();
     /// queue.add_many(["a", "b"]);
     /// queue.add_after("c", Duration::from_secs(5))?;
     /// let _lease = queue.try_get()?;
@@ -118,7 +117,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Returns the current time of the queue's clock. You can compare it with the deadline in [`KeyState::Waiting`].
     ///
     /// # Panics
@@ -137,7 +136,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// use std::time::Duration;
     ///
     /// let clock = ManualClock::new();
-    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// let queue = Queue::builder().timer(clock.timer()).build();
     /// queue.track_ages();
     /// queue.add("a")?;
     /// clock.advance(Duration::from_secs(3));
@@ -188,10 +187,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// assert!(block_on(queue.next_overdue(minute)).is_none()); // no lease can become overdue
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn next_overdue(&self, bound: Duration) -> NextOverdue<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
+    pub fn next_overdue(&self, bound: Duration) -> NextOverdue<'_, K, O, L, T> {
         NextOverdue::new(self, bound)
     }
 }

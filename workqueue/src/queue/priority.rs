@@ -2,13 +2,14 @@
 
 use std::hash::Hash;
 
+use flyball_sync::Timer;
+
 use super::Queue;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
-use crate::time_mode::TimeMode;
 
-impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
+impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     /// Returns the priority of a key that is Ready or waiting. For a leased key that was added again, this is the highest priority of these adds; for
     /// any other leased key, the priority with which it was handed out. `None` if the key is not in the queue.
     #[must_use]
@@ -26,10 +27,12 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     ///
     /// # Examples
     /// ```
-    /// use flyball_workqueue::{Priority, PriorityStats, Queue};
+    /// use flyball_workqueue::{AddOptions, Priority, PriorityStats, Queue};
     ///
     /// let queue = Queue::builder().order(Priority::new()).build();
-    /// queue.with_priority(5).add_many(["a", "b"]);
+    /// for key in ["a", "b"] {
+    ///     queue.add_with(key, AddOptions { priority: 5, ..AddOptions::default() })?;
+    /// }
     /// assert!(queue.set_priority(&"a", -5)); // an add could only raise it
     /// let levels: Vec<PriorityStats> = queue.stats_by_priority();
     /// assert_eq!((levels[0].priority, levels[0].ready), (5, 1));
@@ -61,7 +64,7 @@ where
     K: Key,
     G: Clone + Eq + Hash + Send + 'static,
     L: QueueLimiter<K>,
-    T: TimeMode,
+    T: Timer,
 {
     /// Returns the key counts of the groups with the most Ready keys, for at most `most` groups, and the sums of the counts of all other groups. A
     /// metric can use this to bound its number of labels. O(groups · log groups + deadlines that have passed).

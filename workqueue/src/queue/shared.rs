@@ -33,10 +33,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
-use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use flyball_sync::panics::raise;
 use flyball_sync::waiting::{self, Alarm, Alarmed};
+use flyball_sync::{Nanos, Timer};
 use foldhash::fast::RandomState;
 
 pub(crate) use effects::Effects;
@@ -51,7 +51,6 @@ use crate::state::hash::fold;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{NewKey, Options, QueueState};
-use crate::time_mode::TimeMode;
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
     /// Padded to its own cache lines, because adds read the neighbouring fields, such as the hasher, before they lock.
@@ -85,12 +84,13 @@ pub(crate) struct Parts<K, O, L, T> {
     pub(crate) sinks: Vec<Box<dyn QueueMetrics>>,
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
         let Parts { order, policy, time, seed, mut options, give_up, sinks } = parts;
         options.metered = (!sinks.is_empty()).then(|| time.now());
+        let locked = Locked::new(QueueState::new(options, order.ready_queue()), !time.is_real_time());
         let shared = Arc::new_cyclic(|this| Self {
-            locked: CachePadded::new(Mutex::new(Locked::new(QueueState::new(options, order.ready_queue())))),
+            locked: CachePadded::new(Mutex::new(locked)),
             available: Condvar::new(),
             room: Condvar::new(),
             quiet: Condvar::new(),
@@ -176,13 +176,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     pub(super) fn is_timed(&self) -> bool {
         // Ordering: Relaxed. This load may miss a deadline that a concurrent call has just set. Such a deadline is later than the last time that was
         // passed to the queue's state, so it is correct to treat it as not due. A waiter checks again before it sleeps (`NextKey::Wait`).
-        T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
+        self.timed.load(Ordering::Relaxed) > 0
     }
 
     /// Completes a change: determines the waiters to wake, unlocks, and wakes them.
     #[inline]
-    pub(crate) fn finish(&self, locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
-        self.note_timed(&locked);
+    pub(crate) fn finish(&self, mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
+        self.note_timed(&mut locked, now);
         // If no waiter needs to be woken, for example because all workers are busy, no `Effects` are built, moved and dropped.
         if locked.needs_wakeups() {
             self.finish_and_wake(locked, now);
@@ -191,7 +191,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline(never)]
     fn finish_and_wake(&self, mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
-        let effects = locked.collect_wakeups(now, T::TIMER);
+        let effects = locked.collect_wakeups(now);
         drop(locked);
         self.perform(effects);
     }
@@ -202,8 +202,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
         now: Option<Nanos>,
     ) {
-        self.note_timed(&locked);
-        let mut effects = locked.collect_wakeups(now, T::TIMER);
+        self.note_timed(&mut locked, now);
+        let mut effects = locked.collect_wakeups(now);
         locked.wake_tasks(&mut effects);
         drop(locked);
         self.perform(effects);
@@ -216,21 +216,24 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         locked: &mut Locked<K, O::ReadyQueue>,
         now: Option<Nanos>,
     ) -> Option<Effects> {
-        self.note_timed(locked);
-        if locked.needs_wakeups() { Some(locked.collect_wakeups(now, T::TIMER)) } else { None }
+        self.note_timed(locked, now);
+        if locked.needs_wakeups() { Some(locked.collect_wakeups(now)) } else { None }
     }
 
+    /// Sets `timed`. An operation that has not read the clock sets no deadline, so it has nothing to note, apart from a last deadline that it has removed;
+    /// the next operation then reads the clock once more.
     #[inline]
-    fn note_timed(&self, locked: &Locked<K, O::ReadyQueue>) {
+    fn note_timed(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) {
+        if now.is_none() {
+            return;
+        }
         // `timed` is written under the lock, and only if its value changes. A store in each operation would invalidate the cache line of all threads
         // that read `timed` without locking.
-        if T::DELAYS {
-            let timed = locked.state.is_timed().into();
+        let timed = locked.state.is_timed();
+        if timed != locked.is_noted_as_timed {
+            locked.is_noted_as_timed = timed;
             // Ordering: Relaxed, see `now_if_timed`.
-            if self.timed.load(Ordering::Relaxed) != timed {
-                // Ordering: Relaxed, see `now_if_timed`.
-                self.timed.store(timed, Ordering::Relaxed);
-            }
+            self.timed.store(timed.into(), Ordering::Relaxed);
         }
     }
 
@@ -241,8 +244,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         now: Option<Nanos>,
         signals: Signals,
     ) {
-        self.note_timed(&locked);
-        let mut effects = locked.collect_wakeups(now, T::TIMER);
+        self.note_timed(&mut locked, now);
+        let mut effects = locked.collect_wakeups(now);
         effects.room.all |= signals.all;
         drop(locked);
         self.perform(effects);
@@ -265,7 +268,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Alarmed for Shared<K, O, L, T> {
     fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R {
         change(&mut self.lock().alarm)
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use flyball_sync::panics::caught;
-use flyball_sync::{Clock, Monotonic};
+use flyball_sync::{Clock, Monotonic, Timer};
 
 use super::Queue;
 use crate::futures::drain::Drain;
@@ -12,9 +12,8 @@ use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::state::Leftovers;
 use crate::state::order::Order;
-use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Pauses the queue: no key is handed out until [`resume`](Self::resume), and getters wait even if keys are Ready.
     /// Idempotent.
     ///
@@ -74,82 +73,85 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// Shuts the queue down and resumes it, then waits until no key is Ready or leased, and returns the leftovers:
-    /// waiting keys, and keys of [suspended](crate::Fair::max_leased) groups.
+    /// waiting keys, and keys of [suspended](crate::Fair::max_leased) groups. [`DrainOptions`] limit the wait, and say whether the drain serves waiting
+    /// keys, too.
     ///
     /// A concurrent [`stop_now`](Self::stop_now) ends the drain; then the leftovers also contain the keys that are still leased. Any number of
     /// callers may drain at the same time, and each of them receives all leftovers.
     ///
+    /// # Panics
+    /// Panics if the clock or the timer panics.
+    ///
     /// # Cancel safety
-    /// The first poll shuts the queue down; before it, nothing happens. If the future is dropped after its first poll, only the wait ends. To shut
-    /// down without waiting, use [`shut_down`](Self::shut_down).
+    /// The first poll shuts the queue down and starts the time limit; before it, nothing happens. If the future is dropped after its first poll, only the
+    /// wait ends. To shut down without waiting, use [`shut_down`](Self::shut_down).
     ///
     /// # Examples
     /// ```
     /// use flyball_sync::block_on;
-    /// use flyball_workqueue::{Lease, Queue};
+    /// use flyball_workqueue::{DrainOptions, Queue};
     /// use std::thread;
     /// use std::time::Duration;
     ///
-    /// let queue = Queue::builder().with_delays().build();
+    /// let queue = Queue::new();
     /// queue.add("a")?;
     /// queue.add_after("b", Duration::from_secs(3_600))?;
     /// let worker = thread::spawn({
     ///     let queue = queue.clone();
     ///     move || while let Some(lease) = queue.blocking_get() { lease.succeed() }
     /// });
-    /// let left = block_on(queue.drain()); // waits until "a" has run
+    /// let left = block_on(queue.drain(DrainOptions::within(Duration::from_secs(60)))); // waits until "a" has run
     /// assert_eq!(left.waiting, ["b"]);
     /// assert!(left.ready.is_empty() && left.leased.is_empty());
     /// worker.join().unwrap(); // `get` has returned `None`
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn drain(&self) -> Drain<K, O, L, T> {
-        Drain::new(self.clone(), false)
+    pub fn drain(
+        &self,
+        options: DrainOptions,
+    ) -> impl Future<Output = Leftovers<K>> + Send + use<K, O, L, T> {
+        let queue = self.clone();
+        async move {
+            queue.begin_drain(options);
+            let mut drain = Drain::new(&queue);
+            let Some(limit) = options.limit else { return drain.await };
+            match queue.timeout(limit, &mut drain).await {
+                Some(left) => left,
+                None => {
+                    let now = Some(queue.shared.now());
+                    // Declared before the guard, so that `left` is dropped after the guard even if a key's `Clone` panics.
+                    let mut left = Leftovers::new();
+                    queue.shared.lock().state.leftovers(now, &mut left);
+                    left
+                }
+            }
+        }
     }
 
     /// Like [`drain`](Self::drain), but blocks the thread.
     ///
-    /// # Examples
-    /// ```
-    /// use flyball_workqueue::Queue;
-    /// use std::time::Duration;
+    /// The limit counts in real time: the call returns after it even if the queue's clock stands still. Delayed keys that the drain serves become Ready
+    /// according to the queue's clock.
     ///
-    /// let queue = Queue::builder().with_delays().build();
-    /// queue.add_after("a", Duration::from_secs(3_600))?;
-    /// let left = queue.blocking_drain(); // no key is Ready or leased: returns immediately
-    /// assert_eq!(left.waiting, ["a"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "these keys were not finished"]
-    pub fn blocking_drain(&self) -> Leftovers<K> {
-        self.begin_drain();
-        self.drain_until(None)
-    }
-
-    /// Like [`drain`](Self::drain), but blocks the thread for at most `limit`. Keys that are Ready or leased when the limit has passed are leftovers,
-    /// too.
-    ///
-    /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call
-    /// [`stop_now`](Self::stop_now) next, and use its leftovers.
-    ///
-    /// The limit is in real time, even if the queue has a different clock.
+    /// # Panics
+    /// Panics like `drain`.
     ///
     /// # Examples
     /// ```
-    /// use flyball_workqueue::Queue;
+    /// use flyball_workqueue::{DrainOptions, Queue};
     /// use std::time::Duration;
     ///
     /// let queue = Queue::new();
     /// queue.add("a")?;
-    /// let left = queue.blocking_drain_timeout(Duration::from_millis(1)); // no worker takes the key
+    /// let left = queue.blocking_drain(DrainOptions::within(Duration::from_millis(1))); // no worker takes the key
     /// assert_eq!(left.ready, ["a"]);
     /// assert_eq!(queue.stop_now().ready, ["a"]); // no worker can take it any more
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use = "these keys were not finished"]
-    pub fn blocking_drain_timeout(&self, limit: Duration) -> Leftovers<K> {
-        self.begin_drain();
-        self.drain_until(Some(Monotonic.now() + limit))
+    pub fn blocking_drain(&self, options: DrainOptions) -> Leftovers<K> {
+        self.begin_drain(options);
+        self.drain_until(options.limit.map(|limit| Monotonic.now() + limit))
     }
 
     /// Stops the queue immediately: removes and returns all Ready and waiting keys, and returns clones of the keys that
@@ -191,12 +193,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         !self.shared.lock().state.is_open()
     }
 
-    pub(crate) fn begin_drain(&self) {
-        self.shut_down();
-        self.resume();
-    }
-
-    pub(crate) fn begin_drain_all(&self, limit: Duration) {
+    fn begin_drain(&self, options: DrainOptions) {
+        let Some(limit) = options.limit.filter(|_| options.serves_waiting) else {
+            self.shut_down();
+            return self.resume();
+        };
         let now = self.shared.now();
         let mut locked = self.shared.lock();
         locked.state.drain_delays(now, limit);
@@ -205,135 +206,60 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
-    /// Like [`drain`](Self::drain), but waits for at most `limit` by the queue's clock. Keys that are Ready or leased when the limit has passed are
-    /// leftovers, too.
-    ///
-    /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call
-    /// [`stop_now`](Self::stop_now) next, and use its leftovers.
-    ///
-    /// # Panics
-    /// Panics if the clock or the timer panics.
-    ///
-    /// # Cancel safety
-    /// Like `drain`. The time limit starts at the first poll.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_sync::block_on;
-    /// use flyball_workqueue::{Queue, ThreadTimer};
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
-    /// queue.add_many(["a", "b"]);
-    /// let lease = queue.try_get()?; // the worker does not end the lease
-    /// let left = block_on(queue.drain_timeout(Duration::from_millis(10)));
-    /// assert_eq!((left.ready, left.leased), (vec!["b"], vec!["a"]));
-    /// # drop(lease);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn drain_timeout(
-        &self,
-        limit: Duration,
-    ) -> impl Future<Output = Leftovers<K>> + Send + use<K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
-        let queue = self.clone();
-        async move {
-            queue.begin_drain();
-            queue.drain_within(limit).await
-        }
+/// The options of [`Queue::drain`]: how long it waits, and whether it serves waiting keys, too.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{DrainOptions, Queue};
+/// use std::thread;
+/// use std::time::Duration;
+///
+/// let queue = Queue::new();
+/// queue.add_after("soon", Duration::from_millis(10))?;
+/// queue.add_after("late", Duration::from_secs(3_600))?;
+/// let worker = thread::spawn({
+///     let queue = queue.clone();
+///     move || while let Some(lease) = queue.blocking_get() { lease.succeed() }
+/// });
+/// let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_secs(60))); // does not take that long
+/// assert_eq!(left.waiting, ["late"]);
+/// worker.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainOptions {
+    limit: Option<Duration>,
+    /// Set only together with a limit.
+    serves_waiting: bool,
+}
+
+impl DrainOptions {
+    /// Waits as long as it takes. Keys that wait, are retried or are requeued after the shutdown are leftovers.
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self { limit: None, serves_waiting: false }
     }
 
-    /// Like [`drain_timeout`](Self::drain_timeout), but also serves delayed keys: until `limit` has passed, keys that wait, are retried or are
-    /// requeued still become Ready at their deadlines. Adds are refused, and leased keys cannot become dirty. Keys that are Ready, waiting or leased
-    /// when the limit has passed are leftovers, but the Ready ones are still handed out. To end the work, too, call [`stop_now`](Self::stop_now)
-    /// next, and use its leftovers.
+    /// Waits for at most `limit`. Keys that are Ready or leased when the limit has passed are leftovers, too.
     ///
-    /// When `limit` has passed, the queue is as after [`shut_down`](Self::shut_down): a key that is retried or requeued from then on is a leftover, and
+    /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call
+    /// [`stop_now`](Queue::stop_now) next, and use its leftovers.
+    #[must_use]
+    pub const fn within(limit: Duration) -> Self {
+        Self { limit: Some(limit), serves_waiting: false }
+    }
+
+    /// Waits for at most `limit`, like [`within`](Self::within), and also serves delayed keys: until `limit` has passed, keys that wait, are retried or
+    /// are requeued still become Ready at their deadlines. Adds are refused, and leased keys cannot become dirty.
+    ///
+    /// When `limit` has passed, the queue is as after [`shut_down`](Queue::shut_down): a key that is retried or requeued from then on is a leftover, and
     /// getters return `None` once no key is Ready, even if a lease is held for longer. If only keys of [suspended](crate::Fair::max_leased) groups are
     /// left before that, the drain ends at once.
     ///
-    /// If there are several calls, the `limit` of the first determines how long delayed keys are served, and each call waits for at most its own
-    /// `limit`. A call of [`shut_down`](Self::shut_down) or `drain` ends the service of delayed keys, so a later call of `drain_all_timeout` serves
-    /// none either.
-    ///
-    /// # Panics
-    /// Panics if the clock or the timer panics.
-    ///
-    /// # Cancel safety
-    /// The first poll begins the drain and starts the time limit; before it, nothing happens. If the future is dropped after its first poll, only the
-    /// wait ends.
-    ///
-    /// # Examples
-    /// Keys that fall due within the limit are served:
-    /// ```
-    /// use flyball_sync::block_on;
-    /// use flyball_workqueue::{Queue, ThreadTimer};
-    /// use std::thread;
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::builder().timer(ThreadTimer::new()).build();
-    /// queue.add_after("soon", Duration::from_millis(10))?;
-    /// queue.add_after("late", Duration::from_secs(3_600))?;
-    /// let worker = thread::spawn({
-    ///     let queue = queue.clone();
-    ///     move || while let Some(lease) = queue.blocking_get() { lease.succeed() }
-    /// });
-    /// let left = block_on(queue.drain_all_timeout(Duration::from_secs(60))); // does not wait that long
-    /// assert_eq!(left.waiting, ["late"]);
-    /// worker.join().unwrap();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn drain_all_timeout(
-        &self,
-        limit: Duration,
-    ) -> impl Future<Output = Leftovers<K>> + Send + use<K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
-        let queue = self.clone();
-        async move {
-            queue.begin_drain_all(limit);
-            queue.drain_within(limit).await
-        }
-    }
-
-    /// Waits for at most `limit` for a drain that has begun. Returns the leftovers of the drain, or all keys in the queue if the limit passes first.
-    async fn drain_within(&self, limit: Duration) -> Leftovers<K> {
-        let mut drain = Drain::new(self.clone(), true);
-        match self.within(limit, &mut drain).await {
-            Some(left) => left,
-            None => {
-                let now = Some(self.shared.now());
-                // Declared before the guard, so that `left` is dropped after the guard even if a key's `Clone` panics.
-                let mut left = Leftovers::new();
-                self.shared.lock().state.leftovers(now, &mut left);
-                left
-            }
-        }
-    }
-
-    /// Like [`drain_all_timeout`](Self::drain_all_timeout), but blocks the thread.
-    ///
-    /// Delayed keys become Ready according to the queue's clock. The wait, however, is limited in real time: the call returns after `limit` even if
-    /// the queue's clock stands still.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_workqueue::{ManualClock, Queue};
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::builder().clock(ManualClock::new()).build();
-    /// queue.add_after("late", Duration::from_secs(3_600))?;
-    /// let left = queue.blocking_drain_all_timeout(Duration::from_secs(60));
-    /// assert_eq!(left.waiting, ["late"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use = "these keys were not finished"]
-    pub fn blocking_drain_all_timeout(&self, limit: Duration) -> Leftovers<K> {
-        self.begin_drain_all(limit);
-        self.drain_until(Some(Monotonic.now() + limit))
+    /// If there are several such drains, the `limit` of the first determines how long delayed keys are served, and each waits for at most its own
+    /// `limit`. A call of `shut_down`, and a drain without this option, end the service of delayed keys, so a later drain serves none either.
+    #[must_use]
+    pub const fn serve_waiting(limit: Duration) -> Self {
+        Self { limit: Some(limit), serves_waiting: true }
     }
 }

@@ -12,7 +12,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Makes the key Ready or, if it is leased, dirty.
     ///
     /// The key is moved out of `new` only if it was absent from the queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(
         &mut self,
         new: &mut NewKey<K, O::Tag>,

@@ -14,7 +14,7 @@ use crate::state::order::ReadyQueue;
 /// use flyball_workqueue::{KeyState, ManualClock, Queue};
 /// use std::time::Duration;
 ///
-/// let queue = Queue::builder().clock(ManualClock::new()).build();
+/// let queue = Queue::builder().timer(ManualClock::new().timer()).build();
 /// assert_eq!(queue.state(&"a"), KeyState::Absent);
 /// queue.add("a")?;
 /// assert_eq!(queue.state(&"a"), KeyState::Ready);

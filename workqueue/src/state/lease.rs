@@ -11,7 +11,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Hands out the next key in the order: a Ready key, or a waiting key whose deadline has passed.
     ///
     /// The key is cloned first, so that a panic in `Clone` changes nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,
@@ -25,7 +25,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Hands out the key that [`next_slot`](Self::next_slot) returned. The caller must [observe](Self::observe) the time before it calls `next_slot`,
     /// because the next key depends on the time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> NextKey<K>
     where
         K: Clone,

@@ -76,6 +76,12 @@ pub(crate) mod sealed {
         /// Computes the tag of an add of `key`. Runs user code.
         fn tag(&self, key: &K) -> Tag<Self::ReadyQueue>;
 
+        /// Computes the tag of an add with a priority. An order without priorities ignores the priority.
+        #[inline]
+        fn tag_at(&self, key: &K, _priority: i8) -> Tag<Self::ReadyQueue> {
+            self.tag(key)
+        }
+
         /// Computes a stale tag again. Runs user code.
         #[inline]
         fn renew(&self, _key: &K, _tag: &mut Tag<Self::ReadyQueue>) {}

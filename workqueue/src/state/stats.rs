@@ -20,7 +20,7 @@ use crate::state::order::ReadyQueue;
 /// impl QueueMetrics for NoExport {}
 ///
 /// let clock = ManualClock::new();
-/// let queue = Queue::builder().clock(clock.clone()).metrics(NoExport).build();
+/// let queue = Queue::builder().timer(clock.timer()).metrics(NoExport).build();
 /// queue.add("a")?;
 /// queue.add_after("b", Duration::from_secs(5))?;
 /// let lease = queue.try_get()?;

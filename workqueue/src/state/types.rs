@@ -11,7 +11,7 @@ use crate::state::wait::Wait;
 /// use flyball_workqueue::{Added, Queue};
 /// use std::time::Duration;
 ///
-/// let queue = Queue::builder().with_delays().build();
+/// let queue = Queue::new();
 /// assert_eq!(queue.add("a")?, Added::New);
 /// assert_eq!(queue.add("a")?, Added::Merged);
 /// let _lease = queue.try_get()?;
@@ -85,7 +85,7 @@ pub enum Transition {
 /// use flyball_workqueue::{Leftovers, Queue};
 /// use std::time::Duration;
 ///
-/// let queue = Queue::builder().with_delays().build();
+/// let queue = Queue::new();
 /// queue.add_many(["a", "b"]);
 /// queue.add_after("c", Duration::from_secs(60))?;
 /// let _lease = queue.try_get()?;

@@ -21,16 +21,16 @@ use flyball_sync::Nanos;
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{DelayMode, KeyState, ManualClock, Queue};
+/// use flyball_workqueue::{AddOptions, DelayMode, KeyState, ManualClock, Queue};
 /// use std::time::Duration;
 ///
 /// let seconds = Duration::from_secs;
-/// let queue = Queue::builder().clock(ManualClock::new()).build();
+/// let queue = Queue::builder().timer(ManualClock::new().timer()).build();
 /// let waits_for = |delay| queue.state(&"a") == KeyState::Waiting(queue.now() + delay);
-/// queue.add_after_with("a", seconds(60), DelayMode::Earliest)?;
-/// queue.add_after_with("a", seconds(5), DelayMode::Earliest)?;
+/// queue.add_with("a", AddOptions { delay: seconds(60), ..AddOptions::default() })?;
+/// queue.add_with("a", AddOptions { delay: seconds(5), ..AddOptions::default() })?;
 /// assert!(waits_for(seconds(5)));
-/// queue.add_after_with("a", seconds(60), DelayMode::Replace)?;
+/// queue.add_with("a", AddOptions { delay: seconds(60), mode: DelayMode::Replace, ..AddOptions::default() })?;
 /// assert!(waits_for(seconds(60)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

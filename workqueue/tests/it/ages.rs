@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_sync::{Clock, Nanos};
-use flyball_workqueue::{KeyState, OverdueLease};
+use flyball_workqueue::{DrainOptions, KeyState, OverdueLease};
 use futures_util::FutureExt;
 
 use crate::support::{TimedQueue, backoff, ns, timed};
@@ -27,7 +27,7 @@ fn name_and_bound(overdue: Option<OverdueLease<&'static str>>) -> Option<(&'stat
 #[test]
 fn ages_are_kept_on_request() {
     let (queue, clock) = timed();
-    queue.add_many(["leased", "ready"]);
+    _ = queue.add_many(["leased", "ready"]);
     let lease = queue.try_get().unwrap();
     clock.advance(ns(100));
     assert!(!queue.stats().ages_tracked && lease.age().is_none());
@@ -103,7 +103,7 @@ fn a_clock_that_jumps_back() {
     let (queue, clock) = timed();
     clock.set(Nanos::new(100));
     queue.track_ages();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let lease = queue.try_get().unwrap();
     clock.set(Nanos::new(50));
     assert_eq!((ages(&queue), lease.age()), ((Some(0), Some(0)), Some(Duration::ZERO)));
@@ -115,7 +115,7 @@ fn a_clock_that_jumps_back() {
 fn overdue_oldest_first_and_once_each() {
     let (queue, clock) = timed();
     queue.track_ages();
-    queue.add_many(["a", "b", "c"]);
+    _ = queue.add_many(["a", "b", "c"]);
     let mut leases = Vec::new();
     for _ in 0..3 {
         leases.push(queue.try_get().unwrap());
@@ -146,7 +146,7 @@ fn overdue_waits_for_the_moment() {
     let (queue, clock) = timed();
     let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
     assert_eq!(clock.next_alarm(), None, "an alarm is set without a lease");
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     clock.advance(ns(7));
     let a = queue.try_get().unwrap();
     assert!(watcher.was_woken(), "the first lease did not wake the watcher");
@@ -181,7 +181,7 @@ fn overdue_time_counts_from_the_first_poll() {
 #[test]
 fn overdue_at_once() {
     let (queue, _clock) = timed();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let _a = queue.try_get().unwrap();
     let mut watcher = Task::new(queue.next_overdue(Duration::ZERO));
     assert_eq!(name_and_bound(watcher.finish()), overdue("a", 0));
@@ -196,7 +196,7 @@ fn overdue_at_once() {
 #[test]
 fn overdue_ends_with_the_queue() {
     let (queue, clock) = timed();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let a = queue.try_get().unwrap();
     let mut watchers: Vec<_> =
         [10, 10, 1_000].map(|bound| Task::waiting(queue.next_overdue(ns(bound)))).into();
@@ -240,7 +240,7 @@ fn overdue_ends_with_a_stop() {
 fn watchers_with_different_bounds() {
     let (queue, clock) = timed();
     queue.track_ages();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let _leases = queue.try_get_many(2).unwrap();
     let mut slow = Task::waiting(queue.next_overdue(ns(90)));
     let mut quick = Task::waiting(queue.next_overdue(ns(30)));
@@ -322,7 +322,7 @@ fn a_dropped_watcher_reports_nothing() {
 #[test]
 fn a_reported_lease_goes_on() {
     let (queue, clock) = backoff();
-    queue.add_many(["a", "b", "c", "d"]);
+    _ = queue.add_many(["a", "b", "c", "d"]);
     let mut leases = queue.try_get_many(4).unwrap();
     assert!(queue.next_overdue(ns(9)).now_or_never().is_none());
     clock.advance(ns(9));
@@ -341,7 +341,7 @@ fn a_reported_lease_goes_on() {
     assert_eq!(queue.state(&"a"), KeyState::Ready);
     assert_eq!(queue.state(&"b"), KeyState::Waiting(Nanos::new(14)));
     assert_eq!(queue.state(&"c"), KeyState::Waiting(Nanos::new(19)));
-    let left = queue.blocking_drain_timeout(Duration::ZERO);
+    let left = queue.blocking_drain(DrainOptions::within(Duration::ZERO));
     assert_eq!((left.ready, left.waiting, left.leased), (vec!["a"], vec!["b", "c"], vec!["d"]));
     queue.done(&d).unwrap();
     queue.check().unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, TokioTimer};
-use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, Timer};
 use testkit::allocator::{CountingAllocator, allocations};
 use testkit::wakers::{Counting, poll_with};
 
@@ -60,7 +60,7 @@ fn with_a_limiter_and_delays() {
 }
 
 /// Adds each key while a getter waits, which then gets it.
-fn add_to_a_waiting_getter<T: SupportsAsync>(
+fn add_to_a_waiting_getter<T: Timer>(
     queue: &Queue<Arc<str>, Fifo, NoLimiter, T>,
     keys: &[Arc<str>],
     waker: &Waker,

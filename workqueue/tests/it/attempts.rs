@@ -1,4 +1,4 @@
-//! Ending a lease with a limit on the attempts, and `requeue`, which ends a lease as if the key had not been handed out.
+//! Ending a lease with a limit on the attempts, and `Requeued`, which ends a lease as if the key had not been handed out.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use drivers::queue::metrics_sink::Reports;
 use flyball_ratelimit::{Exponential, Quota, TokenBucket};
-use flyball_sync::{ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, WithTimer};
+use flyball_sync::{ManualClock, Nanos};
+use flyball_workqueue::{AddOptions, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Priority, Queue};
 use testkit::queue_answers::{Ending, Report};
 
 use crate::support::{BackoffQueue, ns, timed, times};
 use crate::task::{deadline, lists, serve};
 
-type Held = Lease<&'static str, WithTimer<ManualTimer>>;
+type Held = Lease<&'static str>;
 
 /// Returns a queue with a backoff of 10 ns, 20 ns, …, its clock, and its metrics sink.
 fn measured() -> (BackoffQueue, ManualClock, Reports) {
@@ -36,8 +36,7 @@ const FAILED: [Report; 2] = [Report::Ended(Ending::Retry, 0), Report::Failed];
 
 #[test]
 fn the_last_failure_hands_the_lease_back() {
-    let ends: [fn(Held); 4] =
-        [Lease::done, Lease::succeed, |lease| lease.succeed_and_requeue_after(ns(7)), Lease::retry];
+    let ends: [fn(Held); 4] = [Lease::done, Lease::succeed, |lease| lease.requeue_after(ns(7)), Lease::retry];
     for (which, end) in ends.into_iter().enumerate() {
         let (queue, clock, reports) = measured();
         queue.add("a").unwrap();
@@ -159,11 +158,11 @@ fn beside_the_limit_of_the_queue_the_lower_one_holds() {
 #[test]
 fn ending_a_lease_after_stop_has_no_effect() {
     let (queue, _, _) = measured();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
     let _ = queue.stop_now();
     assert!(a.retry_up_to(2, Duration::ZERO).is_ok());
-    b.retry_up_to(1, Duration::ZERO).unwrap_err().requeue();
+    b.retry_up_to(1, Duration::ZERO).unwrap_err().end(LeaseOutcome::Requeued);
     assert!(!queue.has_ready());
     queue.check().unwrap();
 }
@@ -180,7 +179,7 @@ fn a_requeued_key_is_ready_at_the_tail_and_counts_no_failure() {
     let lease = queue.try_get().unwrap();
     queue.add("b").unwrap();
     clock.advance(ns(3));
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!((queue.num_requeues(&"a"), queue.stats().ready), (1, 2));
     assert_eq!(
         reports.take(),
@@ -197,13 +196,13 @@ fn a_requeued_dirty_key_runs_once() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     assert_eq!(queue.add("a").unwrap(), Added::Dirty);
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!(serve(&queue), 1);
     // The result is the same if the key was added with a delay while it was leased.
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(50)).unwrap();
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!(queue.state(&"a"), KeyState::Ready);
     assert_eq!(serve(&queue), 1);
     clock.advance(ns(50));
@@ -214,10 +213,10 @@ fn a_requeued_dirty_key_runs_once() {
 #[test]
 fn a_requeued_key_keeps_the_priority_of_its_lease() {
     let queue = Queue::builder().order(Priority::new()).build();
-    queue.with_priority(-5).add("a").unwrap();
-    queue.with_priority(5).add("a").unwrap();
-    queue.with_priority(1).add("b").unwrap();
-    queue.try_get().unwrap().requeue();
+    queue.add_with("a", AddOptions { priority: -5, ..AddOptions::default() }).unwrap();
+    queue.add_with("a", AddOptions { priority: 5, ..AddOptions::default() }).unwrap();
+    queue.add_with("b", AddOptions { priority: 1, ..AddOptions::default() }).unwrap();
+    queue.try_get().unwrap().end(LeaseOutcome::Requeued);
     assert_eq!(queue.priority(&"a"), Some(5));
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
@@ -225,38 +224,38 @@ fn a_requeued_key_keeps_the_priority_of_its_lease() {
 #[test]
 fn a_requeued_key_is_left_over_after_shutdown() {
     let (queue, _, reports) = measured();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
     queue.shut_down();
-    a.requeue();
-    let left = queue.blocking_drain_timeout(Duration::ZERO);
+    a.end(LeaseOutcome::Requeued);
+    let left = queue.blocking_drain(DrainOptions::within(Duration::ZERO));
     assert_eq!(lists(left), (vec![], vec!["a"], vec!["b"]));
-    b.requeue();
+    b.end(LeaseOutcome::Requeued);
     reports.take();
     assert!(!queue.has_ready());
 }
 
 /// A requeue is not counted as an add. This also holds if a delayed add gave the key a deadline while it was leased, and if the requeued key becomes
-/// a leftover because `drain_all_timeout` no longer serves delayed keys.
+/// a leftover because a drain that serves waiting keys no longer serves delayed keys.
 #[test]
 fn a_requeue_is_no_add() {
     let (queue, clock, _) = measured();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(50)).unwrap();
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!((queue.stats().adds, queue.stats().ready), (1, 1));
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(50)).unwrap();
     clock.advance(ns(50));
     assert_eq!(queue.stats().adds, 2);
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!((queue.stats().adds, queue.stats().ready), (2, 1));
 
     let lease = queue.try_get().unwrap();
-    drop(queue.blocking_drain_all_timeout(Duration::ZERO));
+    drop(queue.blocking_drain(DrainOptions::serve_waiting(Duration::ZERO)));
     clock.advance(ns(1));
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!((queue.stats().adds, queue.stats().waiting), (2, 1));
     queue.check().unwrap();
 }
@@ -267,9 +266,9 @@ fn a_key_left_over_by_a_requeue_stays_counted() {
     let (queue, clock, _) = measured();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
-    drop(queue.blocking_drain_all_timeout(Duration::ZERO));
+    drop(queue.blocking_drain(DrainOptions::serve_waiting(Duration::ZERO)));
     clock.advance(ns(1));
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!((queue.stats().adds, queue.stats().waiting), (1, 1));
 }
 
@@ -284,6 +283,6 @@ fn a_requeue_in_a_strict_backoff_waits() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_rate_limited("a").unwrap();
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert_eq!((queue.stats().adds, queue.stats().waiting), (1, 1));
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{KeyState, Lease, Queue, WithTimer};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use flyball_workqueue::{KeyState, Lease, LeaseOutcome, Queue};
 
 use crate::support::{BackoffQueue, backoff, ns};
 
@@ -17,14 +17,14 @@ fn waits_until(queue: &BackoffQueue, key: &'static str) -> u64 {
     }
 }
 
-/// With `retry_after_at_least`, the key waits for the given minimum or for the limiter's delay, whichever is longer. The minimum does not change the
+/// After a failure with a minimum, the key waits for the given minimum or for the limiter's delay, whichever is longer. The minimum does not change the
 /// limiter's own backoff.
 #[test]
 fn a_retry_waits_for_the_later_of_backoff_and_minimum() {
     let (queue, clock) = backoff();
     let fails = |least: u64| {
         queue.add("a").unwrap();
-        queue.try_get().unwrap().retry_after_at_least(ns(least));
+        queue.try_get().unwrap().end(LeaseOutcome::Failed { at_least: ns(least) });
         (queue.num_requeues(&"a"), waits_until(&queue, "a"))
     };
     assert_eq!(fails(0), (1, 10), "not the same as `retry`");
@@ -35,11 +35,11 @@ fn a_retry_waits_for_the_later_of_backoff_and_minimum() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add("a").unwrap();
-    lease.retry_after_at_least(ns(50));
+    lease.end(LeaseOutcome::Failed { at_least: ns(50) });
     assert_eq!(queue.state(&"a"), KeyState::Ready, "a dirty key is not Ready immediately");
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(7)).unwrap();
-    lease.retry_after_at_least(ns(50));
+    lease.end(LeaseOutcome::Failed { at_least: ns(50) });
     assert_eq!(waits_until(&queue, "a"), 17, "the minimum postponed a delayed add");
     queue.check().unwrap();
 }
@@ -51,13 +51,13 @@ fn a_minimum_is_kept_without_a_limiter() {
         let builder = Queue::builder().timer(clock.timer());
         let queue = if strict { builder.strict_backoff().build() } else { builder.build() };
         queue.add("a").unwrap();
-        queue.try_get().unwrap().retry_after_at_least(ns(5));
+        queue.try_get().unwrap().end(LeaseOutcome::Failed { at_least: ns(5) });
         assert_eq!(queue.state(&"a"), KeyState::Waiting(clock.now() + ns(5)));
         assert_eq!(queue.num_requeues(&"a"), 0);
         queue.add("a").unwrap();
         assert_eq!(queue.stats().waiting, usize::from(strict), "no add shortens a strict backoff");
         clock.advance(ns(5));
-        queue.try_get().unwrap().retry_after_at_least(Duration::ZERO);
+        queue.try_get().unwrap().end(LeaseOutcome::Failed { at_least: Duration::ZERO });
         assert_eq!(queue.state(&"a"), KeyState::Ready);
         queue.check().unwrap();
     }
@@ -117,11 +117,11 @@ fn each_served_wait_doubles_the_next() {
 
 #[test]
 fn outcomes_forget_or_keep() {
-    type End = fn(Lease<&'static str, WithTimer<ManualTimer>>);
+    type End = fn(Lease<&'static str>);
     let ends: [(End, u32); 5] = [
         (|lease| lease.done(), 1),
         (|lease| lease.succeed(), 0),
-        (|lease| lease.succeed_and_requeue_after(ns(1)), 0),
+        (|lease| lease.requeue_after(ns(1)), 0),
         (|lease| lease.retry(), 1),
         (drop, 1),
     ];

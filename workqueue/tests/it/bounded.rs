@@ -7,7 +7,7 @@ use std::thread;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, block_on};
-use flyball_workqueue::{AddErrorKind, Added, AddedMany, KeyState, Queue, QueueStats};
+use flyball_workqueue::{AddErrorKind, Added, AddedMany, DrainOptions, KeyState, Queue, QueueStats};
 use futures_util::FutureExt;
 use testkit::wakers::poll_once;
 
@@ -62,7 +62,7 @@ fn a_full_queue_works_on() {
     assert_eq!(queue.add("c").unwrap(), Added::Merged);
     assert!(queue.postpone(&"c", ns(7)));
     lease.retry();
-    queue.try_get().unwrap().succeed_and_requeue_after(ns(3));
+    queue.try_get().unwrap().requeue_after(ns(3));
     assert_eq!(live(queue.stats()), 3);
     clock.advance(ns(7));
     assert_eq!(serve(&queue), 3, "a key was lost");
@@ -122,7 +122,7 @@ fn shut_down_comes_before_full() {
 #[test]
 fn a_refused_limited_add_has_counted() {
     let limiter = Exponential::new(ns(10)..=ns(100));
-    let queue = Queue::builder().clock(ManualClock::new()).limiter(limiter).capacity(1).build();
+    let queue = Queue::builder().timer(ManualClock::new().timer()).limiter(limiter).capacity(1).build();
     queue.add("a").unwrap();
     assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::Full);
     assert_eq!((queue.num_requeues(&"b"), queue.state(&"b")), (1, KeyState::Absent));
@@ -185,7 +185,7 @@ fn add_many_of_no_keys_and_to_a_closed_queue() {
 fn add_many_wakes_as_many_getters() {
     let queue = Queue::new();
     let mut getters: Vec<_> = (0..5).map(|_| Task::waiting(queue.get())).collect();
-    queue.add_many([1, 2, 3, 2, 1]);
+    _ = queue.add_many([1, 2, 3, 2, 1]);
     assert_eq!(getters.iter().filter(|getter| getter.was_woken()).count(), 3);
     let leases: Vec<_> = getters
         .iter_mut()
@@ -231,7 +231,7 @@ fn adds_without_waiting_if_there_is_room() {
 #[test]
 fn room_is_given_in_fifo_order() {
     let (queue, _clock) = bounded(2);
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let mut adders: Vec<_> = ["c", "d", "e"].map(|key| Task::waiting(queue.add_when_room(key))).into();
     assert_eq!(queue.stats().ready, 2, "a waiting future has added its key");
     let (a, b) = (queue.try_get().unwrap(), queue.try_get().unwrap());
@@ -271,7 +271,7 @@ fn waits_again_if_another_add_takes_the_room() {
 #[test]
 fn an_adder_whose_key_was_added_meanwhile() {
     let (queue, _clock) = bounded(2);
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let mut adder = Task::waiting(queue.add_when_room("c"));
     queue.try_get().unwrap().done();
     assert_eq!(queue.add("c").unwrap(), Added::New);
@@ -285,8 +285,8 @@ fn an_adder_whose_key_was_added_meanwhile() {
 fn shutdown_refuses_waiting_adders() {
     let ends: [fn(&TimedQueue); 4] = [
         |queue| queue.shut_down(),
-        |queue| drop(queue.drain().now_or_never()),
-        |queue| drop(queue.drain_all_timeout(ns(100)).now_or_never()),
+        |queue| drop(queue.drain(DrainOptions::unlimited()).now_or_never()),
+        |queue| drop(queue.drain(DrainOptions::serve_waiting(ns(100))).now_or_never()),
         |queue| drop(queue.stop_now()),
     ];
     for end in ends {

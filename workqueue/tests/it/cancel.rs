@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use flyball_sync::Nanos;
-use flyball_workqueue::{KeyState, Queue};
+use flyball_workqueue::{DrainOptions, KeyState, Queue};
 use testkit::random::Random;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -165,7 +165,7 @@ fn the_last_waker_of_a_drain_counts() {
     let queue = Queue::new();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     let (old, old_waker) = Counting::waker();
     let (new, new_waker) = Counting::waker();
     assert!(poll_with(drain.as_mut(), &old_waker).is_pending());
@@ -385,7 +385,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
                     let lease = leases.remove(random.below(leases.len() as u64) as usize);
                     match random.below(4) {
                         0 => lease.done(),
-                        1 => lease.succeed_and_requeue_after(ns(random.below(5))),
+                        1 => lease.requeue_after(ns(random.below(5))),
                         2 => lease.retry(),
                         _ => drop(lease),
                     }
@@ -458,15 +458,14 @@ fn drains_dropped_at_any_poll_lose_nothing() {
         let queue = Queue::new();
         queue.add("a").unwrap();
         let mut polls = 0;
-        let mut drain = Some(Box::pin(queue.drain()));
-        let mut poll = |drain: &mut Option<_>| {
+        let mut drain: Option<Pin<Box<dyn Future<Output = _>>>> =
+            Some(Box::pin(queue.drain(DrainOptions::unlimited())));
+        let mut poll = |drain: &mut Option<Pin<Box<dyn Future<Output = _>>>>| {
             if polls == dropped_at {
                 *drain = None;
             }
             polls += 1;
-            drain
-                .as_mut()
-                .map(|drain: &mut Pin<Box<flyball_workqueue::Drain<_>>>| poll_once(drain.as_mut()).is_ready())
+            drain.as_mut().map(|drain| poll_once(drain.as_mut()).is_ready())
         };
         assert_ne!(poll(&mut drain), Some(true));
         let lease = queue.try_get().unwrap();
@@ -478,7 +477,7 @@ fn drains_dropped_at_any_poll_lose_nothing() {
             dropped_at > 0,
             "the shutdown does not start with the first poll"
         );
-        assert!(poll_once(Box::pin(queue.drain()).as_mut()).is_ready());
+        assert!(poll_once(Box::pin(queue.drain(DrainOptions::unlimited())).as_mut()).is_ready());
         assert_eq!(queue.state(&"a"), KeyState::Absent);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flyball_sync::block_on;
 use flyball_sync::locks::Mutex;
-use flyball_workqueue::{GetTimeoutError, KeyState, Lease, ManualClock, Queue, TryGetError};
+use flyball_workqueue::{DrainOptions, GetTimeoutError, KeyState, Lease, ManualClock, Queue, TryGetError};
 use futures_util::FutureExt;
 use testkit::wakers::poll_with;
 
@@ -46,7 +46,7 @@ fn resume_wakes_one_getter_for_each_key() {
     let (queue, clock) = timed();
     let mut getters: Vec<_> = (0..3).map(|_| Task::waiting(queue.get())).collect();
     queue.pause();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     queue.add_after("c", ns(10)).unwrap();
     queue.add_after("d", ns(20)).unwrap();
     clock.advance(ns(10));
@@ -82,7 +82,7 @@ fn a_pause_overtakes_a_wake_up() {
 #[test]
 fn a_pause_stops_no_lease() {
     let (queue, _clock) = timed();
-    queue.add_many(["a", "b", "c"]);
+    _ = queue.add_many(["a", "b", "c"]);
     let leases = queue.try_get_many(3).unwrap();
     queue.pause();
     queue.add("a").unwrap();
@@ -90,7 +90,7 @@ fn a_pause_stops_no_lease() {
         match end {
             0 => lease.done(),
             1 => lease.retry(),
-            _ => lease.succeed_and_requeue_after(ns(5)),
+            _ => lease.requeue_after(ns(5)),
         }
     }
     assert_eq!((queue.state(&"a"), queue.state(&"b")), (KeyState::Ready, KeyState::Ready));
@@ -120,10 +120,10 @@ fn a_paused_queue_closes_when_it_is_empty() {
 #[test]
 fn a_drain_resumes() {
     let drains: [fn(&TimedQueue); 4] = [
-        |queue| drop(queue.drain().now_or_never()),
-        |queue| drop(queue.blocking_drain_timeout(Duration::ZERO)),
-        |queue| drop(queue.drain_all_timeout(ns(9)).now_or_never()),
-        |queue| drop(queue.blocking_drain_all_timeout(Duration::ZERO)),
+        |queue| drop(queue.drain(DrainOptions::unlimited()).now_or_never()),
+        |queue| drop(queue.blocking_drain(DrainOptions::within(Duration::ZERO))),
+        |queue| drop(queue.drain(DrainOptions::serve_waiting(ns(9))).now_or_never()),
+        |queue| drop(queue.blocking_drain(DrainOptions::serve_waiting(Duration::ZERO))),
     ];
     for drain in drains {
         for round in 0..2 {
@@ -176,7 +176,7 @@ fn a_paused_thread_sleeps() {
 #[test]
 fn a_stopped_getter_takes_nothing() {
     let (queue, _clock) = timed();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let (getter, other) = (queue.consumer(), queue.consumer());
     assert_eq!(*getter.blocking_get().unwrap(), "a", "not the first key; its dropped lease requeues it");
     getter.stop();
@@ -295,7 +295,7 @@ fn workers_are_stopped_one_by_one() {
             }
             queue.add(key).unwrap();
         }
-        assert_eq!(lists(block_on(queue.drain())), (vec![], vec![], vec![]));
+        assert_eq!(lists(block_on(queue.drain(DrainOptions::unlimited()))), (vec![], vec![], vec![]));
         let served: u32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
         assert_eq!(served, 4_000);
     });
@@ -308,7 +308,7 @@ fn a_batch_is_that_many_gets() {
     let (queue, clock) = timed();
     assert_eq!(queue.try_get_many(3).unwrap_err(), TryGetError::Empty);
     queue.add_after("due", ns(3)).unwrap();
-    queue.add_many(["a", "b", "c"]);
+    _ = queue.add_many(["a", "b", "c"]);
     clock.advance(ns(5));
     queue.add("d").unwrap();
     let first = queue.try_get_many(2).unwrap();
@@ -332,7 +332,7 @@ fn a_batch_of_none_takes_nothing_and_waits_for_nothing() {
         assert!(queue.blocking_get_many(0).is_empty());
         assert!(queue.blocking_get_many_timeout(0, ns(1)).unwrap().is_empty());
         assert!(Task::new(queue.get_many(0)).finish().is_empty());
-        assert!(Task::new(queue.get_many_timeout(0, ns(1))).finish().unwrap().is_empty());
+        assert!(Task::new(queue.timeout(ns(1), queue.get_many(0))).finish().unwrap().is_empty());
         queue.add("a").unwrap();
     }
     assert_eq!((queue.ready_len(), queue.stats().leased), (1, 0));
@@ -343,7 +343,7 @@ fn a_batch_of_none_takes_nothing_and_waits_for_nothing() {
 fn a_batch_waits_for_its_first() {
     let queue = Queue::new();
     let mut batch = Task::waiting(queue.get_many(3));
-    queue.add_many([1, 2, 3, 4]);
+    _ = queue.add_many([1, 2, 3, 4]);
     assert!(batch.was_woken());
     assert_eq!(keys(&batch.finish()), [1, 2, 3]);
     assert_eq!(keys(&queue.blocking_get_many(3)).len(), 3);
@@ -361,7 +361,7 @@ fn a_batch_waits_for_its_first() {
 fn a_batch_leaves_the_next_key_to_woken_getters() {
     let queue = Queue::new();
     let mut getters: Vec<_> = (0..3).map(|_| Task::waiting(queue.get())).collect();
-    queue.add_many([1, 2, 3]);
+    _ = queue.add_many([1, 2, 3]);
     let batch = queue.try_get_many(9).unwrap();
     assert_eq!(batch.len(), 3);
     for getter in &mut getters {
@@ -403,9 +403,9 @@ fn batches_on_threads() {
             })
             .collect();
         for first in (0..4_000).step_by(5) {
-            queue.add_many(first..first + 5);
+            _ = queue.add_many(first..first + 5);
         }
-        drop(block_on(queue.drain()));
+        drop(block_on(queue.drain(DrainOptions::unlimited())));
         assert_eq!(workers.into_iter().map(|worker| worker.join().unwrap()).sum::<usize>(), 4_000);
     });
 }
@@ -430,7 +430,7 @@ mod stream {
     #[test]
     fn a_stream_is_one_get_after_the_other() {
         let (queue, clock) = timed();
-        queue.add_many(["a", "b"]);
+        _ = queue.add_many(["a", "b"]);
         queue.add_after("c", ns(5)).unwrap();
         let mut leases = queue.stream();
         assert!(format!("{leases:?}").starts_with("LeaseStream"));
@@ -513,14 +513,14 @@ fn wakes_any_number_of_tasks() {
         (0..TASKS).map(|number| Task::waiting(wait(number))).collect()
     }
 
-    let queue = Queue::builder().build();
+    let queue = Queue::new();
     let gets = all(|_| queue.get());
-    queue.add_many(0..TASKS);
+    _ = queue.add_many(0..TASKS);
     assert!(gets.iter().all(Task::was_woken), "a getter was not woken for its key");
     drop(gets);
 
     let queue = Queue::builder().capacity(TASKS as usize).build();
-    queue.add_many(0..TASKS);
+    _ = queue.add_many(0..TASKS);
     let adders = all(|number| queue.add_when_room(TASKS + number));
     let (drains, idles) = (all(|_| queue.wait_empty()), all(|_| queue.wait_idle()));
     let leases: Vec<_> = (0..TASKS).map(|_| queue.try_get().unwrap()).collect();
@@ -596,9 +596,9 @@ fn lets_other_tasks_run_however_full_the_queue_is() {
         }
         assert!((10..=100).contains(&polls), "{polls} polls for 2000 keys");
     }
-    let queue = &Queue::builder().build();
+    let queue = &Queue::new();
     let again = |key: u32| queue.add(key).map(drop).unwrap();
-    queue.add_many(0..2);
+    _ = queue.add_many(0..2);
     gives_way(async {
         for _ in 0..2_000 {
             let lease = queue.get().await.unwrap();

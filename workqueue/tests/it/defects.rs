@@ -26,7 +26,10 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer, block_on};
-use flyball_workqueue::{AddErrorKind, Added, DelayMode, KeyState, Lease, NotDetached, Queue, TryGetError};
+use flyball_workqueue::{
+    AddErrorKind, AddOptions, Added, DelayMode, DrainOptions, KeyState, Lease, NotDetached, Queue,
+    TryGetError,
+};
 use futures_util::FutureExt;
 use testkit::panicking::{PanicSwitch, Point};
 
@@ -65,13 +68,15 @@ fn watched(clock: &ManualClock) -> (Watched, Arc<AtomicUsize>) {
 #[test]
 fn k141079_a_drain_waits_for_the_queue_and_wakes_all_getters() {
     let queue = Queue::new();
-    queue.add_many(["foo", "bar"]);
+    _ = queue.add_many(["foo", "bar"]);
     let foo = queue.try_get().unwrap();
     queue.add("foo").unwrap();
-    let mut drains: Vec<_> = (0..3).map(|_| Task::waiting(queue.drain())).collect();
+    let mut drains: Vec<_> = (0..3).map(|_| Task::waiting(queue.drain(DrainOptions::unlimited()))).collect();
     thread::scope(|scope| {
-        let blocking =
-            [scope.spawn(|| queue.blocking_drain()), scope.spawn(|| queue.blocking_drain_timeout(HOUR))];
+        let blocking = [
+            scope.spawn(|| queue.blocking_drain(DrainOptions::unlimited())),
+            scope.spawn(|| queue.blocking_drain(DrainOptions::within(HOUR))),
+        ];
         foo.done();
         for _ in 0..2 {
             assert!(drains.iter_mut().all(|drain| drain.poll().is_pending()), "a key is queued");
@@ -114,9 +119,12 @@ fn k101928_a_drain_serves_a_marked_key_and_can_be_limited() {
     queue.add("foo").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add("foo").unwrap();
-    assert_eq!(lists(queue.blocking_drain_timeout(Duration::ZERO)), (vec![], vec![], vec!["foo"]));
+    assert_eq!(
+        lists(queue.blocking_drain(DrainOptions::within(Duration::ZERO))),
+        (vec![], vec![], vec!["foo"])
+    );
     lease.done();
-    let mut drain = Task::waiting(queue.drain());
+    let mut drain = Task::waiting(queue.drain(DrainOptions::unlimited()));
     queue.try_get().unwrap().done();
     assert!(drain.was_woken());
     drain.finish();
@@ -130,9 +138,9 @@ fn k119554_a_shutdown_races_a_drain() {
         queue.add("foo").unwrap();
         let lease = queue.try_get().unwrap();
         thread::scope(|scope| {
-            scope.spawn(|| queue.blocking_drain());
+            scope.spawn(|| queue.blocking_drain(DrainOptions::unlimited()));
             scope.spawn(|| queue.shut_down());
-            scope.spawn(|| drop(block_on(queue.drain())));
+            scope.spawn(|| drop(block_on(queue.drain(DrainOptions::unlimited()))));
             lease.done();
         });
         assert!(crate::support::holds_nothing(&queue.stats()));
@@ -146,8 +154,11 @@ fn k77170_cr450_every_end_twice() {
     queue.add_after("late", ns(5)).unwrap();
     for _ in 0..2 {
         queue.shut_down();
-        assert_eq!(lists(queue.drain().now_or_never().unwrap()).1, ["late"]);
-        assert_eq!(lists(queue.drain_all_timeout(ns(9)).now_or_never().unwrap()).1, ["late"]);
+        assert_eq!(lists(queue.drain(DrainOptions::unlimited()).now_or_never().unwrap()).1, ["late"]);
+        assert_eq!(
+            lists(queue.drain(DrainOptions::serve_waiting(ns(9))).now_or_never().unwrap()).1,
+            ["late"]
+        );
     }
     assert_eq!(lists(queue.stop_now()).1, ["late"]);
     assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec![]));
@@ -195,7 +206,7 @@ fn k94811_an_idle_queue_uses_no_task_and_no_alarm() {
 fn k104991_k105031_keys_are_dropped_when_they_leave() {
     let queue = Queue::new();
     let keys: Vec<Arc<u32>> = (0..100).map(Arc::new).collect();
-    queue.add_many(keys.iter().cloned());
+    _ = queue.add_many(keys.iter().cloned());
     queue.add(Arc::new(1_000)).unwrap();
     for key in &keys {
         queue.try_get().unwrap().done();
@@ -271,7 +282,7 @@ fn cr3538_workers_that_add_beside_a_shutdown() {
             (0..round).for_each(|_| thread::yield_now());
             queue.shut_down();
         });
-        assert_eq!(lists(queue.blocking_drain_timeout(Duration::ZERO)).2, [0; 0]);
+        assert_eq!(lists(queue.blocking_drain(DrainOptions::within(Duration::ZERO))).2, [0; 0]);
     }
 }
 
@@ -313,14 +324,14 @@ fn cr3103_failures_are_each_keys_own() {
 fn admiral1061_a_shutdown_hands_out_the_backlog_or_names_it() {
     for stop in [false, true] {
         let (queue, _clock) = timed();
-        queue.add_many(["foo", "bar"]);
+        _ = queue.add_many(["foo", "bar"]);
         queue.add_after("late", ns(9)).unwrap();
         let left = if stop {
             queue.stop_now()
         } else {
             queue.shut_down();
             assert_eq!(serve(&queue), 2);
-            queue.drain().now_or_never().unwrap()
+            queue.drain(DrainOptions::unlimited()).now_or_never().unwrap()
         };
         let (ready, waiting, _) = lists(left);
         assert_eq!((ready, waiting), (if stop { vec!["foo", "bar"] } else { vec![] }, vec!["late"]));
@@ -334,7 +345,9 @@ fn admiral1061_a_shutdown_hands_out_the_backlog_or_names_it() {
 fn k133560_client_go131_add_after_can_be_replaced() {
     let (queue, clock) = timed();
     queue.add_after("foo", ns(10)).unwrap();
-    queue.add_after_with("foo", ns(30), DelayMode::Replace).unwrap();
+    queue
+        .add_with("foo", AddOptions { delay: ns(30), mode: DelayMode::Replace, ..AddOptions::default() })
+        .unwrap();
     clock.advance(ns(29));
     assert!(!queue.has_ready());
     clock.advance(ns(1));
@@ -390,7 +403,10 @@ fn k112325_three_ways_to_meet_a_wait() {
     queue.try_get().unwrap().retry();
     // A delayed add with a later deadline leaves the wait unchanged.
     assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)));
-    assert_eq!(queue.add_after_with("foo", HOUR, DelayMode::Earliest).unwrap(), Added::Merged);
+    assert_eq!(
+        queue.add_with("foo", AddOptions { delay: HOUR, ..AddOptions::default() }).unwrap(),
+        Added::Merged
+    );
     assert_eq!(deadline(&queue, "foo"), 10);
     let (queue, _clock) = strict();
     queue.add_rate_limited("foo").unwrap();
@@ -595,11 +611,11 @@ fn grafana119322_kro616_a_drain_with_a_limit() {
     let (queue, clock) = timed();
     queue.add("foo").unwrap();
     let _stuck = queue.try_get().unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     clock.advance(ns(50));
     assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec![], vec!["foo"]));
-    assert_eq!(lists(queue.blocking_drain_timeout(Duration::ZERO)).2, ["foo"]);
+    assert_eq!(lists(queue.blocking_drain(DrainOptions::within(Duration::ZERO))).2, ["foo"]);
 }
 
 // ---- the Rust peers --------------------------------------------------------------------------------------------
@@ -610,7 +626,7 @@ fn d1_no_key_starves_under_load() {
     const KEYS: usize = 2_000;
     let clock = ManualClock::new();
     let queue: TimedQueue<usize> = Queue::builder().timer(clock.timer()).build();
-    queue.add_many(0..KEYS);
+    _ = queue.add_many(0..KEYS);
     let mut runs = vec![0; KEYS];
     let millis = Duration::from_millis;
     for _ in 0..1_200 {
@@ -618,7 +634,7 @@ fn d1_no_key_starves_under_load() {
         clock.advance(millis(49));
         for lease in leases {
             runs[*lease] += 1;
-            lease.succeed_and_requeue_after(millis(5_000));
+            lease.requeue_after(millis(5_000));
         }
     }
     let (least, most) = (runs.iter().min().unwrap(), runs.iter().max().unwrap());
@@ -655,7 +671,7 @@ fn d10_first_in_first_out() {
     clock.advance(ns(5));
     let leases = queue.try_get_many(100).unwrap();
     assert_eq!(keys(&leases), (0..100).collect::<Vec<_>>());
-    queue.add_many(0..100);
+    _ = queue.add_many(0..100);
     leases.into_iter().rev().for_each(Lease::done);
     assert_eq!(
         keys(&queue.try_get_many(100).unwrap()),
@@ -672,7 +688,9 @@ fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     let debounce = DelayMode::Debounce { max_wait: millis(1_000) };
     let mut runs = Vec::new();
     for _ in 0..60 {
-        queue.add_after_with("foo", millis(100), debounce).unwrap();
+        queue
+            .add_with("foo", AddOptions { delay: millis(100), mode: debounce, ..AddOptions::default() })
+            .unwrap();
         clock.advance(millis(50));
         if let Ok(lease) = queue.try_get() {
             runs.push(clock.now().get() / 1_000_000);
@@ -682,8 +700,10 @@ fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     assert_eq!(runs, [1_000, 2_000, 3_000]);
     queue.cancel(&"foo");
     queue.add("foo").unwrap();
-    queue.try_get().unwrap().succeed_and_requeue_after(millis(20));
-    queue.add_after_with("foo", millis(100), debounce).unwrap();
+    queue.try_get().unwrap().requeue_after(millis(20));
+    queue
+        .add_with("foo", AddOptions { delay: millis(100), mode: debounce, ..AddOptions::default() })
+        .unwrap();
     clock.advance(millis(20));
     assert_eq!(serve(&queue), 1, "a requeue by the run was delayed");
 }
@@ -694,9 +714,9 @@ fn d12_a_step_touches_one_key() {
     const MANY: u32 = 5_000;
     let switch = PanicSwitch::new();
     let queue = Queue::new();
-    queue.add_many((0..MANY).map(|id| switch.key(id)));
+    _ = queue.add_many((0..MANY).map(|id| switch.key(id)));
     let mut leases = queue.try_get_many(MANY as usize).unwrap();
-    queue.add_many((0..MANY).map(|id| switch.key(id)));
+    _ = queue.add_many((0..MANY).map(|id| switch.key(id)));
     let touched = || [Point::Hash, Point::Eq, Point::Clone].map(|point| switch.calls(point));
     let mut getters: Vec<_> = (0..100).map(|_| Task::waiting(queue.get())).collect();
     let before = touched();

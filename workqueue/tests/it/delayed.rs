@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::FastSlow;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::{Added, DelayMode, KeyState, Queue};
+use flyball_workqueue::{AddOptions, Added, DelayMode, KeyState, Queue};
 
 use crate::support::{TimedQueue, backoff, ns, timed};
 use crate::task::{Task, deadline, serve, strict};
@@ -29,11 +29,11 @@ use Wait::{Debounced, Fixed};
 fn probe(queue: &TimedQueue, key: &'static str) -> Wait {
     let debounce = DelayMode::Debounce { max_wait: NEVER };
     let at = deadline(queue, key);
-    queue.add_after_with(key, ns(1), debounce).unwrap();
+    queue.add_with(key, AddOptions { delay: ns(1), mode: debounce, ..AddOptions::default() }).unwrap();
     if deadline(queue, key) != at {
         return Fixed(at);
     }
-    queue.add_after_with(key, NEVER, debounce).unwrap();
+    queue.add_with(key, AddOptions { delay: NEVER, mode: debounce, ..AddOptions::default() }).unwrap();
     Debounced(at, deadline(queue, key))
 }
 
@@ -48,7 +48,10 @@ fn at_100(old: Option<Wait>, leased: bool) -> (TimedQueue, ManualClock) {
     match old {
         None => {}
         Some(Fixed(at)) => drop(queue.add_after("a", ns(at - 100))),
-        Some(Debounced(at, limit)) => drop(queue.add_after_with("a", ns(at - 100), latest(limit - 100))),
+        Some(Debounced(at, limit)) => drop(queue.add_with(
+            "a",
+            AddOptions { delay: ns(at - 100), mode: latest(limit - 100), ..AddOptions::default() },
+        )),
     }
     (queue, clock)
 }
@@ -87,7 +90,8 @@ fn every_row_of_the_table() {
     for leased in [false, true] {
         for (old, mode, delay, new) in rows {
             let (queue, _clock) = at_100(old, leased);
-            let added = queue.add_after_with("a", delay, mode).unwrap();
+            let added =
+                queue.add_with("a", AddOptions { delay, mode, ..AddOptions::default() }).unwrap();
             let row = format!("{old:?}, leased: {leased}, {mode:?} after {delay:?}");
             let expected = match (old, leased) {
                 (None, false) => Added::New,
@@ -120,7 +124,8 @@ fn a_deadline_that_is_now_is_an_add() {
         for old in [None, Some(Fixed(150)), Some(Debounced(150, 200))] {
             for leased in [false, true] {
                 let (queue, clock) = at_100(old, leased);
-                let added = queue.add_after_with("a", delay, mode).unwrap();
+                let added =
+                    queue.add_with("a", AddOptions { delay, mode, ..AddOptions::default() }).unwrap();
                 let (expected, state) = match (old, leased) {
                     (_, true) => (Added::Dirty, KeyState::LeasedDirty),
                     (None, false) => (Added::New, KeyState::Ready),
@@ -140,7 +145,12 @@ fn a_deadline_that_is_now_is_an_add() {
 #[test]
 fn a_debounced_add_of_nothing_does_not_end_a_debounce() {
     let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
-    assert_eq!(queue.add_after_with("a", Duration::ZERO, latest(500)).unwrap(), Added::Merged);
+    assert_eq!(
+        queue
+            .add_with("a", AddOptions { delay: Duration::ZERO, mode: latest(500), ..AddOptions::default() })
+            .unwrap(),
+        Added::Merged
+    );
     assert_eq!(probe(&queue, "a"), Debounced(150, 200));
 }
 
@@ -158,7 +168,11 @@ fn a_ready_key_stays_ready() {
                 }
                 let state = if leased { KeyState::LeasedDirty } else { KeyState::Ready };
                 assert_eq!(queue.state(&"a"), state);
-                assert_eq!(queue.add_after_with("a", ns(50), mode).unwrap(), Added::Merged, "{mode:?}");
+                assert_eq!(
+                    queue.add_with("a", AddOptions { delay: ns(50), mode, ..AddOptions::default() }).unwrap(),
+                    Added::Merged,
+                    "{mode:?}"
+                );
                 assert_eq!(queue.state(&"a"), state, "{mode:?}");
                 queue.check().unwrap();
             }
@@ -170,34 +184,57 @@ fn a_ready_key_stays_ready() {
 #[test]
 fn a_new_deadline_gets_a_new_sequence_number() {
     type Change = fn(&TimedQueue);
-    let changes: [(Change, bool); 8] = [
-        (|queue| drop(queue.add_after("a", ns(50))), true),
-        (|queue| drop(queue.add_after("a", ns(60))), true),
-        (|queue| drop(queue.add_after_with("a", ns(50), DelayMode::Replace)), true),
-        (|queue| drop(queue.add_after_with("a", ns(50), latest(500))), true),
-        (|queue| assert!(queue.postpone(&"a", ns(20))), true),
-        (
-            |queue| {
-                drop(queue.add_after_with("a", ns(60), DelayMode::Replace));
-                drop(queue.add_after_with("a", ns(50), DelayMode::Replace));
-            },
-            false,
-        ),
-        (
-            |queue| {
-                drop(queue.add_after("a", ns(40)));
-                assert!(queue.postpone(&"a", ns(50)));
-            },
-            false,
-        ),
-        (
-            |queue| {
-                drop(queue.add("a"));
-                assert!(queue.postpone(&"a", ns(50)));
-            },
-            false,
-        ),
-    ];
+    let changes: [(Change, bool); 8] =
+        [
+            (|queue| drop(queue.add_after("a", ns(50))), true),
+            (|queue| drop(queue.add_after("a", ns(60))), true),
+            (
+                |queue| {
+                    drop(queue.add_with(
+                        "a",
+                        AddOptions { delay: ns(50), mode: DelayMode::Replace, ..AddOptions::default() },
+                    ))
+                },
+                true,
+            ),
+            (
+                |queue| {
+                    drop(queue.add_with(
+                        "a",
+                        AddOptions { delay: ns(50), mode: latest(500), ..AddOptions::default() },
+                    ))
+                },
+                true,
+            ),
+            (|queue| assert!(queue.postpone(&"a", ns(20))), true),
+            (
+                |queue| {
+                    drop(queue.add_with(
+                        "a",
+                        AddOptions { delay: ns(60), mode: DelayMode::Replace, ..AddOptions::default() },
+                    ));
+                    drop(queue.add_with(
+                        "a",
+                        AddOptions { delay: ns(50), mode: DelayMode::Replace, ..AddOptions::default() },
+                    ));
+                },
+                false,
+            ),
+            (
+                |queue| {
+                    drop(queue.add_after("a", ns(40)));
+                    assert!(queue.postpone(&"a", ns(50)));
+                },
+                false,
+            ),
+            (
+                |queue| {
+                    drop(queue.add("a"));
+                    assert!(queue.postpone(&"a", ns(50)));
+                },
+                false,
+            ),
+        ];
     for (number, (change, keeps)) in changes.into_iter().enumerate() {
         for leased in [false, true] {
             let (queue, clock) = at_100(Some(Fixed(150)), leased);
@@ -225,7 +262,7 @@ fn a_lease_ends_into_a_wait() {
         (Some(Debounced(150, 200)), 80, Debounced(150, 180)),
     ] {
         let (queue, _clock) = at_100(old, true);
-        queue.attach(&"a").unwrap().succeed_and_requeue_after(ns(after));
+        queue.attach(&"a").unwrap().requeue_after(ns(after));
         queue.check().unwrap();
         assert_eq!(probe(&queue, "a"), new, "{old:?} after {after}");
     }
@@ -240,7 +277,9 @@ fn a_replaced_deadline_moves_the_getter() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(50)).unwrap();
     let mut getter = Task::waiting(queue.get());
-    queue.add_after_with("a", ns(90), DelayMode::Replace).unwrap();
+    queue
+        .add_with("a", AddOptions { delay: ns(90), mode: DelayMode::Replace, ..AddOptions::default() })
+        .unwrap();
     clock.set(Nanos::new(50));
     assert!(!getter.was_woken() || getter.poll().is_pending(), "too early");
     clock.set(Nanos::new(90));
@@ -267,7 +306,12 @@ fn strict_no_add_shortens_a_backoff() {
         assert_eq!(queue.add("a").unwrap(), Added::Merged);
         for mode in [DelayMode::Earliest, DelayMode::Replace, latest(0), latest(30)] {
             for delay in [0, 1, 59] {
-                assert_eq!(queue.add_after_with("a", ns(delay), mode).unwrap(), Added::Merged);
+                assert_eq!(
+                    queue
+                        .add_with("a", AddOptions { delay: ns(delay), mode, ..AddOptions::default() })
+                        .unwrap(),
+                    Added::Merged
+                );
                 assert_eq!(deadline(&queue, "a"), 100, "{mode:?} after {delay}, round {round}");
             }
         }
@@ -297,7 +341,12 @@ fn not_strict_an_add_ends_a_backoff() {
 #[test]
 fn strict_a_backoff_may_become_longer() {
     let longer: [fn(&crate::support::BackoffQueue); 2] = [
-        |queue| drop(queue.add_after_with("a", ns(300), DelayMode::Replace)),
+        |queue| {
+            drop(queue.add_with(
+                "a",
+                AddOptions { delay: ns(300), mode: DelayMode::Replace, ..AddOptions::default() },
+            ))
+        },
         |queue| assert!(queue.postpone(&"a", ns(300))),
     ];
     for longer in longer {
@@ -305,7 +354,15 @@ fn strict_a_backoff_may_become_longer() {
         longer(&queue);
         assert_eq!(deadline(&queue, "a"), 300);
         assert_eq!(queue.add("a").unwrap(), Added::Merged);
-        assert_eq!(queue.add_after_with("a", ns(299), DelayMode::Replace).unwrap(), Added::Merged);
+        assert_eq!(
+            queue
+                .add_with(
+                    "a",
+                    AddOptions { delay: ns(299), mode: DelayMode::Replace, ..AddOptions::default() }
+                )
+                .unwrap(),
+            Added::Merged
+        );
         assert_eq!(deadline(&queue, "a"), 300);
         clock.set(Nanos::new(300));
         queue.try_get().unwrap().succeed();
@@ -320,7 +377,7 @@ fn strict_other_waits_are_shortened() {
     queue.add_after("a", ns(50)).unwrap();
     assert_eq!(deadline(&queue, "a"), 50);
     assert_eq!(queue.add("a").unwrap(), Added::Promoted);
-    queue.try_get().unwrap().succeed_and_requeue_after(ns(70));
+    queue.try_get().unwrap().requeue_after(ns(70));
     assert_eq!(queue.add("a").unwrap(), Added::Promoted, "a requeue after a success counts as a backoff");
 }
 
@@ -346,7 +403,7 @@ fn strict_a_dirty_key_waits_for_the_backoff() {
             assert_eq!(deadline(&queue, "a"), 100);
             clock.set(Nanos::new(100));
         } else {
-            lease.succeed_and_requeue_after(ns(70));
+            lease.requeue_after(ns(70));
         }
         queue.try_get().unwrap().done();
         clock.advance(ns(1_000));
@@ -372,12 +429,11 @@ fn strict_a_wait_under_a_lease_meets_the_backoff() {
 /// If a backoff starts while the key is leased, an add does not make the key dirty, and the end of the lease does not shorten the backoff.
 #[test]
 fn strict_a_backoff_under_a_lease() {
-    type End =
-        fn(flyball_workqueue::Lease<&'static str, flyball_workqueue::WithTimer<flyball_sync::ManualTimer>>);
+    type End = fn(flyball_workqueue::Lease<&'static str>);
     let ends: [End; 4] = [
         |lease| lease.done(),
-        |lease| lease.succeed_and_requeue_after(ns(30)),
-        |lease| lease.succeed_and_requeue_after(ns(900)),
+        |lease| lease.requeue_after(ns(30)),
+        |lease| lease.requeue_after(ns(900)),
         drop,
     ];
     for end in ends {

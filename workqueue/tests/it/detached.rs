@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flyball_sync::Nanos;
-use flyball_workqueue::{Added, KeyState, NotDetached, Queue, TryGetError};
+use flyball_workqueue::{Added, DrainOptions, KeyState, NotDetached, Queue, TryGetError};
 use testkit::panicking::{PanicSwitch, Point};
 
 use crate::support::{backoff, ns, timed};
@@ -102,7 +102,7 @@ fn an_attached_lease_has_every_end() {
                 (KeyState::Absent, 0)
             }
             2 => {
-                lease.succeed_and_requeue_after(ns(7));
+                lease.requeue_after(ns(7));
                 (KeyState::Waiting(Nanos::new(7)), 0)
             }
             3 => {
@@ -153,7 +153,7 @@ fn the_end_and_a_detached_lease() {
         let queue = Queue::new();
         queue.add("a").unwrap();
         let key = queue.try_get().unwrap().detach();
-        let mut drain = Task::waiting(queue.drain());
+        let mut drain = Task::waiting(queue.drain(DrainOptions::unlimited()));
         if stop {
             assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec!["a"]));
             assert!(drain.was_woken());
@@ -196,7 +196,7 @@ fn a_detach_that_panics_is_a_failure() {
 fn an_unended_detached_key_is_overdue() {
     let (queue, clock) = timed();
     queue.track_ages();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let _ = queue.try_get().unwrap().detach();
     queue.try_get().unwrap().done();
     clock.advance(ns(50));

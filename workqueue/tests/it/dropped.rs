@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{
-    AddError, Added, Consumer, Fifo, KeyState, Lease, Leftovers, NoLimiter, OverdueLease, Queue, TryGetError,
-    WithTimer,
+    AddError, Added, Consumer, DrainOptions, Fifo, KeyState, Lease, Leftovers, NoLimiter, OverdueLease,
+    Queue, TryGetError,
 };
 use futures_util::FutureExt;
 use testkit::random::{cases, cases_are_chosen};
@@ -110,8 +110,11 @@ fn idle_waiters_at_every_stage() {
     type Idler = for<'a> fn(&'a TimedQueue) -> Task<'a, ()>;
     let kinds: [(Idler, &str); 4] = [
         (|queue| Task::new(queue.wait_idle()), "wait_idle"),
-        (|queue| Task::new(async move { drop(queue.drain().await) }), "drain"),
-        (|queue| Task::new(async move { drop(queue.drain_all_timeout(ns(50)).await) }), "drain_all_timeout"),
+        (|queue| Task::new(async move { drop(queue.drain(DrainOptions::unlimited()).await) }), "drain"),
+        (
+            |queue| Task::new(async move { drop(queue.drain(DrainOptions::serve_waiting(ns(50))).await) }),
+            "a drain that serves waiting keys",
+        ),
         (
             |queue| Task::new(async move { assert!(queue.next_overdue(ns(10)).await.is_some()) }),
             "next_overdue",
@@ -156,7 +159,11 @@ fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
             queue.add_after("soon", ns(5)).unwrap();
             queue.add("a").unwrap();
             let mut drain = Task::new(async {
-                if waiting { queue.drain_all_timeout(ns(20)).await } else { queue.drain().await }
+                if waiting {
+                    queue.drain(DrainOptions::serve_waiting(ns(20))).await
+                } else {
+                    queue.drain(DrainOptions::unlimited()).await
+                }
             });
             for _ in 0..polls {
                 assert!(drain.poll().is_pending());
@@ -174,7 +181,8 @@ fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
             if let Some(key) = left {
                 queue.done(&key).unwrap();
             }
-            let left = queue.drain().now_or_never().expect("no key is Ready or leased");
+            let left =
+                queue.drain(DrainOptions::unlimited()).now_or_never().expect("no key is Ready or leased");
             assert_eq!(lists(left).1, if waiting { vec![] } else { vec!["soon"] });
         }
     }
@@ -188,7 +196,7 @@ fn forgotten_futures() {
     queue.track_ages();
     Task::waiting(queue.get_many(3)).leak();
     Task::waiting(queue.next_overdue(ns(10))).leak();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     Task::waiting(queue.add_when_room("c")).leak();
     let leases = queue.try_get_many(9).unwrap();
     Task::waiting(queue.wait_idle()).leak();
@@ -208,8 +216,8 @@ fn forgotten_futures() {
     getter.finish().unwrap().done();
     assert!(other.was_woken(), "the leaked adder kept a second wake-up");
     other.finish().unwrap();
-    Task::waiting(queue.drain()).leak();
-    let mut drain = Task::waiting(queue.drain());
+    Task::waiting(queue.drain(DrainOptions::unlimited())).leak();
+    let mut drain = Task::waiting(queue.drain(DrainOptions::unlimited()));
     queue.try_get().unwrap().done();
     assert!(drain.was_woken());
     drain.finish();
@@ -243,7 +251,7 @@ fn a_stalled_getter_keeps_one_key_from_the_others() {
         clock.set(Nanos::new(50));
         assert!(watcher.was_woken(), "the watcher was not woken");
         assert_eq!(watcher.finish().map(|overdue| overdue.key), Some("stuck"));
-        let mut drain = Task::waiting(queue.drain_all_timeout(ns(40)));
+        let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(40))));
         clock.set(Nanos::new(90));
         assert!(drain.was_woken());
         assert_eq!(lists(drain.finish()).2, ["stuck"]);
@@ -267,14 +275,14 @@ fn an_adder_answers_once() {
 
 // ---- random operation sequences --------------------------------------------------------------------------------
 
-type TimedOf = WithTimer<ManualTimer>;
+type TimedOf = ManualTimer;
 
 const KEYS: u64 = 6;
 const ROOM: usize = 4;
 
 /// A lease, the time at which it began, and whether it was reported as overdue.
 struct Held {
-    lease: Lease<u64, TimedOf>,
+    lease: Lease<u64>,
     since: Nanos,
     reported: bool,
 }
@@ -284,7 +292,7 @@ struct Waiters<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
     stoppable: &'a Consumer<u64, Fifo, NoLimiter, TimedOf>,
-    getters: Vec<Task<'a, Vec<Lease<u64, TimedOf>>>>,
+    getters: Vec<Task<'a, Vec<Lease<u64>>>>,
     adders: Vec<Task<'a, Result<Added, AddError<u64>>>>,
     idlers: Vec<Task<'a, ()>>,
     drainers: Vec<(Option<Nanos>, Task<'a, Leftovers<u64>>)>,
@@ -336,11 +344,11 @@ impl<'a> Waiters<'a> {
                 }
             }
             29 if choice < 40 => self.stoppable.stop(),
-            30 if choice < 40 => self.drain(None, Task::new(queue.drain())),
+            30 if choice < 40 => self.drain(None, Task::new(queue.drain(DrainOptions::unlimited()))),
             30 if choice < 80 => {
                 let limit = ns(choice % 16);
                 let until = self.clock.now() + limit;
-                self.drain(Some(until), Task::new(queue.drain_all_timeout(limit)));
+                self.drain(Some(until), Task::new(queue.drain(DrainOptions::serve_waiting(limit))));
             }
             31 if choice < 10 => queue.shut_down(),
             31 if choice < 16 => {
@@ -366,7 +374,7 @@ impl<'a> Waiters<'a> {
         }
     }
 
-    fn hold(&mut self, leases: Vec<Lease<u64, TimedOf>>) {
+    fn hold(&mut self, leases: Vec<Lease<u64>>) {
         let since = self.clock.now();
         for lease in leases {
             assert!(self.held.iter().all(|held| *held.lease != *lease), "{} is leased twice", *lease);
@@ -441,7 +449,7 @@ impl<'a> Waiters<'a> {
         let lease = self.held.remove(index).lease;
         match choice / 8 % 5 {
             0 | 1 => lease.done(),
-            2 => lease.succeed_and_requeue_after(ns(choice % 6)),
+            2 => lease.requeue_after(ns(choice % 6)),
             3 => lease.retry(),
             _ => {
                 let key = lease.detach();

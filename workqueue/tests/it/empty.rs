@@ -1,7 +1,7 @@
 //! Waiting until a queue holds no key at all.
 
 use drivers::queue::metrics_sink::Reports;
-use flyball_workqueue::Queue;
+use flyball_workqueue::{LeaseOutcome, Queue};
 use futures_util::FutureExt;
 
 use crate::support::{backoff, ns, timed};
@@ -76,7 +76,7 @@ fn a_lease_keeps_a_stopped_queue_from_being_empty() {
     let lease = queue.try_get().unwrap();
     let _ = queue.stop_now();
     let mut waits = Task::waiting(queue.wait_empty());
-    lease.requeue();
+    lease.end(LeaseOutcome::Requeued);
     assert!(waits.was_woken());
     waits.finish();
 }

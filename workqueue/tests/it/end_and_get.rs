@@ -11,10 +11,10 @@ use flyball_workqueue::{KeyState, Lease, LeaseOutcome, Queue, TryGetError};
 use crate::support::{backoff, ns};
 use crate::task::Task;
 
-/// Returns a queue without delays that holds `keys`, and a lease of the first key.
+/// Returns a queue that holds `keys`, and a lease of the first key.
 fn leased<const N: usize>(keys: [&'static str; N]) -> (Queue<&'static str>, Lease<&'static str>) {
     let queue = Queue::new();
-    queue.add_many(keys);
+    _ = queue.add_many(keys);
     let lease = queue.try_get().unwrap();
     (queue, lease)
 }
@@ -35,7 +35,7 @@ fn a_key_that_is_ready_again_may_be_the_next_one() {
     queue.add("a").unwrap();
     let again = queue.try_end_and_get(lease, LeaseOutcome::Done).unwrap();
     assert_eq!(*again, "a");
-    queue.add_many(["b", "a"]);
+    _ = queue.add_many(["b", "a"]);
     let next = queue.blocking_end_and_get(again, LeaseOutcome::Done).unwrap();
     assert_eq!(*next, "b");
     assert_eq!(*queue.blocking_end_and_get(next, LeaseOutcome::Requeued).unwrap(), "a");
@@ -44,7 +44,7 @@ fn a_key_that_is_ready_again_may_be_the_next_one() {
 #[test]
 fn a_failure_backs_off_and_the_next_key_comes() {
     let (queue, clock) = backoff();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let failed = LeaseOutcome::Failed { at_least: Duration::ZERO };
     let lease = queue.try_get().unwrap();
     let next = queue.try_end_and_get(lease, failed).unwrap();
@@ -96,7 +96,7 @@ fn dropped_before_its_first_poll_it_ends_the_lease_by_its_outcome() {
 #[test]
 fn yields_regularly_after_the_lease_has_ended() {
     let queue = Queue::new();
-    queue.add_many(0..1_000_u32);
+    _ = queue.add_many(0..1_000_u32);
     let mut lease = queue.try_get().unwrap();
     let mut gave_way = 0;
     for key in 0..999 {
@@ -115,9 +115,9 @@ fn yields_regularly_after_the_lease_has_ended() {
     assert_eq!(gave_way, 7);
 }
 
-/// The queue has no clock, so a requeued key cannot wait for the delay.
+/// A queue needs no configuration for the delay of an outcome.
 #[test]
-fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
+fn a_queue_from_new_keeps_the_delay_of_an_outcome() {
     let hour = Duration::from_secs(3_600);
     let delayed = [
         LeaseOutcome::DoneAndRequeueAfter(hour),
@@ -126,7 +126,8 @@ fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
     ];
     for outcome in delayed {
         let (queue, lease) = leased(["a"]);
-        assert_eq!(*queue.try_end_and_get(lease, outcome).unwrap(), "a", "{outcome:?}");
+        assert_eq!(queue.try_end_and_get(lease, outcome).unwrap_err(), TryGetError::Empty, "{outcome:?}");
+        assert!(matches!(queue.state(&"a"), KeyState::Waiting(_)), "{outcome:?}");
     }
 }
 
@@ -134,8 +135,8 @@ fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
 #[test]
 fn the_lease_of_another_queue_is_no_way_round_the_budget() {
     let (left, right) = (Queue::new(), Queue::new());
-    left.add_many(0..1_000_u32);
-    right.add_many(0..1_000_u32);
+    _ = left.add_many(0..1_000_u32);
+    _ = right.add_many(0..1_000_u32);
     let mut lease = left.try_get().unwrap();
     let mut gave_way = 0;
     for turn in 0..500 {

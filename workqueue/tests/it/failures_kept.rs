@@ -12,7 +12,7 @@ use flyball_ratelimit::{
     controller_default, controller_default_capped,
 };
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithTimer};
+use flyball_workqueue::{Fifo, Queue, QueueLimiter};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A time after which all policies in these tests have forgotten the failures of a key that has left the queue.
@@ -21,9 +21,7 @@ const BACKLOG: Duration = Duration::from_secs(100_000);
 type Given = Arc<Mutex<Vec<(u32, u32)>>>;
 
 /// Returns a queue that gives a key up at its third failure, its clock, and the list of the keys that were given up.
-fn third_is_last<L: QueueLimiter<u32>>(
-    policy: L,
-) -> (Queue<u32, Fifo, L, WithTimer<ManualTimer>>, ManualClock, Given) {
+fn third_is_last<L: QueueLimiter<u32>>(policy: L) -> (Queue<u32, Fifo, L, ManualTimer>, ManualClock, Given) {
     let (clock, given) = (ManualClock::new(), Given::default());
     let note = given.clone();
     let queue = Queue::builder()
@@ -137,7 +135,7 @@ fn counts_failures_outside_a_lease_as_long_as_the_key_is_there() {
 /// To check whether the queue holds a key, the limiter hashes the key. If this ran under the queue's lock, the test would deadlock.
 #[test]
 fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
-    type Keys = Queue<CountedKey, Fifo, Exponential<CountedKey>, WithTimer<ManualTimer>>;
+    type Keys = Queue<CountedKey, Fifo, Exponential<CountedKey>, ManualTimer>;
     static HOME: OnceLock<Keys> = OnceLock::new();
 
     #[derive(Clone, PartialEq, Eq)]
@@ -156,7 +154,7 @@ fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
     let limiter = Exponential::new(SECOND..=SECOND).max_keys(NonZeroU32::MIN);
     let queue = HOME.get_or_init(|| Queue::builder().timer(clock.timer()).limiter(limiter).build());
     for _ in 0..3 {
-        queue.add_many((0..10).map(CountedKey));
+        _ = queue.add_many((0..10).map(CountedKey));
         while let Ok(lease) = queue.try_get() {
             lease.retry();
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Added, Fair, Queue, TryGetError};
+use flyball_workqueue::{Added, DrainOptions, Fair, Queue, TryGetError};
 use testkit::random::cases;
 use testkit::wakers::poll_once;
 
@@ -35,7 +35,7 @@ fn drain(queue: &Queue<Key, Fair<Key, char>>) -> Vec<Key> {
 #[test]
 fn groups_take_turns() {
     let queue = Queue::builder().order(fair()).build();
-    queue.add_many([('a', 1), ('a', 2), ('a', 3), ('b', 1), ('c', 1), ('b', 2)]);
+    _ = queue.add_many([('a', 1), ('a', 2), ('a', 3), ('b', 1), ('c', 1), ('b', 2)]);
     let shown: Vec<_> = queue.keys().iter().map(|record| record.key).collect();
     let order = drain(&queue);
     assert_eq!(order, [('a', 1), ('b', 1), ('c', 1), ('a', 2), ('b', 2), ('a', 3)]);
@@ -46,7 +46,7 @@ fn groups_take_turns() {
 fn a_turn_is_as_long_as_the_weight() {
     let weights = |group: &char| if *group == 'a' { 3 } else { 1 };
     let queue = Queue::builder().order(fair().weight_by(weights)).build();
-    queue.add_many((0..5).flat_map(|n| [('a', n), ('b', n)]));
+    _ = queue.add_many((0..5).flat_map(|n| [('a', n), ('b', n)]));
     let groups: String = drain(&queue).iter().map(|key| key.0).collect();
     assert_eq!(groups, "aaabaabbbb");
 }
@@ -55,7 +55,7 @@ fn a_turn_is_as_long_as_the_weight() {
 #[test]
 fn a_cap_of_one_is_serial() {
     let queue = Queue::builder().order(fair().max_leased(1)).build();
-    queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
+    _ = queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
     let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     assert_eq!((*first, *second), (('a', 1), ('b', 1)));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
@@ -77,9 +77,9 @@ fn a_cap_of_one_is_serial() {
 #[test]
 fn a_drain_serves_keys_that_a_cap_held_back() {
     let queue = Queue::builder().order(fair().max_leased(1)).build();
-    queue.add_many([('a', 1), ('a', 2)]);
+    _ = queue.add_many([('a', 1), ('a', 2)]);
     let lease = queue.try_get().unwrap();
-    let mut drained = pin!(queue.drain());
+    let mut drained = pin!(queue.drain(DrainOptions::unlimited()));
     assert_eq!(
         queue.try_get().unwrap_err(),
         TryGetError::Empty,
@@ -98,7 +98,7 @@ fn a_drain_serves_keys_that_a_cap_held_back() {
 fn a_batch_respects_the_caps() {
     let caps = |group: &char| if *group == 'a' { 2 } else { u32::MAX };
     let queue = Queue::builder().order(fair().max_leased_by(caps)).build();
-    queue.add_many((0..4).flat_map(|n| [('a', n), ('b', n)]));
+    _ = queue.add_many((0..4).flat_map(|n| [('a', n), ('b', n)]));
     let leases = queue.try_get_many(100).unwrap();
     let of = |group| leases.iter().filter(|lease| lease.0 == group).count();
     assert_eq!((of('a'), of('b')), (2, 4));
@@ -116,7 +116,7 @@ fn weights_and_caps_may_change() {
         move |_: &char| cap.load(Ordering::Relaxed)
     };
     let queue = Queue::builder().order(fair().max_leased_by(caps)).build();
-    queue.add_many((0..4).map(|n| ('a', n)));
+    _ = queue.add_many((0..4).map(|n| ('a', n)));
     let two = queue.try_get_many(9).unwrap();
     assert_eq!(two.len(), 2);
     cap.store(1, Ordering::Relaxed);
@@ -187,7 +187,7 @@ fn every_group_is_served_within_the_documented_bound() {
 #[test]
 fn due_keys_of_a_full_group_do_not_block_others() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(fair().max_leased(1)).clock(clock.clone()).build();
+    let queue = Queue::builder().order(fair().max_leased(1)).timer(clock.timer()).build();
     queue.add(('a', 0)).unwrap();
     let lease = queue.try_get().unwrap();
     for n in 1..=1000 {
@@ -203,7 +203,7 @@ fn due_keys_of_a_full_group_do_not_block_others() {
 #[test]
 fn depths_are_bounded_in_names() {
     let queue = Queue::builder().order(fair()).build();
-    queue.add_many([('a', 1), ('b', 1), ('b', 2), ('c', 1), ('c', 2), ('c', 3)]);
+    _ = queue.add_many([('a', 1), ('b', 1), ('b', 2), ('c', 1), ('c', 2), ('c', 3)]);
     let _held = queue.try_get().unwrap();
     let depths = queue.stats_by_group(1);
     let (deepest, others) = (&depths.groups[0], &depths.others);
@@ -281,7 +281,7 @@ fn groups_are_dropped_outside_the_lock() {
             queue.cancel(&key);
         }
     }
-    queue.add_many(0..30);
+    _ = queue.add_many(0..30);
     drop(queue.stats_by_group(2));
     drop(queue.stop_now());
     queue.check().unwrap();
@@ -299,7 +299,7 @@ fn a_group_that_panics_adds_nothing() {
         }
     };
     let queue = Queue::builder().order(Fair::by_group(group)).build();
-    queue.add_many([0, 1]);
+    _ = queue.add_many([0, 1]);
     for function in 1..=3 {
         world.armed.store(function, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add(2).is_ok())).is_err());

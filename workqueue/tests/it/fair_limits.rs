@@ -10,7 +10,7 @@ use std::time::Duration;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{
-    AddErrorKind, Added, Fair, GetTimeoutError, NoLimiter, Queue, TryGetError, WithTimer,
+    AddErrorKind, Added, DrainOptions, Fair, GetTimeoutError, NoLimiter, Queue, TryGetError,
 };
 use futures_util::FutureExt;
 use testkit::random::cases;
@@ -21,9 +21,9 @@ use crate::task::{Task, lists};
 /// A key of a group.
 type Key = (char, u32);
 type FairQueue = Queue<Key, Fair<Key, char>>;
-type TimedQueue = Queue<Key, Fair<Key, char>, NoLimiter, WithTimer<ManualTimer>>;
+type TimedQueue = Queue<Key, Fair<Key, char>, NoLimiter, ManualTimer>;
 
-type RetryQueue = Queue<Key, Fair<Key, char>, Exponential<Key>, WithTimer<ManualTimer>>;
+type RetryQueue = Queue<Key, Fair<Key, char>, Exponential<Key>, ManualTimer>;
 
 fn fair() -> Fair<Key, char> {
     Fair::by_group(|key: &Key| key.0)
@@ -63,7 +63,7 @@ fn a_group_holds_so_many_keys() {
     for (key, added) in [(1, Added::Dirty), (2, Added::Merged), (3, Added::Promoted)] {
         assert_eq!(queue.add(('a', key)).unwrap(), added);
     }
-    lease.succeed_and_requeue_after(ns(5));
+    lease.requeue_after(ns(5));
     assert_eq!(kind(queue.add(('a', 4))), Some(AddErrorKind::Full), "the requeued key does not count");
     assert!(queue.cancel(&('a', 1)));
     assert_eq!(queue.add(('a', 4)).unwrap(), Added::New);
@@ -99,7 +99,7 @@ fn a_full_queue_refuses_a_group_with_room() {
 #[test]
 fn an_adder_of_a_full_group_delays_no_other() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(2).build();
-    queue.add_many([('a', 1), ('b', 1)]);
+    _ = queue.add_many([('a', 1), ('b', 1)]);
     let mut first = Task::waiting(queue.add_when_room(('a', 2)));
     let second = Task::waiting(queue.add_when_room(('a', 3)));
     let mut other = Task::waiting(queue.add_when_room(('c', 1)));
@@ -262,7 +262,7 @@ fn one_adder_is_woken_for_each_free_slot() {
 #[test]
 fn threads_wait_for_room_in_their_group() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(3).build();
-    queue.add_many([('a', 0), ('b', 0), ('c', 0)]);
+    _ = queue.add_many([('a', 0), ('b', 0), ('c', 0)]);
     thread::scope(|scope| {
         for group in ['a', 'b', 'c', 'd'] {
             for n in 1..4 {
@@ -311,7 +311,7 @@ fn suspended(group: char) -> FairQueue {
 #[test]
 fn nothing_of_a_suspended_group_is_handed_out() {
     let queue = suspended('a');
-    queue.add_many([('a', 1), ('b', 1), ('a', 2)]);
+    _ = queue.add_many([('a', 1), ('b', 1), ('a', 2)]);
     let leases = queue.try_get_many(9).unwrap();
     assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), [('b', 1)]);
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
@@ -331,7 +331,7 @@ fn nothing_of_a_suspended_group_is_handed_out() {
 #[test]
 fn no_weight_suspends_too() {
     let queue = Queue::builder().order(fair().weight_by(|group| u32::from(*group != 'a'))).build();
-    queue.add_many([('a', 1), ('b', 1)]);
+    _ = queue.add_many([('a', 1), ('b', 1)]);
     let lease = queue.try_get().unwrap();
     assert_eq!(*lease, ('b', 1));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
@@ -340,10 +340,10 @@ fn no_weight_suspends_too() {
 #[test]
 fn a_drain_leaves_the_keys_of_a_suspended_group_over() {
     let queue = suspended('a');
-    queue.add_many([('a', 1), ('b', 1)]);
+    _ = queue.add_many([('a', 1), ('b', 1)]);
     let lease = queue.try_get().unwrap();
     let mut getter = Task::waiting(queue.get());
-    let mut drain = Task::waiting(queue.drain());
+    let mut drain = Task::waiting(queue.drain(DrainOptions::unlimited()));
     assert!(getter.finish().is_none(), "the getter of a closed queue returned a key");
     lease.done();
     assert!(drain.was_woken());
@@ -360,7 +360,7 @@ fn a_closed_queue_resumes_no_group() {
     let (leases, max_leased) = changing(0);
     let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
     queue.add(('a', 1)).unwrap();
-    assert_eq!(queue.blocking_drain().ready, [('a', 1)]);
+    assert_eq!(queue.blocking_drain(DrainOptions::unlimited()).ready, [('a', 1)]);
     leases.store(1, Ordering::Relaxed);
     queue.refresh_groups();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
@@ -374,10 +374,10 @@ fn a_drain_goes_by_what_is_suspended_now() {
     let (leases, max_leased) = changing(0);
     let order = fair().max_leased_by(move |group| if *group == 'a' { max_leased(group) as u32 } else { 1 });
     let queue = Queue::builder().order(order).build();
-    queue.add_many([('a', 1), ('b', 1)]);
+    _ = queue.add_many([('a', 1), ('b', 1)]);
     let lease = queue.try_get().unwrap();
     queue.add(('b', 1)).unwrap();
-    let mut drain = Task::waiting(queue.drain());
+    let mut drain = Task::waiting(queue.drain(DrainOptions::unlimited()));
     leases.store(1, Ordering::Relaxed);
     queue.refresh_groups();
     lease.done();
@@ -393,7 +393,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
     let (leases, max_leased) = changing(1);
     let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
     queue.add(('a', 1)).unwrap();
-    let mut drain = Task::waiting(queue.drain());
+    let mut drain = Task::waiting(queue.drain(DrainOptions::unlimited()));
     leases.store(0, Ordering::Relaxed);
     queue.refresh_groups();
     assert!(drain.was_woken());
@@ -502,7 +502,7 @@ fn functions_of_a_group_may_panic_and_call_back() {
         .capacity_by(move |group| keys(group) as usize);
     let queue = Queue::builder().order(order).build();
     called.set(queue.clone()).ok().unwrap();
-    queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
+    _ = queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
     let mut first = Task::waiting(queue.add_when_room(('a', 3)));
     let mut second = Task::waiting(queue.add_when_room(('a', 4)));
     for which in 1..=3 {

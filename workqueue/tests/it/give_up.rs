@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, FastSlow, Policy};
-use flyball_sync::{ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{AddErrorKind, Added, KeyState, Lease, Queue, TryGetError, WithTimer};
+use flyball_sync::{ManualClock, Nanos};
+use flyball_workqueue::{
+    AddErrorKind, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Queue, TryGetError,
+};
 
 use crate::support::{BackoffQueue, ns, times};
 use crate::task::{Task, deadline, lists, serve};
 
-type Held = Lease<&'static str, WithTimer<ManualTimer>>;
+type Held = Lease<&'static str>;
 type GivenUpKeys = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
 fn panics<T>(act: impl FnOnce() -> T) -> bool {
@@ -37,7 +39,8 @@ fn take(given_up: &GivenUpKeys) -> Vec<(&'static str, u32)> {
 
 #[test]
 fn the_last_failure_is_not_retried() {
-    let fails: [fn(Held); 3] = [drop, Lease::retry, |lease| lease.retry_after_at_least(ns(9))];
+    let fails: [fn(Held); 3] =
+        [drop, Lease::retry, |lease| lease.end(LeaseOutcome::Failed { at_least: ns(9) })];
     for fail in fails {
         let (queue, clock, given_up) = gives_up_after(3, false);
         queue.add("a").unwrap();
@@ -60,7 +63,7 @@ fn the_last_failure_is_not_retried() {
 #[test]
 fn a_limit_of_one_gives_up_at_the_first_failure() {
     let (queue, _clock, given_up) = gives_up_after(1, false);
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     queue.try_get().unwrap().retry();
     assert_eq!((take(&given_up), queue.state(&"a")), (vec![("a", 1)], KeyState::Absent));
     queue.try_get().unwrap().done();
@@ -72,7 +75,7 @@ fn a_limit_of_one_gives_up_at_the_first_failure() {
 fn a_success_saves() {
     let ends: [fn(&BackoffQueue); 3] = [
         |queue| queue.try_get().unwrap().succeed(),
-        |queue| queue.try_get().unwrap().succeed_and_requeue_after(Duration::ZERO),
+        |queue| queue.try_get().unwrap().requeue_after(Duration::ZERO),
         |queue| {
             queue.forget(&"a");
             queue.try_get().unwrap().done();
@@ -167,7 +170,7 @@ fn exhausted_comes_before_full() {
     let given_up = GivenUpKeys::default();
     let hook_keys = given_up.clone();
     let queue = Queue::builder()
-        .clock(ManualClock::new())
+        .timer(ManualClock::new().timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(1)
         .give_up_after(times(1), move |key, failures| hook_keys.lock().unwrap().push((*key, failures)))
@@ -277,7 +280,7 @@ fn the_hook_panics() {
         .capacity(2)
         .give_up_after(times(1), |_, _| panic!("a hostile hook panics"))
         .build();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let lease = queue.try_get().unwrap();
     let mut adder = Task::waiting(queue.add_when_room("c"));
     assert!(panics(|| lease.retry()));
@@ -321,7 +324,7 @@ fn the_hook_is_called_once_for_each_key_given_up() {
         for key in 0..2_000 {
             queue.add(key).unwrap();
         }
-        drop(queue.blocking_drain());
+        drop(queue.blocking_drain(DrainOptions::unlimited()));
     });
     assert_eq!(*given_up.lock().unwrap(), 2_000);
 }

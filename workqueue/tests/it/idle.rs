@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, Nanos, block_on};
-use flyball_workqueue::{AddErrorKind, KeyState, Lease, Queue, TryGetError};
+use flyball_workqueue::{AddErrorKind, DrainOptions, KeyState, Lease, Queue, TryGetError};
 use futures_util::FutureExt;
 
 use crate::support::{TimedQueue, backoff, ns, timed};
@@ -30,7 +30,7 @@ fn definition_of_idle() {
     assert!(!idle(), "idle although a key is due");
     let lease = queue.try_get().unwrap();
     assert!(!idle());
-    lease.succeed_and_requeue_after(ns(5));
+    lease.requeue_after(ns(5));
     assert!(idle());
     queue.pause();
     queue.add("a").unwrap();
@@ -47,10 +47,10 @@ fn definition_of_idle() {
 /// Every operation that makes the queue idle wakes all tasks and threads that wait for an idle queue.
 #[test]
 fn all_idle_waiters_are_woken() {
-    type Ends = fn(&TimedQueue, Lease<&'static str, flyball_workqueue::WithTimer<flyball_sync::ManualTimer>>);
+    type Ends = fn(&TimedQueue, Lease<&'static str>);
     let ways: [Ends; 6] = [
         |_, lease| lease.done(),
-        |_, lease| lease.succeed_and_requeue_after(ns(9)),
+        |_, lease| lease.requeue_after(ns(9)),
         |queue, lease| {
             lease.retry();
             assert!(queue.cancel(&"a"));
@@ -122,7 +122,7 @@ fn a_pool_runs_dry() {
                     }
                 });
             }
-            queue.add_many([9, 19, 29]);
+            _ = queue.add_many([9, 19, 29]);
             if let Some(late) = [block_on(queue.wait_idle())].first() {
                 let () = *late;
             }
@@ -144,7 +144,7 @@ fn waits_are_served_until_the_limit() {
     for (key, after) in [("at 10", 10), ("at 50", 50), ("at 51", 51)] {
         queue.add_after(key, ns(after)).unwrap();
     }
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     assert!(queue.is_shutting_down());
     assert_eq!(queue.add("ready").unwrap_err().kind(), AddErrorKind::ShutDown);
     let mut getter = Task::new(queue.get());
@@ -183,14 +183,14 @@ fn serving_ends_early() {
     let (queue, _clock) = timed();
     queue.add_after("late", ns(100)).unwrap();
     assert_eq!(
-        lists(queue.drain_all_timeout(ns(50)).now_or_never().unwrap()),
+        lists(queue.drain(DrainOptions::serve_waiting(ns(50))).now_or_never().unwrap()),
         (vec![], vec!["late"], vec![])
     );
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     let (queue, _clock) = timed();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     let mut getter = Task::waiting(queue.get());
     lease.done();
     assert!(drain.was_woken() && drain.is_ready());
@@ -201,15 +201,15 @@ fn serving_ends_early() {
 #[test]
 fn retries_within_the_drain_are_served() {
     let (queue, clock) = backoff();
-    queue.add_many(["retry", "soon", "late", "at once"]);
+    _ = queue.add_many(["retry", "soon", "late", "at once"]);
     let leases = queue.try_get_many(4).unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     for lease in leases {
         match *lease {
             "retry" => lease.retry(),
-            "soon" => lease.succeed_and_requeue_after(ns(50)),
-            "late" => lease.succeed_and_requeue_after(ns(51)),
-            _ => lease.succeed_and_requeue_after(Duration::ZERO),
+            "soon" => lease.requeue_after(ns(50)),
+            "late" => lease.requeue_after(ns(51)),
+            _ => lease.requeue_after(Duration::ZERO),
         }
     }
     let at_once = queue.try_get().unwrap();
@@ -239,12 +239,12 @@ fn retries_within_the_drain_are_served() {
 #[test]
 fn the_limit_names_what_is_left() {
     let (queue, clock) = timed();
-    queue.add_many(["leased", "dirty", "ready"]);
+    _ = queue.add_many(["leased", "dirty", "ready"]);
     let leases = queue.try_get_many(2).unwrap();
     queue.add("dirty").unwrap();
     queue.add_after("due", ns(50)).unwrap();
     queue.add_after("late", ns(70)).unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     assert_eq!(clock.next_alarm(), Some(Nanos::new(50)), "the alarm is not the limit of the drain");
     clock.set(Nanos::new(49));
     assert!(drain.poll().is_pending());
@@ -262,9 +262,10 @@ fn a_limit_of_nothing() {
     let (queue, _clock) = timed();
     queue.add("ready").unwrap();
     queue.add_after("waits", ns(1)).unwrap();
-    let left = queue.drain_all_timeout(Duration::ZERO).now_or_never().expect("it does not wait");
+    let left =
+        queue.drain(DrainOptions::serve_waiting(Duration::ZERO)).now_or_never().expect("it does not wait");
     assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
-    let left = queue.blocking_drain_all_timeout(Duration::ZERO);
+    let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::ZERO));
     assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
 }
 
@@ -274,23 +275,23 @@ fn without_a_limit_all_is_served() {
     let (queue, clock) = timed();
     queue.add_after("never", Duration::MAX).unwrap();
     queue.add_after("in a century", HOUR * 24 * 365 * 100).unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(Duration::MAX));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(Duration::MAX)));
     clock.advance(HOUR * 24 * 365 * 100);
     queue.try_get().unwrap().done();
     assert!(drain.was_woken());
     assert_eq!(lists(drain.finish()), (vec![], vec!["never"], vec![]));
 }
 
-/// With several calls of `drain_all_timeout`, the first one determines how long delayed keys are served; each call waits for at most its own limit.
+/// With several calls of a drain that serves waiting keys, the first one determines how long delayed keys are served; each call waits for at most its own limit.
 #[test]
 fn several_limits() {
     let (queue, clock) = timed();
     queue.add_after("at 20", ns(20)).unwrap();
     queue.add_after("at 40", ns(40)).unwrap();
     queue.add_after("at 60", ns(60)).unwrap();
-    let mut first = Task::waiting(queue.drain_all_timeout(ns(50)));
-    let mut short = Task::waiting(queue.drain_all_timeout(ns(30)));
-    let mut long = Task::waiting(queue.drain_all_timeout(ns(100)));
+    let mut first = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
+    let mut short = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(30))));
+    let mut long = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(100))));
     clock.set(Nanos::new(20));
     queue.try_get().unwrap().done();
     clock.set(Nanos::new(30));
@@ -309,18 +310,18 @@ fn several_limits() {
 fn a_plain_end_cuts_the_serving() {
     let cuts: [fn(&TimedQueue); 3] = [
         |queue| queue.shut_down(),
-        |queue| drop(queue.drain().now_or_never()),
-        |queue| drop(queue.blocking_drain_timeout(Duration::ZERO)),
+        |queue| drop(queue.drain(DrainOptions::unlimited()).now_or_never()),
+        |queue| drop(queue.blocking_drain(DrainOptions::within(Duration::ZERO))),
     ];
     for cut in cuts {
         let (queue, clock) = timed();
-        queue.add_many(["marked", "waits longer"]);
+        _ = queue.add_many(["marked", "waits longer"]);
         let leases = queue.try_get_many(2).unwrap();
         queue.add_after("due", ns(5)).unwrap();
         queue.add_after("marked", ns(10)).unwrap();
         queue.add_after("waits longer", ns(30)).unwrap();
         queue.add_after("late", ns(30)).unwrap();
-        let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+        let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
         clock.set(Nanos::new(10));
         cut(&queue);
         clock.set(Nanos::new(40));
@@ -342,7 +343,7 @@ fn a_plain_end_cuts_the_serving() {
 fn a_stop_ends_the_serving() {
     let (queue, _clock) = timed();
     queue.add_after("late", ns(30)).unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     let mut getter = Task::waiting(queue.get());
     assert_eq!(lists(queue.stop_now()), (vec![], vec!["late"], vec![]));
     assert!(drain.was_woken() && getter.was_woken());
@@ -350,7 +351,7 @@ fn a_stop_ends_the_serving() {
     assert!(getter.finish().is_none());
 }
 
-/// If the queue is shut down already, `drain_all_timeout` serves no delayed keys. It only waits for the leases, at most until its limit.
+/// If the queue is shut down already, a drain that serves waiting keys serves no delayed keys. It only waits for the leases, at most until its limit.
 #[test]
 fn after_a_shutdown_nothing_more_is_served() {
     let (queue, clock) = timed();
@@ -358,7 +359,7 @@ fn after_a_shutdown_nothing_more_is_served() {
     queue.add_after("waits", ns(10)).unwrap();
     let lease = queue.try_get().unwrap();
     queue.shut_down();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     clock.set(Nanos::new(20));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     assert!(drain.poll().is_pending());
@@ -375,7 +376,7 @@ fn a_cancel_ends_the_serving() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("b", ns(20)).unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     assert_eq!(queue.add("a").unwrap_err().kind(), AddErrorKind::ShutDown);
     lease.done();
     assert!(!drain.was_woken());
@@ -387,13 +388,16 @@ fn a_cancel_ends_the_serving() {
 /// With threads and the real clock: the key that waits for one millisecond is served, and then the drain completes.
 #[test]
 fn a_blocking_drain_serves_what_waits() {
-    let queue = Queue::builder().with_delays().build();
+    let queue = Queue::new();
     queue.add_after("soon", Duration::from_millis(1)).unwrap();
     queue.add_after("tomorrow", HOUR * 24).unwrap();
     thread::scope(|scope| {
         let worker = scope
             .spawn(|| std::iter::from_fn(|| queue.blocking_get()).map(Lease::done).fold(0, |n, ()| n + 1));
-        assert_eq!(lists(queue.blocking_drain_all_timeout(HOUR)), (vec![], vec!["tomorrow"], vec![]));
+        assert_eq!(
+            lists(queue.blocking_drain(DrainOptions::serve_waiting(HOUR))),
+            (vec![], vec!["tomorrow"], vec![])
+        );
         assert_eq!(worker.join().unwrap(), 1);
     });
 }
@@ -407,7 +411,7 @@ fn served_or_left_over() {
         for key in 0..50 {
             queue.add_after(key, ns(key)).unwrap();
         }
-        let mut drain = Task::new(queue.drain_all_timeout(ns(limit)));
+        let mut drain = Task::new(queue.drain(DrainOptions::serve_waiting(ns(limit))));
         let mut served = 0;
         let left = loop {
             if let std::task::Poll::Ready(left) = drain.poll() {

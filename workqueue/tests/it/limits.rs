@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::ManualClock;
-use flyball_workqueue::{AddErrorKind, GetTimeoutError, Lease, Queue};
+use flyball_workqueue::{AddErrorKind, DrainOptions, Lease, Queue};
 
 use crate::support::{TimedQueue, ns, timed};
 use crate::task::Task;
@@ -15,54 +15,55 @@ fn bounded() -> (TimedQueue, ManualClock) {
 }
 
 #[test]
-fn get_timeout_waits_until_its_limit_and_no_longer() {
+fn a_get_with_a_limit_waits_until_its_limit_and_no_longer() {
     let (queue, clock) = timed();
-    let mut get = Task::waiting(queue.get_timeout(ns(10)));
+    let mut get = Task::waiting(queue.timeout(ns(10), queue.get()));
     clock.advance(ns(9));
     assert!(!get.was_woken());
     clock.advance(ns(1));
     assert!(get.was_woken());
-    assert_eq!(get.finish().unwrap_err(), GetTimeoutError::TimedOut);
+    assert!(get.finish().is_none());
 }
 
 #[test]
-fn get_timeout_takes_a_key_that_comes_in_time() {
+fn a_get_with_a_limit_takes_a_key_that_comes_in_time() {
     let (queue, clock) = timed();
-    let mut get = Task::waiting(queue.get_timeout(ns(10)));
+    let mut get = Task::waiting(queue.timeout(ns(10), queue.get()));
     queue.add_after("a", ns(5)).unwrap();
     clock.advance(ns(5));
-    let lease = get.finish().unwrap();
+    let lease = get.finish().flatten().unwrap();
     assert_eq!(*lease, "a");
     lease.done();
-    let mut none = Task::waiting(queue.get_timeout(ns(10)));
+    let mut none = Task::waiting(queue.timeout(ns(10), queue.get()));
     queue.shut_down();
-    assert_eq!(none.finish().unwrap_err(), GetTimeoutError::Closed);
+    assert!(none.finish().unwrap().is_none(), "the queue is closed");
 }
 
-/// With a limit of zero, `get_timeout` returns a Ready key, even if `get` would yield to other tasks.
+/// With a limit of zero, `get` returns a Ready key, even if it would yield to other tasks.
 #[test]
 fn a_limit_of_zero_takes_what_is_there() {
     let clock = ManualClock::new();
     let queue = Queue::builder().timer(clock.timer()).build();
-    queue.add_many(0..300_u32);
+    _ = queue.add_many(0..300_u32);
     for key in 0..300 {
-        let lease = Task::new(queue.get_timeout(Duration::ZERO)).finish().unwrap();
+        let lease = Task::new(queue.timeout(Duration::ZERO, queue.get())).finish().flatten().unwrap();
         assert_eq!(*lease, key);
         lease.done();
     }
-    let none = Task::new(queue.get_timeout(Duration::ZERO)).finish();
-    assert_eq!(none.unwrap_err(), GetTimeoutError::TimedOut);
+    let none = Task::new(queue.timeout(Duration::ZERO, queue.get())).finish();
+    assert!(none.is_none());
 }
 
 #[test]
 fn an_expired_timeout_wakes_no_other_getter() {
     let (queue, clock) = timed();
-    let mut tasks: Vec<_> = (1..=20).map(|limit| Task::waiting(queue.get_timeout(ns(limit)))).collect();
+    let mut tasks: Vec<_> =
+        (1..=20).map(|limit| Task::waiting(queue.timeout(ns(limit), queue.get()))).collect();
     for now in 1..=20 {
         clock.advance(ns(1));
         let woken: Vec<_> = tasks.iter().map(Task::was_woken).collect();
         assert_eq!(woken.iter().filter(|knows| **knows).count(), 1, "at {now}: {woken:?}");
-        assert!(tasks.remove(0).finish().is_err());
+        assert!(tasks.remove(0).finish().is_none());
     }
 }
 
@@ -70,15 +71,15 @@ fn an_expired_timeout_wakes_no_other_getter() {
 #[test]
 fn all_getters_with_an_expired_timeout_are_woken() {
     let (queue, clock) = timed();
-    let mut tasks: Vec<_> = (0..50).map(|_| Task::waiting(queue.get_timeout(ns(5)))).collect();
+    let mut tasks: Vec<_> = (0..50).map(|_| Task::waiting(queue.timeout(ns(5), queue.get()))).collect();
     clock.advance(ns(5));
-    assert!(tasks.iter_mut().all(|task| task.finish().is_err()));
+    assert!(tasks.iter_mut().all(|task| task.finish().is_none()));
 }
 
 #[test]
 fn a_getter_that_gives_up_passes_its_key_on() {
     let (queue, clock) = timed();
-    let limited = Task::waiting(queue.get_timeout(ns(5)));
+    let limited = Task::waiting(queue.timeout(ns(5), queue.get()));
     let mut other = Task::waiting(queue.get());
     queue.add("a").unwrap();
     assert!(limited.was_woken() && !other.was_woken());
@@ -92,41 +93,46 @@ fn a_getter_that_gives_up_passes_its_key_on() {
 fn a_clock_that_jumps_back_makes_the_limit_later() {
     let (queue, clock) = timed();
     clock.advance(ns(100));
-    let mut get = Task::waiting(queue.get_timeout(ns(10)));
+    let mut get = Task::waiting(queue.timeout(ns(10), queue.get()));
     clock.set(flyball_sync::Nanos::new(50));
     assert!(get.poll().is_pending());
     clock.advance(ns(59));
     assert!(get.poll().is_pending());
     clock.advance(ns(1));
-    assert!(get.finish().is_err());
+    assert!(get.finish().is_none());
 }
 
 #[test]
-fn get_many_timeout_takes_a_batch() {
+fn a_get_many_with_a_limit_takes_a_batch() {
     let (queue, clock) = timed();
-    queue.add_many(["a", "b", "c"]);
-    let batch = Task::new(queue.get_many_timeout(2, ns(5))).finish().unwrap();
+    _ = queue.add_many(["a", "b", "c"]);
+    let batch = Task::new(queue.timeout(ns(5), queue.get_many(2))).finish().unwrap();
     assert_eq!(batch.iter().map(|lease| **lease).collect::<Vec<_>>(), ["a", "b"]);
     let rest = queue.blocking_get_many_timeout(2, Duration::ZERO).unwrap();
     assert_eq!(rest.len(), 1);
     batch.into_iter().chain(rest).for_each(Lease::done);
-    let mut none = Task::waiting(queue.get_many_timeout(2, ns(5)));
+    let mut none = Task::waiting(queue.timeout(ns(5), queue.get_many(2)));
     clock.advance(ns(5));
-    assert_eq!(none.finish().unwrap_err(), GetTimeoutError::TimedOut);
+    assert!(none.finish().is_none());
 }
 
 #[test]
 fn a_key_that_finds_no_room_in_time_comes_back() {
     let (queue, clock) = bounded();
     queue.add("a").unwrap();
-    let mut adding = Task::waiting(queue.add_when_room_timeout("b", ns(5)));
+    let mut adding = queue.add_when_room("b");
+    let mut limited = Task::waiting(queue.timeout(ns(5), &mut adding));
     clock.advance(ns(5));
-    let refused = adding.finish().unwrap_err();
-    assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::Full, "b"));
+    assert!(limited.finish().is_none());
+    drop(limited);
+    assert_eq!(adding.into_key(), Some("b"));
 
-    let mut adding = Task::waiting(queue.add_when_room_timeout("b", ns(5)));
+    let mut adding = queue.add_when_room("b");
+    let mut limited = Task::waiting(queue.timeout(ns(5), &mut adding));
     queue.try_get().unwrap().done();
-    adding.finish().unwrap();
+    limited.finish().unwrap().unwrap();
+    drop(limited);
+    assert_eq!(adding.into_key(), None, "it was added");
     let refused = queue.blocking_add_when_room_timeout("c", Duration::ZERO).unwrap_err();
     assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::Full, "c"));
     let short = Duration::from_millis(1);
@@ -150,21 +156,21 @@ fn a_blocked_adder_finds_room_in_time() {
 }
 
 #[test]
-fn wait_idle_has_a_timeout() {
+fn a_wait_has_a_limit() {
     let (queue, clock) = timed();
     queue.add_after("later", ns(100)).unwrap();
-    assert!(Task::new(queue.wait_idle_timeout(Duration::ZERO)).finish());
-    assert!(!Task::new(queue.wait_empty_timeout(Duration::ZERO)).finish());
+    assert!(Task::new(queue.timeout(Duration::ZERO, queue.wait_idle())).finish().is_some());
+    assert!(Task::new(queue.timeout(Duration::ZERO, queue.wait_empty())).finish().is_none());
     assert!(!queue.blocking_wait_empty_timeout(Duration::ZERO));
     queue.add("a").unwrap();
-    let mut idle = Task::waiting(queue.wait_idle_timeout(ns(5)));
-    let mut empty = Task::waiting(queue.wait_empty_timeout(ns(500)));
+    let mut idle = Task::waiting(queue.timeout(ns(5), queue.wait_idle()));
+    let mut empty = Task::waiting(queue.timeout(ns(500), queue.wait_empty()));
     clock.advance(ns(5));
-    assert!(!idle.finish());
+    assert!(idle.finish().is_none());
     queue.try_get().unwrap().done();
     clock.advance(ns(95));
     queue.try_get().unwrap().done();
-    assert!(empty.finish());
+    assert!(empty.finish().is_some());
     queue.blocking_wait_empty();
     assert!(queue.blocking_wait_empty_timeout(Duration::ZERO));
 }
@@ -184,17 +190,17 @@ fn a_thread_waits_for_an_empty_queue() {
 }
 
 #[test]
-fn drain_timeout_leaves_over_what_is_leased_then() {
+fn a_drain_with_a_limit_leaves_over_what_is_leased_then() {
     let (queue, clock) = timed();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     queue.add_after("later", ns(2)).unwrap();
     let lease = queue.try_get().unwrap();
-    let mut drain = Task::waiting(queue.drain_timeout(ns(5)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::within(ns(5))));
     clock.advance(ns(5));
     let left = drain.finish();
     assert_eq!((left.ready, left.waiting, left.leased), (vec!["b"], vec!["later"], vec!["a"]));
     lease.done();
     queue.try_get().unwrap().done();
-    let left = Task::new(queue.drain_timeout(ns(5))).finish();
+    let left = Task::new(queue.drain(DrainOptions::within(ns(5)))).finish();
     assert_eq!((left.ready, left.waiting, left.leased), (vec![], vec!["later"], vec![]));
 }

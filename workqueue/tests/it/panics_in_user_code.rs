@@ -15,7 +15,7 @@ use std::time::Duration;
 use drivers::queue::model_answers::{seen, tally};
 use flyball_ratelimit::{Exponential, Policy};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use flyball_workqueue::{Fifo, KeyState, Lease, NoLimiter, Queue, WithTimer};
+use flyball_workqueue::{DrainOptions, Fifo, KeyState, Lease, LeaseOutcome, NoLimiter, Queue};
 use testkit::oracle::backoff::OracleExponential;
 use testkit::oracle::queue::{OracleQueue, OracleSetup};
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
@@ -104,8 +104,8 @@ impl Policy<PanickingKey> for HostilePolicy {
 const BASE: Duration = Duration::from_nanos(10);
 const CAP: Duration = Duration::from_secs(1);
 
-type HostileQueue = Queue<PanickingKey, Fifo, HostilePolicy, WithTimer<HostileTimer>>;
-type HostileLease = Lease<PanickingKey, WithTimer<HostileTimer>>;
+type HostileQueue = Queue<PanickingKey, Fifo, HostilePolicy, HostileTimer>;
+type HostileLease = Lease<PanickingKey>;
 
 /// A queue with a key in every state, and its model. Key 7 is absent.
 struct World {
@@ -214,16 +214,18 @@ impl World {
                     match ending {
                         Ending::Done => lease.done(),
                         Ending::Succeed => lease.succeed(),
-                        Ending::RequeueAfter(after) => lease.succeed_and_requeue_after(after),
-                        Ending::DoneAfter(after) => lease.done_and_requeue_after(after),
+                        Ending::RequeueAfter(after) => lease.requeue_after(after),
+                        Ending::DoneAfter(after) => lease.end(LeaseOutcome::DoneAndRequeueAfter(after)),
                         Ending::Retry => lease.retry(),
-                        Ending::RetryNoSooner(least) => lease.retry_after_at_least(least),
+                        Ending::RetryNoSooner(least) => lease.end(LeaseOutcome::Failed { at_least: least }),
                         Ending::Dropped => drop(lease),
                     }
                 }
                 Operation::ShutDown => queue.shut_down(),
                 Operation::Drain => {
-                    if let Poll::Ready(all) = poll_once(Box::pin(queue.drain()).as_mut()) {
+                    if let Poll::Ready(all) =
+                        poll_once(Box::pin(queue.drain(DrainOptions::unlimited())).as_mut())
+                    {
                         left = Some(all);
                     }
                 }
@@ -510,7 +512,10 @@ fn a_waker_panics_when_a_drain_ends() {
         let lease = queue.try_get().unwrap();
         let hostile = Waker::from(Arc::new(Panicking));
         let (counting, waker) = Counting::waker();
-        let (mut first, mut second) = (Box::pin(queue.drain()), Box::pin(queue.drain()));
+        let (mut first, mut second) = (
+            Box::pin(queue.drain(DrainOptions::unlimited())),
+            Box::pin(queue.drain(DrainOptions::unlimited())),
+        );
         let wakers = if hostile_first { [&hostile, &waker] } else { [&waker, &hostile] };
         assert!(poll_with(first.as_mut(), wakers[0]).is_pending());
         assert!(poll_with(second.as_mut(), wakers[1]).is_pending());
@@ -834,7 +839,7 @@ fn the_end_of_time() {
     queue.check().unwrap();
     let lease = queue.try_get().unwrap();
     assert_eq!(*lease, "now");
-    lease.succeed_and_requeue_after(Duration::MAX);
+    lease.requeue_after(Duration::MAX);
     assert!(queue.try_get().is_err());
     assert_eq!(queue.stats().waiting, 4);
     queue.shut_down();

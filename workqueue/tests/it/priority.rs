@@ -10,7 +10,7 @@ use std::time::Duration;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{
-    Added, KeyState, Lease, NoDelays, NoLimiter, Priority, Queue, QueueMetrics, TimeMode,
+    AddOptions, Added, KeyState, Lease, LeaseOutcome, NoLimiter, Priority, Queue, QueueMetrics, ThreadTimer,
 };
 use testkit::random::cases;
 use testkit::wakers::{Panicking, poll_with};
@@ -23,8 +23,12 @@ fn queue<K: flyball_workqueue::Key>() -> Prioritised<K> {
     Queue::builder().order(Priority::new()).build()
 }
 
+fn at(priority: i8) -> AddOptions {
+    AddOptions { priority, ..AddOptions::default() }
+}
+
 /// Takes all keys, in the order of hand-out.
-fn drain<K: Copy, T: TimeMode>(next: impl Fn() -> Option<Lease<K, T>>) -> Vec<K> {
+fn drain<K: Copy>(next: impl Fn() -> Option<Lease<K>>) -> Vec<K> {
     std::iter::from_fn(|| {
         let lease = next()?;
         let key = *lease;
@@ -38,7 +42,10 @@ fn drain<K: Copy, T: TimeMode>(next: impl Fn() -> Option<Lease<K, T>>) -> Vec<K>
 fn higher_first_and_fifo_within() {
     let queue = Queue::builder().order(Priority::new().strict()).build();
     for (key, priority) in [("a", 0), ("b", -1), ("c", 1), ("d", 0), ("e", 1), ("f", -128), ("g", 127)] {
-        assert_eq!(queue.with_priority(priority).add(key).unwrap(), Added::New);
+        assert_eq!(
+            queue.add_with(key, AddOptions { priority, ..AddOptions::default() }).unwrap(),
+            Added::New
+        );
     }
     let levels: Vec<_> =
         queue.stats_by_priority().iter().map(|level| (level.priority, level.ready)).collect();
@@ -54,10 +61,10 @@ fn higher_first_and_fifo_within() {
 #[test]
 fn adds_merge_to_the_highest() {
     let queue = queue();
-    queue.with_priority(-5).add("a").unwrap();
-    queue.with_priority(3).add("b").unwrap();
-    assert_eq!(queue.with_priority(3).add("a").unwrap(), Added::Merged);
-    assert_eq!(queue.with_priority(-7).add("a").unwrap(), Added::Merged);
+    queue.add_with("a", at(-5)).unwrap();
+    queue.add_with("b", at(3)).unwrap();
+    assert_eq!(queue.add_with("a", at(3)).unwrap(), Added::Merged);
+    assert_eq!(queue.add_with("a", at(-7)).unwrap(), Added::Merged);
     assert_eq!(queue.add_ref(&"a").unwrap(), Added::Merged);
     assert_eq!(queue.priority(&"a"), Some(3));
     assert_eq!(queue.priority(&"nobody"), None);
@@ -67,7 +74,7 @@ fn adds_merge_to_the_highest() {
 #[test]
 fn set_priority_lowers_too() {
     let queue = queue();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     assert!(queue.set_priority(&"a", -1));
     assert!(!queue.set_priority(&"nobody", -1));
     queue.check().unwrap();
@@ -80,43 +87,43 @@ fn set_priority_lowers_too() {
 fn a_leased_key_has_two_priorities() {
     let clock = ManualClock::new();
     let backoff = Exponential::new(SECOND..=SECOND);
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).limiter(backoff).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).limiter(backoff).build();
     let lease_of = |priority: i8| {
-        queue.with_priority(priority).add("a").unwrap();
+        queue.add_with("a", AddOptions { priority, ..AddOptions::default() }).unwrap();
         queue.try_get().unwrap()
     };
     // After `done`, only the priority of the adds during the lease applies, even if it is lower.
     let lease = lease_of(5);
     assert_eq!(queue.priority(&"a"), Some(5));
-    queue.with_priority(-3).add("a").unwrap();
+    queue.add_with("a", at(-3)).unwrap();
     assert_eq!(queue.priority(&"a"), Some(-3));
-    queue.with_priority(-2).add("a").unwrap();
+    queue.add_with("a", at(-2)).unwrap();
     lease.done();
     assert_eq!(queue.priority(&"a"), Some(-2));
     queue.cancel(&"a");
     // After a failure, the higher one of the key's own priority and the priority of the add applies.
     let lease = lease_of(5);
-    queue.with_priority(-3).add_after("a", SECOND).unwrap();
+    queue.add_with("a", AddOptions { priority: -3, delay: SECOND, ..AddOptions::default() }).unwrap();
     lease.retry();
     assert_eq!(queue.priority(&"a"), Some(5));
     queue.cancel(&"a");
     queue.forget(&"a");
-    // The same holds after `done_and_requeue_after`, but no failure is counted.
+    // The same holds after `DoneAndRequeueAfter`, but no failure is counted.
     let lease = lease_of(5);
-    queue.with_priority(-3).add_after("a", SECOND).unwrap();
-    lease.done_and_requeue_after(SECOND);
+    queue.add_with("a", AddOptions { priority: -3, delay: SECOND, ..AddOptions::default() }).unwrap();
+    lease.end(LeaseOutcome::DoneAndRequeueAfter(SECOND));
     assert_eq!((queue.priority(&"a"), queue.num_requeues(&"a")), (Some(5), 0));
     queue.cancel(&"a");
     // A cancelled add does not count.
     let lease = lease_of(1);
-    queue.with_priority(9).add("a").unwrap();
+    queue.add_with("a", at(9)).unwrap();
     assert!(queue.cancel(&"a"));
-    lease.succeed_and_requeue_after(SECOND);
+    lease.requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(1));
     // `set_priority` on a dirty key sets both priorities.
     clock.advance(SECOND);
     let lease = queue.try_get().unwrap();
-    queue.with_priority(9).add("a").unwrap();
+    queue.add_with("a", at(9)).unwrap();
     assert!(queue.set_priority(&"a", 2));
     lease.done();
     assert_eq!(queue.priority(&"a"), Some(2));
@@ -127,17 +134,19 @@ fn a_leased_key_has_two_priorities() {
 #[test]
 fn a_waiting_key_keeps_its_priority() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
-    queue.with_priority(4).add_after("late", SECOND * 3600).unwrap();
-    queue.with_priority(-4).add_after("late", SECOND).unwrap();
-    queue.add_many(["a", "b"]);
-    queue.with_priority(4).add("c").unwrap();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
+    queue
+        .add_with("late", AddOptions { priority: 4, delay: SECOND * 3600, ..AddOptions::default() })
+        .unwrap();
+    queue.add_with("late", AddOptions { priority: -4, delay: SECOND, ..AddOptions::default() }).unwrap();
+    _ = queue.add_many(["a", "b"]);
+    queue.add_with("c", at(4)).unwrap();
     assert_eq!(queue.priority(&"late"), Some(4));
     clock.advance(SECOND);
     assert_eq!(queue.state(&"late"), KeyState::Ready);
     assert_eq!(queue.ready_len(), 4);
     // `late` became Ready before `d`, so it is handed out before `d`.
-    queue.with_priority(4).add("d").unwrap();
+    queue.add_with("d", at(4)).unwrap();
     assert_eq!(drain(|| queue.try_get().ok()), ["c", "late", "d", "a", "b"]);
 }
 
@@ -146,7 +155,9 @@ fn a_waiting_key_keeps_its_priority() {
 fn serves_an_urgent_key_before_a_long_backlog() {
     for backlog in [1_500, 10_000, 100_000_u32] {
         let queue = queue();
-        queue.with_priority(-100).add_many(1..=backlog);
+        for key in 1..=backlog {
+            queue.add_with(key, at(-100)).unwrap();
+        }
         // Ten keys of the backlog run before the urgent key is added.
         (0..10).for_each(|_| queue.try_get().unwrap().done());
         queue.add(0).unwrap();
@@ -158,13 +169,13 @@ fn serves_an_urgent_key_before_a_long_backlog() {
 #[test]
 fn an_urgent_key_waits_for_one_key_of_each_lower_level() {
     let queue = queue();
-    for level in 1..=3 {
-        queue
-            .with_priority(-level)
-            .add_many((0..100).map(|key| u32::from(level.unsigned_abs()) * 1000 + key));
+    for level in 1..=3_i8 {
+        for key in 0..100 {
+            queue.add_with(u32::from(level.unsigned_abs()) * 1000 + key, at(-level)).unwrap();
+        }
     }
     // After four hand-outs of urgent keys, all three lower levels are owed a hand-out.
-    queue.add_many(0..4);
+    _ = queue.add_many(0..4);
     (0..4).for_each(|_| queue.try_get().unwrap().done());
     queue.add(9).unwrap();
     assert_eq!(drain(|| queue.try_get().ok())[..4], [1000, 2000, 3000, 9]);
@@ -174,9 +185,9 @@ fn an_urgent_key_waits_for_one_key_of_each_lower_level() {
 #[test]
 fn serves_an_urgent_due_key_before_ten_thousand_others() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
     for key in 1..=10_000_u32 {
-        queue.with_priority(-100).add_after(key, SECOND).unwrap();
+        queue.add_with(key, AddOptions { priority: -100, delay: SECOND, ..AddOptions::default() }).unwrap();
     }
     queue.add_after(0, 2 * SECOND).unwrap();
     clock.advance(3 * SECOND);
@@ -191,7 +202,7 @@ fn a_steady_stream_does_not_starve_the_others() {
     for share in [1, 4, 7] {
         let order = Priority::new().share(NonZeroU32::new(share).unwrap());
         let queue = Queue::builder().order(order).build();
-        queue.with_priority(-100).add_many(0..3);
+        (0..3).for_each(|key| _ = queue.add_with(key, at(-100)).unwrap());
         let mut order = Vec::new();
         for key in 100..120_u32 {
             queue.add(key).unwrap();
@@ -209,7 +220,7 @@ fn a_steady_stream_does_not_starve_the_others() {
 #[test]
 fn strict_priorities_do_starve() {
     let queue = Queue::builder().order(Priority::new().strict()).build();
-    queue.with_priority(-1).add(0_u32).unwrap();
+    queue.add_with(0_u32, at(-1)).unwrap();
     for key in 1..10_000 {
         queue.add(key).unwrap();
         let lease = queue.try_get().unwrap();
@@ -226,8 +237,8 @@ fn a_raise_does_not_postpone_a_key() {
         |queue: &Prioritised<u32>| assert!(queue.set_priority(&0, 0)),
     ] {
         let queue = queue();
-        queue.with_priority(-1).add(0_u32).unwrap();
-        queue.add_many(1..=100);
+        queue.add_with(0_u32, at(-1)).unwrap();
+        _ = queue.add_many(1..=100);
         raise(&queue);
         queue.check().unwrap();
         assert_eq!(queue.priority(&0), Some(0));
@@ -243,10 +254,10 @@ fn a_raise_does_not_postpone_a_key() {
 #[test]
 fn a_raise_does_not_postpone_a_due_key() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
-    queue.with_priority(-1).add_after(0_u32, SECOND).unwrap();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
+    queue.add_with(0_u32, AddOptions { priority: -1, delay: SECOND, ..AddOptions::default() }).unwrap();
     clock.advance(2 * SECOND);
-    queue.add_many(1..=100);
+    _ = queue.add_many(1..=100);
     assert_eq!(queue.add(0).unwrap(), Added::Merged);
     queue.check().unwrap();
     assert_eq!(queue.priority(&0), Some(0));
@@ -259,10 +270,10 @@ fn a_raise_does_not_postpone_a_due_key() {
 #[test]
 fn a_raised_key_is_handed_out_once() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
     let raise = |from: i8| {
-        queue.with_priority(from).add(1_u32).unwrap();
-        queue.with_priority(5).add(1).unwrap();
+        queue.add_with(1_u32, at(from)).unwrap();
+        queue.add_with(1, at(5)).unwrap();
         queue.check().unwrap();
     };
     raise(-1);
@@ -280,8 +291,8 @@ fn a_raised_key_is_handed_out_once() {
     // Two of these priorities are between the two positions of the key. The third one is below both.
     for (priority, expected) in [(3, [1, 2, 3]), (0, [2, 1, 3]), (-3, [2, 3, 1])] {
         raise(-1);
-        queue.with_priority(1).add(2).unwrap();
-        queue.with_priority(-2).add(3).unwrap();
+        queue.add_with(2, at(1)).unwrap();
+        queue.add_with(3, at(-2)).unwrap();
         assert!(queue.set_priority(&1, priority));
         queue.check().unwrap();
         assert_eq!(drain(|| queue.try_get().ok()), expected, "lowered to {priority}");
@@ -292,12 +303,12 @@ fn a_raised_key_is_handed_out_once() {
 #[test]
 fn invalid_positions_are_dropped() {
     let queue = queue();
-    queue.with_priority(5).add(0_u32).unwrap();
-    queue.with_priority(-1).add(1).unwrap();
-    queue.with_priority(5).add(1).unwrap();
+    queue.add_with(0_u32, at(5)).unwrap();
+    queue.add_with(1, at(-1)).unwrap();
+    queue.add_with(1, at(5)).unwrap();
     for _ in 0..10_000 {
         queue.add(2).unwrap();
-        queue.with_priority(5).add(2).unwrap();
+        queue.add_with(2, at(5)).unwrap();
         assert!(queue.cancel(&2));
     }
     queue.check().unwrap();
@@ -309,10 +320,10 @@ fn invalid_positions_are_dropped() {
 fn a_raise_lasts_one_hand_out() {
     let clock = ManualClock::new();
     let backoff = Exponential::new(SECOND..=SECOND);
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).limiter(backoff).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).limiter(backoff).build();
     let raised = || {
-        queue.with_priority(-7).add("a").unwrap();
-        queue.with_priority(5).add("a").unwrap();
+        queue.add_with("a", at(-7)).unwrap();
+        queue.add_with("a", at(5)).unwrap();
         let lease = queue.try_get().unwrap();
         assert_eq!(queue.priority(&"a"), Some(5));
         lease
@@ -320,15 +331,15 @@ fn a_raise_lasts_one_hand_out() {
     raised().retry();
     assert_eq!(queue.priority(&"a"), Some(-7), "a failure");
     queue.cancel(&"a");
-    raised().succeed_and_requeue_after(SECOND);
+    raised().requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7), "a requeue");
     queue.cancel(&"a");
     // The priority of an add during the lease applies to the next hand-out.
     let lease = raised();
-    queue.with_priority(2).add("a").unwrap();
-    lease.succeed_and_requeue_after(SECOND);
+    queue.add_with("a", at(2)).unwrap();
+    lease.requeue_after(SECOND);
     assert_eq!((queue.priority(&"a"), queue.state(&"a")), (Some(2), KeyState::Ready));
-    queue.try_get().unwrap().succeed_and_requeue_after(SECOND);
+    queue.try_get().unwrap().requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7));
     // A priority that was set with `set_priority` is kept.
     assert!(queue.set_priority(&"a", 3));
@@ -338,9 +349,9 @@ fn a_raise_lasts_one_hand_out() {
     queue.cancel(&"a");
     // If a key is added during its lease, and the lease ends with `done`, the priority of that add becomes the key's own priority.
     let lease = raised();
-    queue.with_priority(1).add("a").unwrap();
+    queue.add_with("a", at(1)).unwrap();
     lease.done();
-    queue.try_get().unwrap().succeed_and_requeue_after(SECOND);
+    queue.try_get().unwrap().requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(1));
 }
 
@@ -349,8 +360,8 @@ fn a_raise_lasts_one_hand_out() {
 fn an_unseen_lease_keeps_the_raise() {
     let clock = ManualClock::new();
     let queue = Queue::<u32>::builder().order(Priority::new()).timer(clock.timer()).build();
-    queue.with_priority(-7).add(1).unwrap();
-    queue.with_priority(5).add(1).unwrap();
+    queue.add_with(1, at(-7)).unwrap();
+    queue.add_with(1, at(5)).unwrap();
     let mut watch = Box::pin(queue.next_overdue(SECOND));
     assert!(poll_with(watch.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| queue.try_get())).is_err());
@@ -362,11 +373,11 @@ fn an_unseen_lease_keeps_the_raise() {
 #[test]
 fn a_raised_key_is_not_early_when_the_clock_jumps_back() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
     clock.advance(SECOND);
-    queue.with_priority(-1).add_after(0_u32, SECOND).unwrap();
+    queue.add_with(0_u32, AddOptions { priority: -1, delay: SECOND, ..AddOptions::default() }).unwrap();
     clock.advance(SECOND);
-    queue.with_priority(3).add(0).unwrap();
+    queue.add_with(0, at(3)).unwrap();
     clock.set(Nanos::ZERO);
     queue.add(1).unwrap();
     queue.check().unwrap();
@@ -398,7 +409,7 @@ fn every_key_is_handed_out_within_the_documented_bound() {
         for byte in bytes {
             if byte % 8 < 5 {
                 let priority = (byte / 8 % 4) as i8;
-                queue.with_priority(priority).add(next).unwrap();
+                queue.add_with(next, AddOptions { priority, ..AddOptions::default() }).unwrap();
                 let before = ready.iter().filter(|other| other.priority == priority).count() as u64;
                 ready.push(Ready { key: next, priority, before, waited: 0, lower: Vec::new() });
                 next += 1;
@@ -438,9 +449,11 @@ fn every_key_is_handed_out_within_the_documented_bound() {
 #[test]
 fn a_thousand_deadlines_at_once() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
     for key in 0..1000_u32 {
-        queue.with_priority((key % 2) as i8).add_after(key, SECOND).unwrap();
+        queue
+            .add_with(key, AddOptions { priority: (key % 2) as i8, delay: SECOND, ..AddOptions::default() })
+            .unwrap();
     }
     clock.advance(SECOND);
     assert_eq!(queue.ready_len(), 1000);
@@ -452,29 +465,39 @@ fn a_thousand_deadlines_at_once() {
     assert_eq!((of(0).len(), of(1).len()), (500, 500));
 }
 
-/// Each add operation has a variant with a priority.
+/// An add that says no priority has priority 0; it neither raises nor lowers a key.
 #[test]
-fn every_add_at_a_priority() {
+fn an_add_has_a_priority_of_0_or_that_of_its_options() {
     let clock = ManualClock::new();
     let backoff = Exponential::new(SECOND..=SECOND);
-    let queue = Queue::builder().order(Priority::new()).clock(clock).limiter(backoff).capacity(5).build();
-    let at = queue.with_priority(7);
-    assert_eq!(at.add(1).unwrap(), Added::New);
-    assert_eq!(at.add_ref(&2).unwrap(), Added::New);
-    assert_eq!(at.add_many([3, 3]).merged, 1);
-    assert_eq!(at.add_after(4, SECOND).unwrap(), Added::New);
-    assert_eq!(at.add_rate_limited(4).unwrap(), Added::Merged);
-    assert_eq!(at.blocking_add_when_room(5).unwrap(), Added::New);
-    let refused = at.add(6).unwrap_err();
+    let builder = Queue::builder().order(Priority::new()).timer(clock.timer());
+    let queue = builder.limiter(backoff).capacity(5).build();
+    assert_eq!(queue.add_with(1, at(7)).unwrap(), Added::New);
+    assert_eq!(queue.add_with(2, AddOptions { delay: SECOND, ..at(7) }).unwrap(), Added::New);
+    assert_eq!(queue.add_ref(&3).unwrap(), Added::New);
+    assert_eq!(queue.add_many([1, 3]).merged, 2);
+    assert_eq!(queue.add_rate_limited(4).unwrap(), Added::New);
+    assert_eq!(queue.blocking_add_when_room(5).unwrap(), Added::New);
+    let refused = queue.add_with(6, at(7)).unwrap_err();
     assert_eq!(refused.into_key(), 6);
-    assert!((1..=5).all(|key| queue.priority(&key) == Some(7)));
-    assert_eq!(format!("{at:?}"), "WithPriority { priority: 7, .. }");
+    assert_eq!([1, 2, 3, 4, 5].map(|key| queue.priority(&key).unwrap()), [7, 7, 0, 0, 0]);
+    assert_eq!(queue.add_with(3, at(-7)).unwrap(), Added::Merged);
+    assert_eq!(queue.priority(&3), Some(0));
+}
+
+/// The options say what only some orders use, so that code that is generic over orders can add with a priority.
+#[test]
+fn an_order_without_priorities_ignores_the_priority_of_an_add() {
+    let queue = Queue::new();
+    queue.add_with(1, at(-100)).unwrap();
+    queue.add_with(2, at(100)).unwrap();
+    assert_eq!(drain(|| queue.try_get().ok()), [1, 2]);
 }
 
 #[test]
 fn a_priority_queue_is_send_and_sync() {
     fn shared<T: Send + Sync>(_: &T) {}
-    let queue: Queue<u32, Priority, NoLimiter, NoDelays> =
+    let queue: Queue<u32, Priority, NoLimiter, ThreadTimer> =
         Queue::builder().order(Priority::default()).build();
     shared(&queue);
 }
@@ -487,11 +510,11 @@ fn counts_the_key_that_is_handed_out_when_many_deadlines_pass_at_once() {
 
     let clock = ManualClock::new();
     let order = Priority::new().strict();
-    let queue = Queue::builder().order(order).clock(clock.clone()).metrics(Sink).build();
+    let queue = Queue::builder().order(order).timer(clock.timer()).metrics(Sink).build();
     for key in 0..100_u32 {
         queue.add_after(key, SECOND).unwrap();
     }
-    queue.with_priority(1).add_after(100, SECOND).unwrap();
+    queue.add_with(100, AddOptions { priority: 1, delay: SECOND, ..AddOptions::default() }).unwrap();
     clock.advance(2 * SECOND);
     let lease = queue.try_get().unwrap();
     assert_eq!(*lease, 100, "not the most urgent key");

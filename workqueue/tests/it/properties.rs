@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{DelayMode, KeyState, Lease, Queue, WithTimer};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use flyball_workqueue::{AddOptions, DelayMode, KeyState, Lease, Queue};
 use testkit::random::{Random, cases, cases_are_chosen};
 
 use crate::support::{TimedQueue, ns};
@@ -25,7 +25,7 @@ struct Request {
 #[derive(Default)]
 struct KeyRecord {
     request: Option<Request>,
-    lease: Option<Lease<u64, WithTimer<ManualTimer>>>,
+    lease: Option<Lease<u64>>,
     /// The time at which the last lease of the key ended.
     freed: u64,
 }
@@ -34,7 +34,7 @@ struct KeyRecord {
 struct Schedule<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
-    getter: Task<'a, Option<Lease<u64, WithTimer<ManualTimer>>>>,
+    getter: Task<'a, Option<Lease<u64>>>,
     records: BTreeMap<u64, KeyRecord>,
     served: usize,
     at_their_limit: usize,
@@ -59,7 +59,7 @@ impl<'a> Schedule<'a> {
     fn add(&mut self, key: u64, delay: u64, mode: DelayMode) {
         // A key that is Ready already stays Ready in every mode.
         let ready = matches!(self.queue.state(&key), KeyState::Ready | KeyState::LeasedDirty);
-        self.queue.add_after_with(key, ns(delay), mode).unwrap();
+        self.queue.add_with(key, AddOptions { delay: ns(delay), mode, ..AddOptions::default() }).unwrap();
         let at = self.now() + delay;
         let most = match mode {
             DelayMode::Debounce { max_wait } => self.now() + max_wait.as_nanos() as u64,
@@ -146,7 +146,7 @@ impl<'a> Schedule<'a> {
                 if !marked {
                     record.request = Some(soonest(record.request, now + after));
                 }
-                lease.succeed_and_requeue_after(ns(after));
+                lease.requeue_after(ns(after));
             }
             1 => {
                 record.request = Some(soonest(record.request, now));
@@ -171,7 +171,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    fn serve(&mut self, lease: Lease<u64, WithTimer<ManualTimer>>) {
+    fn serve(&mut self, lease: Lease<u64>) {
         let (key, now) = (*lease, self.now());
         let record = self.records.get_mut(&key).expect("all keys have a record");
         assert!(record.lease.is_none(), "{key} is leased twice");
@@ -261,7 +261,16 @@ fn a_debounce_fed_for_ever() {
         let mut first = None;
         for _ in 0..400 {
             let now = clock.now().get();
-            queue.add_after_with(7, ns(delay), DelayMode::Debounce { max_wait: ns(longest) }).unwrap();
+            queue
+                .add_with(
+                    7,
+                    AddOptions {
+                        delay: ns(delay),
+                        mode: DelayMode::Debounce { max_wait: ns(longest) },
+                        ..AddOptions::default()
+                    },
+                )
+                .unwrap();
             let due = *first.get_or_insert(now) + longest;
             let next = now + rhythm;
             if due <= next {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, FastSlow};
 use flyball_sync::{Clock, ManualClock, Nanos, Timer, block_on};
-use flyball_workqueue::{AddErrorKind, Added, Queue, TryGetError};
+use flyball_workqueue::{AddErrorKind, Added, DrainOptions, Queue, TryGetError};
 use testkit::panicking::{PanicSwitch, Point};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
@@ -63,7 +63,7 @@ fn shutdown_wakes_a_getter_for_a_due_key() {
     assert!(woken.wakes() > 0, "a key is Ready and the only getter was not woken");
     let Poll::Ready(Some(lease)) = poll_with(get.as_mut(), &waker) else { panic!("the key is Ready") };
     lease.done();
-    assert!(block_on(queue.drain()).waiting.is_empty());
+    assert!(block_on(queue.drain(DrainOptions::unlimited())).waiting.is_empty());
 }
 
 /// The timer wakes a getter, the queue is shut down, and the getter is dropped: it passes its wake-up to another getter.
@@ -163,7 +163,7 @@ fn a_thread_that_panics_in_get_passes_its_signal_on() {
         switch.arm(Point::Clone, 1);
         queue.add(switch.key(1)).unwrap();
         // The drain completes only if the other thread takes the key.
-        let left = queue.blocking_drain();
+        let left = queue.blocking_drain(DrainOptions::unlimited());
         assert!(left.ready.is_empty());
         let served =
             getters.into_iter().map(|getter| getter.join().unwrap()).filter(|served| *served).count();
@@ -379,7 +379,7 @@ fn a_getter_that_is_kept_does_not_stop_the_alarm() {
     assert_eq!((first.wakes(), second.wakes()), (1, 1), "the second deadline wakes the second getter");
 
     let (drained, drain_waker) = Counting::waker();
-    let mut drain = Box::pin(queue.drain_all_timeout(Duration::from_nanos(50)));
+    let mut drain = Box::pin(queue.drain(DrainOptions::serve_waiting(Duration::from_nanos(50))));
     assert!(poll_with(drain.as_mut(), &drain_waker).is_pending());
     clock.advance(Duration::from_nanos(50));
     assert_eq!(drained.wakes(), 1, "a drain keeps its limit");
@@ -487,7 +487,7 @@ fn a_batch_survives_its_second_key() {
     }
     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(9));
     let queue = Queue::builder().limiter(backoff).build();
-    queue.add_many([Second(1), Second(2)]);
+    _ = queue.add_many([Second(1), Second(2)]);
     let batch = queue.blocking_get_many(2);
     assert_eq!(batch.iter().map(|lease| lease.key().0).collect::<Vec<_>>(), [1]);
     assert_eq!(queue.num_requeues(&Second(1)), 0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{TokioTimer, block_on};
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::task::Task;
@@ -14,7 +14,7 @@ use crate::task::Task;
 const SOON: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
 
-type Keys = Queue<&'static str, Fifo, Exponential<&'static str>, WithTimer<TokioTimer>>;
+type Keys = Queue<&'static str, Fifo, Exponential<&'static str>, TokioTimer>;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::block_on;
-use flyball_workqueue::{KeyState, Leftovers, Queue, TryGetError};
+use flyball_workqueue::{DrainOptions, KeyState, LeaseOutcome, Leftovers, Queue, TryGetError};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed};
@@ -88,13 +88,13 @@ fn late_outcomes_are_leftovers() {
         queue.add(key).unwrap();
     }
     let mut leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_once(drain.as_mut()).is_pending());
     leases.pop().unwrap().succeed();
     leases.pop().unwrap().done();
-    leases.pop().unwrap().done_and_requeue_after(ns(9));
-    leases.pop().unwrap().succeed_and_requeue_after(Duration::ZERO);
-    leases.pop().unwrap().retry_after_at_least(ns(9));
+    leases.pop().unwrap().end(LeaseOutcome::DoneAndRequeueAfter(ns(9)));
+    leases.pop().unwrap().requeue_after(Duration::ZERO);
+    leases.pop().unwrap().end(LeaseOutcome::Failed { at_least: ns(9) });
     leases.pop().unwrap().retry();
     assert!(poll_once(drain.as_mut()).is_pending());
     drop(leases);
@@ -117,7 +117,7 @@ fn a_queue_without_time_keeps_late_failures() {
     queue.shut_down();
     lease.retry();
     assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
-    assert_eq!(parts(block_on(queue.drain())), (vec![], vec!["a"], vec![]));
+    assert_eq!(parts(block_on(queue.drain(DrainOptions::unlimited()))), (vec![], vec!["a"], vec![]));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn stop_names_everything_once() {
     assert_eq!(left, (vec!["ready", "also"], vec!["sooner", "later"], vec!["dirty", "leased", "waits"]));
     assert_eq!(parts(queue.stop_now()), (vec![], vec![], vec!["dirty", "leased", "waits"]));
     assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
-    let Poll::Ready(left) = poll_once(Box::pin(queue.drain()).as_mut()) else {
+    let Poll::Ready(left) = poll_once(Box::pin(queue.drain(DrainOptions::unlimited())).as_mut()) else {
         panic!("the drain of a stopped queue waits")
     };
     assert_eq!(parts(left), (vec![], vec![], vec!["dirty", "leased", "waits"]));
@@ -209,7 +209,7 @@ fn a_cancel_ends_a_drain() {
     let queue = Queue::new();
     queue.add("a").unwrap();
     let (counting, waker) = Counting::waker();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_with(drain.as_mut(), &waker).is_pending());
     assert!(queue.cancel(&"a"));
     assert_eq!(counting.wakes(), 1);
@@ -222,7 +222,7 @@ fn a_stop_ends_a_drain() {
     let queue = Queue::new();
     queue.add("a").unwrap();
     let (counting, waker) = Counting::waker();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_with(drain.as_mut(), &waker).is_pending());
     assert_eq!(parts(queue.stop_now()), (vec!["a"], vec![], vec![]));
     assert_eq!(counting.wakes(), 1);
@@ -238,7 +238,7 @@ fn several_drains() {
     let mut drains: Vec<_> = (0..4)
         .map(|_| {
             let (counting, waker) = Counting::waker();
-            let mut drain = Box::pin(queue.drain());
+            let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
             assert!(poll_with(drain.as_mut(), &waker).is_pending());
             (drain, counting)
         })
@@ -260,7 +260,7 @@ fn drain_timeout_names_what_is_left() {
     }
     queue.add_after("waits", ns(9)).unwrap();
     let lease = queue.try_get().unwrap();
-    let left = parts(queue.blocking_drain_timeout(Duration::ZERO));
+    let left = parts(queue.blocking_drain(DrainOptions::within(Duration::ZERO)));
     assert_eq!(left, (vec!["ready"], vec!["waits"], vec!["leased"]));
     assert!(queue.is_shutting_down());
     // The keys are still in the queue after the drain has timed out, and the backlog is handed out.
@@ -276,7 +276,7 @@ fn a_blocking_drain_ends_with_the_last_lease() {
         queue.add("a").unwrap();
         let lease = queue.try_get().unwrap();
         thread::scope(|scope| {
-            let drain = scope.spawn(|| queue.blocking_drain_timeout(Duration::from_secs(3600)));
+            let drain = scope.spawn(|| queue.blocking_drain(DrainOptions::within(Duration::from_secs(3600))));
             lease.done();
             assert_eq!(parts(drain.join().unwrap()), (vec![], vec![], vec![]));
         });
@@ -317,8 +317,8 @@ fn all_ends_at_once() {
                         start.wait();
                         match (end + round) % 4 {
                             0 => queue.shut_down(),
-                            1 => drop(block_on(queue.drain())),
-                            2 => drop(queue.blocking_drain_timeout(Duration::from_secs(3600))),
+                            1 => drop(block_on(queue.drain(DrainOptions::unlimited()))),
+                            2 => drop(queue.blocking_drain(DrainOptions::within(Duration::from_secs(3600)))),
                             _ => return queue.stop_now().ready.len(),
                         }
                         0

@@ -12,7 +12,7 @@ fn rows(keys: &[KeyInfo<&'static str>]) -> Vec<(&'static str, KeyState, u32)> {
 /// Returns a queue at time 25 with a key in every state. Since time 0 no operation has moved keys whose deadline has passed.
 fn every_state() -> BackoffQueue {
     let (queue, clock) = backoff();
-    queue.add_many(["leased", "dirty", "leased, waits", "leased, due"]);
+    _ = queue.add_many(["leased", "dirty", "leased, waits", "leased, due"]);
     let leases = queue.try_get_many(4).unwrap();
     for lease in leases {
         let _ = lease.detach();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, Monotonic, Nanos};
-use flyball_workqueue::{KeyState, Priority, Queue};
+use flyball_workqueue::{AddOptions, DrainOptions, KeyState, Priority, Queue};
 
 use crate::support::ns;
 
@@ -14,7 +14,7 @@ use crate::support::ns;
 fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     const OPS: u64 = 1_000;
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
     clock.set(Nanos::new(100));
     // Every second key is raised after its deadline has passed.
     let keys = 0..40_000_u32;
@@ -24,7 +24,7 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     queue.add_after(u32::MAX, Duration::from_secs(1)).unwrap();
     clock.set(Nanos::new(200));
     for key in keys.clone() {
-        queue.with_priority(5).add(key).unwrap();
+        queue.add_with(key, AddOptions { priority: 5, ..AddOptions::default() }).unwrap();
     }
     let ops = |back: u64| {
         let times = (0..3).map(|_| {
@@ -45,13 +45,15 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
 #[test]
 fn a_time_that_goes_back_turns_back_those_that_are_early() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
     for key in 0..20_u64 {
-        queue.with_priority(-1).add_after(key, ns(10 * (key + 1))).unwrap();
+        queue
+            .add_with(key, AddOptions { priority: -1, delay: ns(10 * (key + 1)), ..AddOptions::default() })
+            .unwrap();
     }
     clock.set(Nanos::new(200));
     for key in (0..20).rev() {
-        queue.with_priority(3).add(key).unwrap();
+        queue.add_with(key, AddOptions { priority: 3, ..AddOptions::default() }).unwrap();
         queue.check().unwrap();
     }
     // A key that was lowered, cancelled, postponed or handed out no longer has a second position.
@@ -84,17 +86,17 @@ fn a_time_that_goes_back_turns_back_those_that_are_early() {
 #[test]
 fn a_time_that_goes_back_doubles_no_key_in_a_list() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).build();
     queue.add_after(1, ns(10)).unwrap();
     queue.add_after(2, ns(5)).unwrap();
     clock.set(Nanos::new(10));
     for key in [1, 2] {
-        queue.with_priority(5).add(key).unwrap();
+        queue.add_with(key, AddOptions { priority: 5, ..AddOptions::default() }).unwrap();
     }
     clock.set(Nanos::new(7));
     let states: Vec<_> = queue.keys().into_iter().map(|info| (info.key, info.state)).collect();
     assert_eq!(states, [(2, KeyState::Ready), (1, KeyState::Waiting(Nanos::new(10)))]);
-    let left = queue.blocking_drain_all_timeout(Duration::ZERO);
+    let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::ZERO));
     assert_eq!((left.ready, left.waiting), (vec![2], vec![1]));
     queue.check().unwrap();
 }

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, Nanos};
-use flyball_workqueue::{Fair, Fifo, Lease, NoLimiter, Order, Priority, Queue, WithClock};
+use flyball_workqueue::{AddOptions, Fair, Fifo, Lease, ManualTimer, NoLimiter, Order, Priority, Queue};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -52,17 +52,17 @@ trait Simulated {
     fn requeue_after(&self, held: Self::Held, after: Duration);
 }
 
-type TestQueue<O> = Queue<u32, O, NoLimiter, WithClock<ManualClock>>;
+type TestQueue<O> = Queue<u32, O, NoLimiter, ManualTimer>;
 
 impl<O: Order<u32>> Simulated for TestQueue<O> {
-    type Held = Lease<u32, WithClock<ManualClock>>;
+    type Held = Lease<u32>;
 
     fn try_take(&self) -> Option<(u32, Self::Held)> {
         self.try_get().ok().map(|lease| (*lease, lease))
     }
 
     fn requeue_after(&self, held: Self::Held, after: Duration) {
-        held.succeed_and_requeue_after(after);
+        held.requeue_after(after);
     }
 }
 
@@ -159,7 +159,7 @@ fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl
 
 fn run<O: Order<u32>>(load: &Load, order: O, add: impl Fn(&TestQueue<O>, u32)) -> Results {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(order).clock(clock.clone()).build();
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
     let seen = simulate(load, &clock, &queue, |key| add(&queue, key));
     queue.check().unwrap();
     seen
@@ -184,7 +184,9 @@ fn fifo_starves_no_key() {
 const PRIORITIES: [i8; 3] = [-100, 0, 10];
 
 fn by_key(queue: &TestQueue<Priority>, key: u32) {
-    queue.with_priority(PRIORITIES[key as usize % 3]).add(key).unwrap();
+    queue
+        .add_with(key, AddOptions { priority: PRIORITIES[key as usize % 3], ..AddOptions::default() })
+        .unwrap();
 }
 
 /// The default share of `Priority`.
@@ -217,7 +219,9 @@ const STEADY: Load = Load {
 const URGENT: u32 = 100;
 
 fn urgent_or_not(queue: &TestQueue<Priority>, key: u32) {
-    queue.with_priority(if key < URGENT { 0 } else { -100 }).add(key).unwrap();
+    queue
+        .add_with(key, AddOptions { priority: if key < URGENT { 0 } else { -100 }, ..AddOptions::default() })
+        .unwrap();
 }
 
 #[test]
@@ -253,16 +257,18 @@ impl Simulated for WritesStatus {
 
     fn requeue_after(&self, held: Self::Held, _: Duration) {
         self.0.add(*held).unwrap();
-        held.succeed_and_requeue_after(OVERLOAD.back);
+        held.requeue_after(OVERLOAD.back);
     }
 }
 
 /// Runs [`OVERLOAD`], but with keys that are Ready again immediately after each run.
 fn after_a_restart(order: Priority) -> Results {
     let clock = ManualClock::new();
-    let queue = WritesStatus(Queue::builder().order(order).clock(clock.clone()).build());
+    let queue = WritesStatus(Queue::builder().order(order).timer(clock.timer()).build());
     let load = Load { back: Duration::ZERO, ..OVERLOAD };
-    let seen = simulate(&load, &clock, &queue, |key| drop(queue.0.with_priority(-100).add(key)));
+    let seen = simulate(&load, &clock, &queue, |key| {
+        drop(queue.0.add_with(key, AddOptions { priority: -100, ..AddOptions::default() }))
+    });
     queue.0.check().unwrap();
     seen
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, NoLimiter, Queue, WithTimer};
+use flyball_workqueue::{Fifo, NoLimiter, Queue};
 
-pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimiter, WithTimer<ManualTimer>>;
-pub(crate) type BackoffQueue<K = &'static str> = Queue<K, Fifo, Exponential<K>, WithTimer<ManualTimer>>;
+pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimiter, ManualTimer>;
+pub(crate) type BackoffQueue<K = &'static str> = Queue<K, Fifo, Exponential<K>, ManualTimer>;
 
 /// Returns a queue with delays, and its clock.
 pub(crate) fn timed() -> (TimedQueue, ManualClock) {

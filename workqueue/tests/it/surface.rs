@@ -7,15 +7,16 @@ use std::marker::PhantomData;
 use std::mem::size_of;
 
 use flyball_ratelimit::Exponential;
-use flyball_sync::{ManualTimer, Monotonic};
+use flyball_sync::ManualTimer;
 use flyball_workqueue::{
-    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Consumer, DelayMode, Drain, Fifo, Get, GetMany,
-    GetTimeoutError, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, NextOverdue, NoLimiter, NotDetached,
-    OverdueLease, Queue, QueueBuilder, QueueStats, StatsReader, TryGetError, WaitIdle, WithClock, WithTimer,
+    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Consumer, DelayMode, DrainOptions, Fifo, Get,
+    GetMany, GetTimeoutError, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, NextOverdue, NoLimiter,
+    NotDetached, OverdueLease, Queue, QueueBuilder, QueueStats, StatsReader, ThreadTimer, TryGetError,
+    WaitIdle,
 };
 
 type Limit = Exponential<&'static str>;
-type Full = Queue<&'static str, Fifo, Limit, WithTimer<ManualTimer>>;
+type Full = Queue<&'static str, Fifo, Limit, ManualTimer>;
 
 fn send<T: Send>() {}
 fn sync<T: Sync>() {}
@@ -36,23 +37,18 @@ fn auto_traits() {
     sync::<Queue<SendOnly>>();
     send::<Lease<SendOnly>>();
     send::<Get<'static, SendOnly>>();
-    send::<Drain<SendOnly>>();
     send::<Queue<u32>>();
     sync::<Queue<u32>>();
     send::<Lease<u32>>();
     sync::<Lease<u32>>();
     unpin::<Lease<u32>>();
     fixed::<Lease<u32>>();
-    send::<Lease<&'static str, WithTimer<ManualTimer>>>();
+    send::<Lease<&'static str>>();
     send::<Get<'static, u32>>();
     sync::<Get<'static, u32>>();
     unpin::<Get<'static, u32>>();
-    send::<Get<'static, &'static str, Fifo, Limit, WithTimer<ManualTimer>>>();
-    send::<Drain<u32>>();
-    sync::<Drain<u32>>();
-    unpin::<Drain<u32>>();
-    fixed::<Drain<u32>>();
-    send::<QueueBuilder<u32, Fifo, Limit, WithClock<Monotonic>>>();
+    send::<Get<'static, &'static str, Fifo, Limit, ManualTimer>>();
+    send::<QueueBuilder<u32, Fifo, Limit, ThreadTimer>>();
     send::<Leftovers<u32>>();
     sync::<Leftovers<u32>>();
 }
@@ -60,7 +56,7 @@ fn auto_traits() {
 /// The auto traits of the other futures, of `Consumer`, and of the types that contain only data.
 #[test]
 fn auto_traits_of_the_rest() {
-    type Time = WithTimer<ManualTimer>;
+    type Time = ManualTimer;
     fn future<F: Send + Sync + Unpin + Debug>() {}
     future::<GetMany<'static, u32>>();
     future::<GetMany<'static, &'static str, Fifo, Limit, Time>>();
@@ -114,9 +110,13 @@ fn a_worker_can_be_spawned() {
             std::future::ready(()).await;
             lease.succeed();
         }
-        queue.drain().await
+        queue.drain(DrainOptions::unlimited()).await
     };
     spawnable(&worker);
+    let queue: Queue<u32> = Queue::new();
+    let drain = queue.drain(DrainOptions::unlimited());
+    drop(queue);
+    spawnable(&drain);
 }
 
 fn error<E: Error + Send + Sync + 'static>() {}
@@ -164,7 +164,6 @@ fn debug_needs_nothing_of_the_key() {
     shows::<AddError<Mute>>();
     shows::<QueueBuilder<SendOnly>>();
     shows::<Get<'static, SendOnly>>();
-    shows::<Drain<SendOnly>>();
     shows::<Added>();
     shows::<KeyState>();
     shows::<QueueStats>();
@@ -196,9 +195,9 @@ fn sizes() {
 /// Type parameters that are left out have the defaults of `Queue::new`.
 #[test]
 fn types_by_default() {
-    let delaying: Queue<u32, Fifo, NoLimiter, WithClock> = Queue::builder().with_delays().build();
+    let delaying: Queue<u32, Fifo, NoLimiter, ThreadTimer> = Queue::new();
     delaying.add_after(1, std::time::Duration::ZERO).unwrap();
-    let limiting: Queue<u32, Fifo, Exponential<u32>, WithClock> = Queue::builder()
+    let limiting: Queue<u32, Fifo, Exponential<u32>, ThreadTimer> = Queue::builder()
         .limiter(Exponential::new(std::time::Duration::from_secs(1)..=std::time::Duration::MAX))
         .build();
     limiting.add_rate_limited(1).unwrap();

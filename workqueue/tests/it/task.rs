@@ -7,9 +7,7 @@ use std::task::{Poll, Waker};
 
 use flyball_ratelimit::{Exponential, Policy};
 use flyball_sync::ManualClock;
-use flyball_workqueue::{
-    Fifo, Key, KeyState, Lease, Leftovers, Queue, QueueLimiter, SupportsDelays, TimeMode,
-};
+use flyball_workqueue::{Fifo, Key, KeyState, Lease, Leftovers, Queue, QueueLimiter, Timer};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::support::{BackoffQueue, ns};
@@ -77,7 +75,7 @@ impl<'a, T> Task<'a, T> {
 pub(crate) fn deadline<L, T>(queue: &Queue<&'static str, Fifo, L, T>, key: &'static str) -> u64
 where
     L: Policy<&'static str> + Send + 'static,
-    T: SupportsDelays,
+    T: Timer,
 {
     match queue.state(&key) {
         KeyState::Waiting(at) | KeyState::LeasedWaiting(at) => at.get(),
@@ -96,7 +94,7 @@ pub(crate) fn lists<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
 pub(crate) fn serve<K: Key, L, T>(queue: &Queue<K, Fifo, L, T>) -> usize
 where
     L: QueueLimiter<K>,
-    T: TimeMode,
+    T: Timer,
 {
     let leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
     let served = leases.len();
@@ -104,7 +102,7 @@ where
     served
 }
 
-pub(crate) fn keys<K: Clone, T>(leases: &[Lease<K, T>]) -> Vec<K> {
+pub(crate) fn keys<K: Clone>(leases: &[Lease<K>]) -> Vec<K> {
     leases.iter().map(|lease| lease.key().clone()).collect()
 }
 

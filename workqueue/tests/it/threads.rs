@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use flyball_sync::block_on;
-use flyball_workqueue::{AddError, Queue};
+use flyball_workqueue::{AddError, DrainOptions, Queue};
 
 const KEYS: usize = 64;
 
@@ -52,7 +52,7 @@ fn never_twice_at_once_and_never_lost() {
         for producer in producers {
             producer.join().unwrap();
         }
-        let left = block_on(queue.drain());
+        let left = block_on(queue.drain(DrainOptions::unlimited()));
         assert!(left.ready.is_empty() && left.leased.is_empty());
         // A key whose run fails during the drain is not retried and is a leftover. This is enough for the check below, because that run has started
         // after the last add of the key.
@@ -145,7 +145,7 @@ fn getters_with_timeouts() {
         for key in 0..ADDS {
             queue.add(key).unwrap();
         }
-        drop(block_on(queue.drain()));
+        drop(block_on(queue.drain(DrainOptions::unlimited())));
     });
     assert_eq!(taken.load(Ordering::SeqCst), ADDS as usize);
 }

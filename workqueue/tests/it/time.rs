@@ -64,7 +64,7 @@ fn a_wait_that_ends_under_a_lease_is_a_mark() {
     assert_eq!(queue.state(&"a"), KeyState::LeasedDirty);
     clock.advance(ns(5));
     queue.add("b").unwrap();
-    lease.succeed_and_requeue_after(Duration::from_secs(1));
+    lease.requeue_after(Duration::from_secs(1));
     assert_eq!(queue.state(&"a"), KeyState::Ready);
     assert_eq!(*queue.try_get().unwrap(), "b");
 }
@@ -127,7 +127,7 @@ fn for_ever_is_for_ever() {
 /// A blocking getter needs no runtime to wait for a deadline. The queue of this test uses the machine's clock.
 #[test]
 fn a_blocking_getter_waits_for_the_deadline() {
-    let queue = Queue::builder().with_delays().build();
+    let queue = Queue::new();
     queue.add_after("late", Duration::from_millis(2)).unwrap();
     queue.add_after("soon", Duration::from_millis(1)).unwrap();
     let soon = queue.blocking_get().unwrap();
@@ -151,7 +151,7 @@ fn a_timed_getter_gives_up() {
 #[test]
 fn blocking_getters_hand_over() {
     for _ in 0..20 {
-        let queue = Queue::builder().with_delays().build();
+        let queue = Queue::new();
         for key in 0..6_u32 {
             queue.add_after(key, Duration::from_micros(u64::from(key) * 200)).unwrap();
         }

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::block_on;
-use flyball_workqueue::{Added, KeyState, Leftovers, Queue, TryGetError};
+use flyball_workqueue::{Added, DrainOptions, KeyState, Leftovers, Queue, TryGetError};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed};
@@ -33,7 +33,7 @@ fn finish(queue: &Queue<u32>, end: End) {
     match end {
         End::ShutDown => queue.shut_down(),
         End::Drain => {
-            let left = block_on(queue.drain());
+            let left = block_on(queue.drain(DrainOptions::unlimited()));
             assert!(left.ready.is_empty() && left.waiting.is_empty() && left.leased.is_empty());
         }
     }
@@ -200,7 +200,7 @@ fn drain_waits_for_what_is_in_flight() {
     queue.add("foo").unwrap();
     queue.add("bar").unwrap();
     let (foo, bar) = (queue.try_get().unwrap(), queue.try_get().unwrap());
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_once(drain.as_mut()).is_pending());
     foo.done();
     assert!(poll_once(drain.as_mut()).is_pending());
@@ -227,11 +227,11 @@ fn a_drain_can_be_given_up() {
     let queue = Queue::new();
     queue.add("foo").unwrap();
     let lease = queue.try_get().unwrap();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_once(drain.as_mut()).is_pending());
     queue.shut_down();
     assert!(poll_once(drain.as_mut()).is_pending());
-    assert_eq!(queue.blocking_drain_timeout(Duration::ZERO).leased, ["foo"]);
+    assert_eq!(queue.blocking_drain(DrainOptions::within(Duration::ZERO)).leased, ["foo"]);
     drop(drain);
     lease.done();
 }
@@ -243,7 +243,7 @@ fn drain_serves_a_dirty_key_once_more() {
     queue.add("foo").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add("foo").unwrap();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_once(drain.as_mut()).is_pending());
     assert!(matches!(queue.try_get(), Err(TryGetError::Empty)), "closed although a dirty key is leased");
     lease.done();
@@ -379,7 +379,7 @@ fn drain_waits_for_what_is_queued() {
     let queue = Queue::new();
     queue.add("idle").unwrap();
     let (counting, waker) = Counting::waker();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_with(drain.as_mut(), &waker).is_pending());
     let lease = queue.try_get().unwrap();
     assert!(poll_with(drain.as_mut(), &waker).is_pending());
@@ -396,7 +396,8 @@ fn two_drains_both_end() {
     let lease = queue.try_get().unwrap();
     let (first, first_waker) = Counting::waker();
     let (second, second_waker) = Counting::waker();
-    let (mut one, mut two) = (Box::pin(queue.drain()), Box::pin(queue.drain()));
+    let (mut one, mut two) =
+        (Box::pin(queue.drain(DrainOptions::unlimited())), Box::pin(queue.drain(DrainOptions::unlimited())));
     assert!(poll_with(one.as_mut(), &first_waker).is_pending());
     assert!(poll_with(two.as_mut(), &second_waker).is_pending());
     lease.done();
@@ -413,7 +414,7 @@ fn drain_names_what_waits() {
     queue.add_after("soon", ns(10)).unwrap();
     queue.add_after("due", ns(5)).unwrap();
     clock.advance(ns(5));
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_once(drain.as_mut()).is_pending());
     queue.try_get().unwrap().done();
     let std::task::Poll::Ready(Leftovers { ready, waiting, leased, .. }) = poll_once(drain.as_mut()) else {
@@ -428,7 +429,7 @@ fn every_end_is_idempotent() {
     let queue: Queue<u32> = Queue::new();
     queue.shut_down();
     queue.shut_down();
-    assert!(poll_once(Box::pin(queue.drain()).as_mut()).is_ready());
+    assert!(poll_once(Box::pin(queue.drain(DrainOptions::unlimited())).as_mut()).is_ready());
     for _ in 0..2 {
         let left = queue.stop_now();
         assert!(left.ready.is_empty() && left.waiting.is_empty() && left.leased.is_empty());
@@ -553,9 +554,9 @@ fn forget_comes_after_the_add_before_it() {
 fn a_long_drain_can_be_watched() {
     let (queue, clock) = timed();
     queue.track_ages();
-    queue.add_many(["foo", "bar"]);
+    _ = queue.add_many(["foo", "bar"]);
     let foo = queue.try_get().unwrap();
-    let mut drain = Box::pin(queue.drain());
+    let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_once(drain.as_mut()).is_pending());
     for hours in 1..=3 {
         clock.advance(Duration::from_secs(3600));

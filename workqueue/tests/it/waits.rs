@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{Fair, GetTimeoutError, Queue, TryGetError, WithTimer};
+use flyball_workqueue::{DrainOptions, Fair, GetTimeoutError, Queue, TryGetError};
 use futures_util::future::{join, select};
 
 use crate::support::{backoff, ns, timed};
@@ -16,7 +16,7 @@ type Groups = Queue<
     (&'static str, u32),
     Fair<(&'static str, u32), &'static str>,
     flyball_workqueue::NoLimiter,
-    WithTimer<ManualTimer>,
+    ManualTimer,
 >;
 
 /// A queue whose group "off" is suspended, and its clock.
@@ -33,13 +33,13 @@ fn with_suspended_group() -> (Groups, ManualClock) {
 fn a_wait_for_an_empty_queue_is_not_woken_by_an_idle_one() {
     let (queue, clock) = timed();
     queue.add_after("a", HOUR).unwrap();
-    let mut empty = Task::waiting(queue.wait_empty_timeout(ns(5)));
+    let mut empty = Task::waiting(queue.timeout(ns(5), queue.wait_empty()));
     assert_eq!(empty.wakes(), 0, "the future has woken its own task");
     queue.add("b").unwrap();
     queue.try_get().unwrap().done();
     assert_eq!(empty.wakes(), 0, "woken by an idle queue");
     clock.advance(ns(5));
-    assert_eq!((empty.wakes(), empty.finish()), (1, false));
+    assert_eq!((empty.wakes(), empty.finish()), (1, None));
     let mut empty = Task::waiting(queue.wait_empty());
     queue.cancel(&"a");
     assert_eq!(empty.wakes(), 1);
@@ -52,10 +52,10 @@ fn a_wait_for_an_idle_queue_pends_without_waking_itself_while_a_key_is_due_in_a_
     queue.add_after("a", ns(1)).unwrap();
     queue.pause();
     clock.advance(ns(2));
-    let mut idle = Task::waiting(queue.wait_idle_timeout(ns(5)));
+    let mut idle = Task::waiting(queue.timeout(ns(5), queue.wait_idle()));
     assert_eq!(idle.wakes(), 0, "the future has woken its own task");
     clock.advance(ns(5));
-    assert_eq!((idle.wakes(), idle.finish()), (1, false));
+    assert_eq!((idle.wakes(), idle.finish()), (1, None));
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn a_wait_for_an_empty_queue_beside_a_getter_in_one_task_is_polled_once() {
 fn a_wait_for_an_empty_queue_pends_without_waking_itself_while_a_group_is_suspended() {
     let (queue, _clock) = with_suspended_group();
     queue.add(("off", 1)).unwrap();
-    let empty = Task::waiting(queue.wait_empty_timeout(HOUR));
-    let getter = Task::waiting(queue.get_timeout(HOUR));
+    let empty = Task::waiting(queue.timeout(HOUR, queue.wait_empty()));
+    let getter = Task::waiting(queue.timeout(HOUR, queue.get()));
     assert_eq!((empty.wakes(), getter.wakes()), (0, 0));
 }
 
@@ -101,10 +101,10 @@ fn a_pause_does_not_wake_a_wait_for_an_idle_queue() {
 #[test]
 fn getters_end_at_the_limit_of_a_drain_although_a_lease_is_stuck() {
     let (queue, clock) = backoff();
-    queue.add_many(["stuck", "dirty"]);
+    _ = queue.add_many(["stuck", "dirty"]);
     let stuck = queue.try_get().unwrap();
     let dirty = queue.try_get().unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     let mut getters = [Task::waiting(queue.get()), Task::waiting(queue.get())];
     dirty.done();
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "the lease may still fail");
@@ -136,7 +136,7 @@ fn a_key_that_is_due_at_the_limit_of_a_drain_keeps_the_queue_open_until_its_leas
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(30)).unwrap();
-    let _drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let _drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(50))));
     let mut getter = Task::waiting(queue.get());
     clock.advance(ns(60));
     assert!(getter.poll().is_pending());
@@ -156,7 +156,7 @@ fn a_drain_ends_as_soon_as_only_keys_of_suspended_groups_are_left() {
         }
         queue.add(("on", 1)).unwrap();
         let lease = queue.try_get().unwrap();
-        let mut drain = Task::waiting(queue.drain_all_timeout(HOUR));
+        let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(HOUR)));
         let mut getter = Task::waiting(queue.get());
         let mut watcher = Task::waiting(queue.next_overdue(HOUR * 2));
         lease.done();
@@ -177,9 +177,9 @@ fn a_drain_without_getters_ends_as_soon_as_only_keys_of_suspended_groups_are_lef
     let (queue, clock) = with_suspended_group();
     queue.add_after(("off", 1), ns(10)).unwrap();
     queue.add_after(("off", 2), ns(20)).unwrap();
-    let mut drain = Task::waiting(queue.drain_all_timeout(HOUR));
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(HOUR)));
     thread::scope(|scope| {
-        let blocked = scope.spawn(|| lists(queue.blocking_drain_all_timeout(HOUR)));
+        let blocked = scope.spawn(|| lists(queue.blocking_drain(DrainOptions::serve_waiting(HOUR))));
         clock.advance(ns(10));
         assert_eq!(drain.wakes(), 0);
         while queue.try_get().err() != Some(TryGetError::Closed) {
@@ -203,13 +203,13 @@ fn an_alarm_is_removed_when_its_last_waiter_is_dropped() {
     drop(stays);
     assert_eq!(clock.next_alarm(), None, "an alarm outlives its wait");
     // The other waits that set an alarm.
-    drop(Task::waiting(queue.get_timeout(ns(5))));
-    drop(Task::waiting(queue.wait_empty_timeout(ns(5))));
+    drop(Task::waiting(queue.timeout(ns(5), queue.get())));
+    drop(Task::waiting(queue.timeout(ns(5), queue.wait_empty())));
     assert_eq!(clock.next_alarm(), None);
     queue.add("b").unwrap();
     let _lease = queue.try_get().unwrap();
     drop(Task::waiting(queue.next_overdue(ns(5))));
-    drop(Task::waiting(queue.drain_all_timeout(HOUR)));
+    drop(Task::waiting(queue.drain(DrainOptions::serve_waiting(HOUR))));
     assert_eq!(clock.next_alarm(), None);
 }
 
@@ -239,9 +239,9 @@ fn an_alarm_is_removed_when_the_last_waiter_gets_a_key_or_its_limit_has_passed()
     let lease = getter.finish().unwrap();
     assert_eq!(clock.next_alarm(), None);
     lease.done();
-    let mut limited = Task::waiting(queue.get_timeout(ns(5)));
+    let mut limited = Task::waiting(queue.timeout(ns(5), queue.get()));
     clock.advance(ns(5));
-    assert_eq!(limited.finish().unwrap_err(), GetTimeoutError::TimedOut);
+    assert!(limited.finish().is_none());
     drop(limited);
     assert_eq!(clock.next_alarm(), None);
 }
@@ -252,7 +252,7 @@ fn an_alarm_is_removed_when_a_drain_that_blocks_its_thread_ends() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     thread::scope(|scope| {
-        let drain = scope.spawn(|| queue.blocking_drain_all_timeout(HOUR));
+        let drain = scope.spawn(|| queue.blocking_drain(DrainOptions::serve_waiting(HOUR)));
         // The drain waits for the lease, or for the end of its limit.
         while clock.next_alarm().is_none() {
             thread::yield_now();
@@ -268,8 +268,10 @@ fn an_alarm_is_removed_when_a_drain_that_blocks_its_thread_ends() {
 fn a_wait_for_ever_sets_no_alarm() {
     let (queue, clock) = timed();
     queue.add_after("a", Duration::MAX).unwrap();
-    let _getters =
-        [Task::waiting(queue.get_timeout(Duration::MAX)), Task::waiting(queue.get_timeout(Duration::MAX))];
-    let _drain = Task::new(queue.drain_all_timeout(Duration::MAX)).poll();
+    let _getters = [
+        Task::waiting(queue.timeout(Duration::MAX, queue.get())),
+        Task::waiting(queue.timeout(Duration::MAX, queue.get())),
+    ];
+    let _drain = Task::new(queue.drain(DrainOptions::serve_waiting(Duration::MAX))).poll();
     assert_eq!(clock.next_alarm(), None);
 }

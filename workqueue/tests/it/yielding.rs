@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use flyball_workqueue::Queue;
+use flyball_workqueue::{LeaseOutcome, Queue};
 
 use crate::task::Task;
 
@@ -13,7 +13,7 @@ fn serves(queue: &Queue<u32>, count: usize) {
         while task.poll().is_pending() {
             assert!(task.was_woken(), "the task yielded without waking itself");
         }
-        queue.add_many(0..2);
+        _ = queue.add_many(0..2);
     }
 }
 
@@ -45,7 +45,7 @@ fn a_waiting_getter_does_not_keep_another_from_yielding() {
 #[test]
 fn a_waiting_getter_does_not_keep_its_task_from_yielding() {
     let queue = Queue::builder().capacity(2).build();
-    queue.add_many(0..2);
+    _ = queue.add_many(0..2);
     for first in [true, false] {
         for time in 0..5 {
             let gives_way = (2..1_000).any(|key| {
@@ -58,7 +58,7 @@ fn a_waiting_getter_does_not_keep_its_task_from_yielding() {
                 if !first {
                     assert!(room.poll().is_pending());
                 }
-                lease.unwrap().requeue();
+                lease.unwrap().end(LeaseOutcome::Requeued);
                 false
             });
             assert!(gives_way, "no yield at time {time}; the waiting future is polled first: {first}");
@@ -70,7 +70,7 @@ fn a_waiting_getter_does_not_keep_its_task_from_yielding() {
 #[test]
 fn a_getter_that_has_yielded_is_served_at_its_next_poll() {
     let queue = Queue::new();
-    queue.add_many(0..2);
+    _ = queue.add_many(0..2);
     let mut gave_way = 0;
     for _ in 0..1_000 {
         let mut get = Task::new(queue.get());
@@ -79,7 +79,7 @@ fn a_getter_that_has_yielded_is_served_at_its_next_poll() {
             serves(&queue, 127);
             assert!(get.was_woken() && get.is_ready());
         }
-        queue.add_many(0..2);
+        _ = queue.add_many(0..2);
     }
     assert!(gave_way > 0);
 }
@@ -89,7 +89,7 @@ fn a_getter_that_has_yielded_is_served_at_its_next_poll() {
 fn workers_of_one_task_yield_one_after_another() {
     for workers in 1..10 {
         let queue = Queue::new();
-        queue.add_many(0..2);
+        _ = queue.add_many(0..2);
         let mut gave_way = vec![0; workers];
         for round in 0..10_000 {
             let mut get = Task::new(queue.get());
@@ -97,7 +97,7 @@ fn workers_of_one_task_yield_one_after_another() {
                 gave_way[round % workers] += 1;
                 get.finish().unwrap().done();
             }
-            queue.add_many(0..2);
+            _ = queue.add_many(0..2);
         }
         assert!(gave_way.iter().all(|times| *times > 0), "{gave_way:?}");
     }
@@ -107,7 +107,7 @@ fn workers_of_one_task_yield_one_after_another() {
 #[test]
 fn a_task_that_polls_each_future_once_is_served_after_a_yield() {
     let queue = Queue::new();
-    queue.add_many(0..1_000_u32);
+    _ = queue.add_many(0..1_000_u32);
     let mut in_vain = 0;
     for _ in 0..500 {
         match Task::new(queue.get()).poll() {

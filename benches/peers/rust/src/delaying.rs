@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use flyball_workqueue::{Fifo, NoLimiter, Queue, WithClock};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, ThreadTimer};
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};
@@ -20,11 +20,11 @@ pub(crate) trait Delaying {
 }
 
 /// flyball's queue. Unlike `DelayQueue`, it locks a mutex in each call, because several handles can share the queue.
-pub(crate) struct Ours(pub(crate) Queue<Key, Fifo, NoLimiter, WithClock>);
+pub(crate) struct Ours(pub(crate) Queue<Key, Fifo, NoLimiter, ThreadTimer>);
 
 impl Delaying for Ours {
     fn new() -> Self {
-        Self(Queue::builder().with_delays().build())
+        Self(Queue::new())
     }
 
     fn add_after(&mut self, key: Key, delay: Duration) {

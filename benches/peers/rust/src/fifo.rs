@@ -3,7 +3,7 @@
 use flyball_ops::PrometheusQueues;
 use flyball_ratelimit::controller_default;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, LeaseOutcome, Priority, Queue, QueueLimiter, TimeMode};
+use flyball_workqueue::{AddOptions, Fifo, LeaseOutcome, Priority, Queue, QueueLimiter};
 use peers_rust::draws::Draws;
 
 use crate::Figures;
@@ -76,7 +76,7 @@ pub(crate) fn worker_cycle_full(options: &Options) -> Figures {
 
 /// Gets and completes `count` keys.
 #[inline(never)]
-fn work_off<L: QueueLimiter<Key>, T: TimeMode>(queue: &Queue<Key, Fifo, L, T>, count: usize) {
+fn work_off<L: QueueLimiter<Key>, T: Timer>(queue: &Queue<Key, Fifo, L, T>, count: usize) {
     let mut lease = queue.blocking_get().expect("open");
     for _ in 1..count {
         lease = queue.blocking_end_and_get(lease, LeaseOutcome::Succeeded).expect("open");
@@ -92,7 +92,7 @@ pub(crate) fn cycle_priority(options: &Options) -> Figures {
         keys.into_iter().zip(levels.into_iter().map(|level| [-100, 0, 10][level as usize])).collect();
     rounds(options, keys.len(), || {
         for (key, priority) in &keys {
-            queue.with_priority(*priority).add_ref(key).expect("open");
+            queue.add_with(key.clone(), AddOptions { priority: *priority, ..AddOptions::default() }).expect("open");
         }
         for _ in 0..keys.len() {
             queue.blocking_get().expect("open").done();

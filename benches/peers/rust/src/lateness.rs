@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Queue, SupportsDelays};
+use flyball_workqueue::Queue;
 use foldhash::fast::RandomState;
 use futures::StreamExt;
 use kube_runtime::scheduler::{ScheduleRequest, scheduler};
@@ -119,7 +119,7 @@ impl Plan {
     }
 }
 
-fn add<T: SupportsDelays>(
+fn add<T: Timer>(
     queue: &Queue<Key, flyball_workqueue::Fifo, flyball_workqueue::NoLimiter, T>,
     key: Key,
     delay: Duration,

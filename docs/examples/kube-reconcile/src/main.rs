@@ -10,6 +10,8 @@ mod run;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use flyball_workqueue::DrainOptions;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_runtime::controller::Action;
@@ -79,7 +81,7 @@ async fn main() {
     let user = async {
         tokio::time::sleep(Duration::from_secs(150)).await;
         // Waits until no key is Ready or running, and returns the waiting keys.
-        queue.drain().await
+        queue.drain(DrainOptions::unlimited()).await
     };
     let reconciles = run::run(&queue, &store, 4, reconcile, error_policy, context.clone());
     let ((), left) = tokio::join!(reconciles, user);

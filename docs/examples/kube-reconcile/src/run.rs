@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use flyball_kube::action_delay;
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
-use flyball_workqueue::{Fifo, Lease, NoLimiter, Queue, TokioTimer, WithTimer};
+use flyball_workqueue::{Fifo, Lease, NoLimiter, Queue, TokioTimer};
 use futures::FutureExt;
 use futures::future::join_all;
 use kube_runtime::controller::Action;
 use kube_runtime::reflector::{Lookup, ObjectRef, Store};
 
 /// A queue whose keys are kube's `ObjectRef`s.
-pub(crate) type Keys<K> = Queue<ObjectRef<K>, Fifo, NoLimiter, WithTimer<TokioTimer>>;
+pub(crate) type Keys<K> = Queue<ObjectRef<K>, Fifo, NoLimiter, TokioTimer>;
 
 /// Creates a queue with the timer of the current tokio runtime.
 pub(crate) fn queue<K>() -> Keys<K>
@@ -48,7 +48,7 @@ pub(crate) async fn run<K, C, E, F>(
     let failures =
         Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerBackoff::new(backoff), TokioTimer::current());
 
-    let one = async |key: Lease<ObjectRef<K>, WithTimer<TokioTimer>>| {
+    let one = async |key: Lease<ObjectRef<K>>| {
         // The object is read now, not when its key was added, so the reconcile gets its newest state. If the object has been deleted, nothing is
         // reconciled.
         let Some(object) = store.get(&key) else {
@@ -67,13 +67,13 @@ pub(crate) async fn run<K, C, E, F>(
         }
         match action_delay(&action) {
             Ok(None) => key.done(),
-            Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
+            Ok(Some(wait)) if !failed => key.requeue_after(wait),
             // `action_delay` reads the `Debug` output of the action. If a later version of kube prints actions in a different form, `action_delay`
             // returns an error, and this branch retries the key after its backoff, so that the key is not lost.
             asked => {
                 let (asked, backoff) =
                     (asked.ok().flatten().unwrap_or_default(), failures.record_failure(&key));
-                key.succeed_and_requeue_after(asked.max(backoff));
+                key.requeue_after(asked.max(backoff));
             }
         }
     };

@@ -38,7 +38,7 @@ use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, SourceErrorKind, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualTimer, Nanos};
-use flyball_workqueue::{Fair, Fifo, KeyState, Order, Queue, WithTimer};
+use flyball_workqueue::{Fair, Fifo, KeyState, Order, Queue};
 use parking_lot::Mutex;
 use testkit::coverage::events::Happened;
 use testkit::random::Random;
@@ -94,8 +94,8 @@ pub const SITUATIONS: &[&str] = &[
     "a worker is started later",
 ];
 
-type Keys<O> = Queue<u32, O, Exponential<u32>, WithTimer<ManualTimer>>;
-type Handle<O> = ControllerHandle<u32, O, Exponential<u32>, WithTimer<ManualTimer>>;
+type Keys<O> = Queue<u32, O, Exponential<u32>, ManualTimer>;
+type Handle<O> = ControllerHandle<u32, O, Exponential<u32>, ManualTimer>;
 type Cluster = TestServer<u32, Thing>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -592,10 +592,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         self.watches
     }
 
-    fn options(
-        &self,
-        watch: usize,
-    ) -> WatchOptions<u32, Thing, u32, O, Exponential<u32>, WithTimer<ManualTimer>> {
+    fn options(&self, watch: usize) -> WatchOptions<u32, Thing, u32, O, Exponential<u32>, ManualTimer> {
         let mut options = WatchOptions::new();
         if self.row(CHANGES) == 1 {
             let world = self.world.clone();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{DelayMode, Fifo, Lease, Order, Priority, Queue, QueueBuilder};
+use flyball_workqueue::{AddOptions, DelayMode, Fifo, Lease, Order, Priority, Queue, QueueBuilder};
 
 /// A key that counts. It has no `Copy`, so that every copy is counted.
 #[derive(Debug)]
@@ -134,7 +134,8 @@ fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unst
             Op::AddAfter(index, after) => _ = queue.add_after(key(index), nanos(after)),
             Op::Debounce(index, after) => {
                 let mode = DelayMode::Debounce { max_wait: nanos(250) };
-                _ = queue.add_after_with(key(index), nanos(after), mode);
+                _ = queue
+                    .add_with(key(index), AddOptions { delay: nanos(after), mode, ..AddOptions::default() });
             }
             Op::AddLimited(index) => _ = queue.add_rate_limited(key(index)),
             Op::Postpone(index, after) => _ = queue.postpone(&key(index), nanos(after)),
@@ -151,7 +152,7 @@ fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unst
             Op::Retry(index) => lease(index).into_iter().for_each(Lease::retry),
             Op::RequeueAfter(index, after) => {
                 let ended = lease(index).into_iter();
-                ended.for_each(|lease| lease.succeed_and_requeue_after(nanos(after)));
+                ended.for_each(|lease| lease.requeue_after(nanos(after)));
             }
             Op::State(index) => _ = queue.state(&key(index)),
             Op::Stats => _ = queue.stats(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, MaxOf, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, Priority, Queue, QueueBuilder, QueueLimiter, SupportsAsync, WithTimer};
+use flyball_workqueue::{Fifo, Priority, Queue, QueueBuilder, QueueLimiter};
 use testkit::coverage::states::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::oracle::backoff::OracleExponential;
@@ -55,7 +55,7 @@ pub fn unlimited_held(bytes: &[u8]) -> Cells {
     unlimited_by(*choice, held(ops))
 }
 
-/// Drives a queue without delays. An operation that needs a clock is replaced by the most similar operation that needs no clock, or is left out.
+/// Drives a queue that reads no clock. An operation with a delay is replaced by the most similar operation without, or is left out.
 pub fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, ops)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(ops, MOST))
@@ -168,17 +168,16 @@ fn built(
         capacity: (row[CAPACITY] == 1).then_some(usize::from(choice / 4 % 4) + 1),
     };
     let clock = ManualClock::new();
-    let mut builder = Queue::builder().order(order).seed(1);
+    let mut builder = Queue::builder().order(order).timer(clock.timer()).seed(1);
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
     let (aged, measured) = (choice / 16 % 2 == 1, row[METRICS] == 1);
     let spec = QueueSpec { setup, kind, groups, clock, aged, measured };
     if row[DELAYS] == 0 {
-        let ops = ops.into_iter().filter_map(without_time);
-        return spec.beside(builder.build(), GivenUp::default()).run(ops);
+        let ops = ops.into_iter().filter_map(without_time).collect();
+        return spec.beside(builder.build(), GivenUp::default()).run(ops, false);
     }
-    let builder = builder.timer(spec.clock.timer());
     match row[LIMITER] {
         0 => spec.by_time(builder, GivenUp::default(), ops),
         1 => spec.limited(builder.limiter(Exponential::new(BASE..=CAP)), ops),
@@ -200,14 +199,12 @@ struct QueueSpec {
     measured: bool,
 }
 
-type Timer = WithTimer<ManualTimer>;
-
 impl QueueSpec {
-    fn beside<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync>(
+    fn beside<O: Kind, L: QueueLimiter<SmallKey>>(
         &self,
-        queue: Queue<SmallKey, O, L, T>,
+        queue: Queue<SmallKey, O, L, ManualTimer>,
         dead: GivenUp,
-    ) -> QueueRun<O, L, T> {
+    ) -> QueueRun<O, L> {
         let model = OracleQueue::ordered(self.setup, self.kind, group);
         let ops = QueueRun::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead);
         ops.grouped(self.groups.clone())
@@ -215,7 +212,7 @@ impl QueueSpec {
 
     fn limited<O: Kind, L: QueueLimiter<SmallKey>>(
         self,
-        mut builder: QueueBuilder<SmallKey, O, L, Timer>,
+        mut builder: QueueBuilder<SmallKey, O, L, ManualTimer>,
         ops: Vec<QueueOp>,
     ) -> Cells {
         let dead = GivenUp::default();
@@ -230,7 +227,7 @@ impl QueueSpec {
 
     fn by_time<O: Kind, L: QueueLimiter<SmallKey>>(
         self,
-        mut builder: QueueBuilder<SmallKey, O, L, Timer>,
+        mut builder: QueueBuilder<SmallKey, O, L, ManualTimer>,
         dead: GivenUp,
         ops: Vec<QueueOp>,
     ) -> Cells {
@@ -241,7 +238,7 @@ impl QueueSpec {
         if let Some(reports) = &reports {
             builder = builder.metrics(reports.clone());
         }
-        self.beside(builder.build(), dead).measured(reports).run_with_delays(ops, self.aged)
+        self.beside(builder.build(), dead).measured(reports).run(ops, self.aged)
     }
 }
 
@@ -316,7 +313,7 @@ fn limited_in(
     }
     let model = OracleQueue::ordered(setup, kind, group);
     let own = QueueRun::new(builder.build(), model, clock, keys, dead);
-    own.grouped(groups).measured(reports).run_with_delays(ops, aged(choice / 8))
+    own.grouped(groups).measured(reports).run(ops, aged(choice / 8))
 }
 
 fn unlimited_by(choice: u8, ops: Vec<QueueOp>) -> Cells {
@@ -337,18 +334,18 @@ fn unlimited_by(choice: u8, ops: Vec<QueueOp>) -> Cells {
         builder = builder.metrics(reports.clone());
     }
     let own = QueueRun::new(builder.build(), OracleQueue::new(setup), clock, keys, dead);
-    own.measured(reports).run_with_delays(ops, aged(choice))
+    own.measured(reports).run(ops, aged(choice))
 }
 
 fn timeless_by(choice: u8, ops: Vec<QueueOp>) -> Cells {
     let setup = OracleSetup { capacity: room(choice), ..OracleSetup::default() };
-    let mut builder = Queue::builder();
+    let (clock, keys) = (ManualClock::new(), SmallKey::all().collect());
+    let mut builder = Queue::builder().timer(clock.timer());
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
-    let (clock, keys) = (ManualClock::new(), SmallKey::all().collect());
     QueueRun::new(builder.build(), OracleQueue::new(setup), clock, keys, GivenUp::default())
-        .run(ops.into_iter().filter_map(without_time))
+        .run(ops.into_iter().filter_map(without_time).collect(), false)
 }
 
 /// Returns the capacity: for half of the values of `choice` no capacity, for the others one to four keys.
@@ -367,7 +364,7 @@ fn aged(choice: u8) -> bool {
     choice % 2 == 1
 }
 
-/// Returns the operation for a queue without delays that is most similar to `op`; `None` if there is none.
+/// Returns the operation without a delay that is most similar to `op`; `None` if there is none.
 fn without_time(op: QueueOp) -> Option<QueueOp> {
     Some(match op {
         QueueOp::AddAfter(key, _) | QueueOp::AddDelayed(key, ..) | QueueOp::AddLimited(key) => {

@@ -1,6 +1,6 @@
 //! Operations that end a lease and get the next key in one call. The queue executes them as one step, its model as two.
 
-use flyball_workqueue::{LeaseOutcome, QueueLimiter, SupportsAsync};
+use flyball_workqueue::{LeaseOutcome, ManualTimer, QueueLimiter};
 use testkit::queue_answers::Ending;
 use testkit::queue_op::QueueOp;
 use testkit::queue_setup::SmallKey;
@@ -50,14 +50,14 @@ impl EndThenGet {
     }
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
     pub(crate) fn end_then_get(&mut self, step: &EndThenGet, at: &Step<'_>) {
         let EndThenGet { index, ending, outcome, polls } = *step;
         let Some(lease) = self.pick(index) else {
             return self.take(|queue| queue.try_get().map(|lease| vec![lease]), 1, at);
         };
         self.model.end(*lease, ending, self.now());
-        let take = |queue: &flyball_workqueue::Queue<_, O, L, T>| match polls {
+        let take = |queue: &flyball_workqueue::Queue<_, O, L, ManualTimer>| match polls {
             false => queue.try_end_and_get(lease, outcome).map(|lease| vec![lease]),
             true => taken(poll(queue.end_and_get(lease, outcome)).map(Vec::from_iter)),
         };

@@ -11,7 +11,7 @@ const ORDERS: &[&str] =
 const OPTIONS: [(&str, &[&str]); 7] = [
     ("order", ORDERS),
     ("metrics", &["none", "a sink"]),
-    ("delays", &["none", "a timer"]),
+    ("delays", &["unused", "used"]),
     ("capacity", &["none", "small"]),
     ("limiter", &["none", "exponential", "controller default"]),
     ("dead letters", &["off", "on"]),
@@ -31,11 +31,11 @@ pub type Row = [usize; OPTIONS.len()];
 
 /// Pairs of values that exclude each other, each with the reason why such a queue cannot be built.
 const NEVER: [([(usize, usize); 2], &str); 6] = [
-    ([(DELAYS, 0), (METRICS, 1)], "metrics imply delays"),
-    ([(DELAYS, 0), (LIMITER, 1)], "a limiter implies delays"),
-    ([(DELAYS, 0), (LIMITER, 2)], "a limiter implies delays"),
-    ([(DELAYS, 0), (DEAD_LETTERS, 1)], "dead letters need delays: does not compile"),
-    ([(DELAYS, 0), (STRICT, 1)], "strict backoff needs delays: does not compile"),
+    ([(DELAYS, 0), (METRICS, 1)], "metrics read the clock"),
+    ([(DELAYS, 0), (LIMITER, 1)], "a backoff is a delay"),
+    ([(DELAYS, 0), (LIMITER, 2)], "a backoff is a delay"),
+    ([(DELAYS, 0), (DEAD_LETTERS, 1)], "only failures with a backoff are counted"),
+    ([(DELAYS, 0), (STRICT, 1)], "strict backoff is a delay"),
     ([(LIMITER, 0), (DEAD_LETTERS, 1)], "nothing counts failures"),
 ];
 
@@ -124,5 +124,5 @@ fn a_pair_that_never_ran_is_missed() {
     }
     assert_eq!(covered.amiss(1), ["order: Priority, strict with metrics: a sink ran 0 times"]);
     covered.ran([2, 1, 0, 0, 0, 0, 0]);
-    assert_eq!(covered.amiss(1), ["metrics: a sink with delays: none ran, but metrics imply delays"]);
+    assert_eq!(covered.amiss(1), ["metrics: a sink with delays: unused ran, but metrics read the clock"]);
 }

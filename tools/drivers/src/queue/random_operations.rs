@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use flyball_sync::{Clock, ManualClock};
 use flyball_workqueue::{
-    DelayMode, Lease, Queue, QueueLimiter, SupportsAsync, SupportsDelays, TimeMode, TryGetError,
+    AddOptions, DelayMode, DrainOptions, Lease, LeaseOutcome, ManualTimer, Queue, QueueLimiter, TryGetError,
 };
 use testkit::coverage::states::Cells;
 use testkit::oracle::queue::OracleQueue;
@@ -26,24 +26,24 @@ use crate::queue::step::Step;
 pub(crate) type GivenUp = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
 /// A queue and its model, to which the same operations are applied.
-pub(crate) struct QueueRun<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
-    queue: Queue<SmallKey, O, L, T>,
+pub(crate) struct QueueRun<O: Kind, L: QueueLimiter<SmallKey>> {
+    queue: Queue<SmallKey, O, L, ManualTimer>,
     /// The groups, if an operation that sets a priority changes their limits.
     groups: Option<Groups>,
     /// The priority of adds.
     priority: i8,
     pub(crate) model: OracleQueue<SmallKey>,
     clock: ManualClock,
-    leases: Vec<Lease<SmallKey, T>>,
+    leases: Vec<Lease<SmallKey>>,
     keys: Vec<SmallKey>,
     dead: GivenUp,
     /// The reports of the queue, if it has a metrics sink.
     reports: Option<Reports>,
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
     pub(crate) fn new(
-        queue: Queue<SmallKey, O, L, T>,
+        queue: Queue<SmallKey, O, L, ManualTimer>,
         model: OracleQueue<SmallKey>,
         clock: ManualClock,
         keys: Vec<SmallKey>,
@@ -57,32 +57,17 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         self
     }
 
-    /// Applies an operation sequence to a queue without delays.
-    pub(crate) fn run(mut self, ops: impl Iterator<Item = QueueOp>) -> Cells {
-        let mut ops = ops.enumerate().peekable();
-        while let Some((number, op)) = ops.next() {
-            let at = Step { number, op: &op };
-            at.trace();
-            match EndThenGet::of(&op, ops.peek().map(|(_, next)| next)) {
-                Some(both) => {
-                    ops.next();
-                    self.end_then_get(&both, &at);
-                }
-                None => self.step(&op, &at),
-            }
-            self.compare(&at);
-        }
-        self.check_end();
-        self.model.cells
-    }
-
     fn step(&mut self, op: &QueueOp, at: &Step<'_>) {
         let now = self.now();
         let Self { queue, model, .. } = self;
         let priority = self.priority;
         match *op {
             QueueOp::Add(key) => {
-                assert_eq!(added(O::add(queue, key, priority)), model.add(key, now), "{at}");
+                assert_eq!(
+                    added(queue.add_with(key, AddOptions { priority, ..AddOptions::default() })),
+                    model.add(key, now),
+                    "{at}"
+                );
             }
             QueueOp::AddPriority(priority) => {
                 self.priority = priority;
@@ -98,12 +83,14 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
                 }
             }
             QueueOp::AddMany(ref keys) => {
-                let answer = model.add_many(keys, now);
-                assert_eq!(added_many(O::add_many(queue, keys, priority)), answer, "{at}");
+                let answer = model.with_priority(0).add_many(keys, now);
+                model.with_priority(priority);
+                assert_eq!(added_many(queue.add_many(keys.iter().copied())), answer, "{at}");
             }
             QueueOp::AddWhenRoom(key) => {
-                let answer = O::add_when_room(queue, key, priority).map(added);
-                assert_eq!(answer, model.add_when_room(key, now), "{at}");
+                let answer = poll(queue.add_when_room(key)).map(added);
+                assert_eq!(answer, model.with_priority(0).add_when_room(key, now), "{at}");
+                model.with_priority(priority);
             }
             QueueOp::TryGet => self.take(|queue| queue.try_get().map(|lease| vec![lease]), 1, at),
             QueueOp::GetMany(most) => self.take(|queue| queue.try_get_many(most), most, at),
@@ -171,7 +158,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
                 queue.shut_down();
                 model.shut_down(now);
             }
-            QueueOp::Drain => same(poll(queue.drain()), model.drain(now), at),
+            QueueOp::Drain => same(poll(queue.drain(DrainOptions::unlimited())), model.drain(now), at),
             QueueOp::StopNow => same(Some(queue.stop_now()), Some(model.stop_now(now)), at),
             QueueOp::AddAfter(..)
             | QueueOp::AddDelayed(..)
@@ -236,7 +223,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
 
     pub(crate) fn take(
         &mut self,
-        take: impl FnOnce(&Queue<SmallKey, O, L, T>) -> Result<Vec<Lease<SmallKey, T>>, TryGetError>,
+        take: impl FnOnce(&Queue<SmallKey, O, L, ManualTimer>) -> Result<Vec<Lease<SmallKey>>, TryGetError>,
         most: usize,
         at: &Step<'_>,
     ) {
@@ -250,12 +237,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
         self.leases.extend(taken.into_iter().flatten());
     }
 
-    pub(crate) fn pick(&mut self, index: u8) -> Option<Lease<SmallKey, T>> {
+    pub(crate) fn pick(&mut self, index: u8) -> Option<Lease<SmallKey>> {
         let count = self.leases.len();
         (count > 0).then(|| self.leases.remove(usize::from(index) % count))
     }
 
-    fn end(&mut self, index: u8, ending: Ending, end: impl FnOnce(Lease<SmallKey, T>)) {
+    fn end(&mut self, index: u8, ending: Ending, end: impl FnOnce(Lease<SmallKey>)) {
         let now = self.now();
         if let Some(lease) = self.pick(index) {
             self.model.end(*lease, ending, now);
@@ -264,7 +251,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> QueueRun<O, L, T> {
     }
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> QueueRun<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
     /// If `reports` is a metrics sink, the run also compares the reports of the queue with those of the model.
     pub(crate) fn measured(mut self, reports: Option<Reports>) -> Self {
         self.reports = reports;
@@ -274,8 +261,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Queu
         self
     }
 
-    /// Applies an operation sequence to a queue with delays.
-    pub(crate) fn run_with_delays(mut self, ops: Vec<QueueOp>, aged: bool) -> Cells {
+    /// Applies an operation sequence to the queue and its model.
+    pub(crate) fn run(mut self, ops: Vec<QueueOp>, aged: bool) -> Cells {
         if aged {
             self.queue.track_ages();
             self.model.track_ages(self.now());
@@ -304,38 +291,46 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Queu
         let Self { queue, model, .. } = self;
         let priority = self.priority;
         match *op {
-            QueueOp::AddAfter(key, delay) => {
+            QueueOp::AddAfter(key, delay) | QueueOp::AddDelayed(key, delay, Mode::Earliest)
+                if priority == 0 =>
+            {
                 let answer = model.add_after(key, delay.0, now);
-                let delayed = O::add_after_with(queue, key, delay.0, DelayMode::Earliest, priority);
-                assert_eq!(added(delayed), answer, "{at}");
+                assert_eq!(added(queue.add_after(key, delay.0)), answer, "{at}");
+            }
+            QueueOp::AddAfter(key, delay) => {
+                let options = AddOptions { priority, delay: delay.0, ..AddOptions::default() };
+                let answer = model.add_with(key, delay.0, Mode::Earliest, now);
+                assert_eq!(added(queue.add_with(key, options)), answer, "{at}");
             }
             QueueOp::AddDelayed(key, delay, mode) => {
-                let answer = model.add_after_with(key, delay.0, mode, now);
+                let answer = model.add_with(key, delay.0, mode, now);
                 let mode = match mode {
                     Mode::Earliest => DelayMode::Earliest,
                     Mode::Latest(longest) => DelayMode::Debounce { max_wait: longest.0 },
                     Mode::Replace => DelayMode::Replace,
                 };
-                assert_eq!(added(O::add_after_with(queue, key, delay.0, mode, priority)), answer, "{at}");
+                let options = AddOptions { priority, delay: delay.0, mode };
+                assert_eq!(added(queue.add_with(key, options)), answer, "{at}");
             }
             QueueOp::Postpone(key, delay) => {
                 assert_eq!(queue.postpone(&key, delay.0), model.postpone(key, delay.0, now), "{at}");
             }
             QueueOp::AddLimited(key) => {
-                let limited = O::add_rate_limited(queue, key, priority);
-                assert_eq!(added(limited), model.add_rate_limited(key, now), "{at}");
+                let answer = model.with_priority(0).add_rate_limited(key, now);
+                model.with_priority(priority);
+                assert_eq!(added(queue.add_rate_limited(key)), answer, "{at}");
             }
             QueueOp::RequeueAfter(index, delay) => {
                 let ending = Ending::RequeueAfter(delay.0);
-                self.end(index, ending, |lease| lease.succeed_and_requeue_after(delay.0));
+                self.end(index, ending, |lease| lease.requeue_after(delay.0));
             }
             QueueOp::DoneAfter(index, delay) => {
                 let ending = Ending::DoneAfter(delay.0);
-                self.end(index, ending, |lease| lease.done_and_requeue_after(delay.0));
+                self.end(index, ending, |lease| lease.end(LeaseOutcome::DoneAndRequeueAfter(delay.0)));
             }
             QueueOp::RetryNoSooner(index, least) => {
                 let ending = Ending::RetryNoSooner(least.0);
-                self.end(index, ending, |lease| lease.retry_after_at_least(least.0));
+                self.end(index, ending, |lease| lease.end(LeaseOutcome::Failed { at_least: least.0 }));
             }
             QueueOp::PollOverdue(bound) => {
                 let found = match poll(queue.next_overdue(bound.0)) {
@@ -349,7 +344,11 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Queu
                 self.clock.advance(step.0);
             }
             QueueOp::DrainWaiting(limit) => {
-                same(poll(queue.drain_all_timeout(limit.0)), model.drain_all_timeout(limit.0, now), at);
+                same(
+                    poll(queue.drain(DrainOptions::serve_waiting(limit.0))),
+                    model.drain_all_timeout(limit.0, now),
+                    at,
+                );
             }
             _ => self.step(op, at),
         }

@@ -162,7 +162,7 @@ struct Simulation<O: Kind, L: QueueLimiter<SmallKey>> {
     tasks: Vec<Task>,
     /// Kept until the run is over, because a leak checker would report a leak.
     leaked: Vec<Task>,
-    leases: Vec<Lease<SmallKey, Timer>>,
+    leases: Vec<Lease<SmallKey>>,
     /// The leases that futures have returned in this step.
     taken: Taken,
     stopped: [bool; 2],
@@ -284,7 +284,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         }
     }
 
-    fn hold(&mut self, lease: Lease<SmallKey, Timer>) {
+    fn hold(&mut self, lease: Lease<SmallKey>) {
         let step = self.step;
         assert!(self.leases.iter().all(|held| **held != *lease), "step {step}: {:?} is leased twice", *lease);
         assert!(!self.closed, "step {step}: a closed queue has handed out {:?}", *lease);

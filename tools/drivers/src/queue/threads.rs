@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Consumer, Fifo, Lease, NoLimiter, Queue, WithTimer};
+use flyball_workqueue::{Consumer, DrainOptions, Fifo, Lease, LeaseOutcome, NoLimiter, Queue};
 use testkit::queue_setup::SmallKey;
 
-type Timer = WithTimer<ManualTimer>;
+type Timer = ManualTimer;
 type TestQueue = Queue<SmallKey, Fifo, NoLimiter, Timer>;
-type Held = Lease<SmallKey, Timer>;
+type Held = Lease<SmallKey>;
 
 const THREADS: usize = 3;
 const MOST: usize = 60;
@@ -176,7 +176,7 @@ impl Run {
             Op::Cancel(key) => _ = self.queue.cancel(&key),
             Op::Done(index) => self.end(index, Lease::done),
             Op::DoneAfterHours(index, after) => {
-                self.end(index, |lease| lease.done_and_requeue_after(hours(after)));
+                self.end(index, |lease| lease.end(LeaseOutcome::DoneAndRequeueAfter(hours(after))));
             }
             Op::Retry(index) => self.end(index, Lease::retry),
             Op::Pause => self.queue.pause(),
@@ -334,7 +334,7 @@ fn perform(
         }
         Wait::Add(key) => (Vec::new(), queue.blocking_add_when_room(key).is_err()),
         Wait::Drain => {
-            _ = queue.blocking_drain();
+            _ = queue.blocking_drain(DrainOptions::unlimited());
             (Vec::new(), false)
         }
     }

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use flyball_sync::Timer;
 use flyball_sync::panics::{Panic, keep_first};
 use flyball_sync::waiting::{TimerCall, WakeBatch, arm};
 
@@ -10,7 +11,6 @@ use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::queue::adders::Signals;
 use crate::state::order::Order;
-use crate::time_mode::TimeMode;
 
 /// The wakers to wake, the threads to signal, and the call of the timer.
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Effects {
         K: Key,
         O: Order<K>,
         L: QueueLimiter<K>,
-        T: TimeMode,
+        T: Timer,
     {
         if self.signal_all {
             shared.available.notify_all();
@@ -64,7 +64,7 @@ impl Effects {
         }
         keep_first(panicked, self.wakers.wake());
         if let Some(call) = self.arm {
-            let perform = |call| shared.time.call(call, &shared.alarm);
+            let perform = |call: TimerCall| call.perform(&shared.time, &shared.alarm);
             keep_first(panicked, catch_unwind(AssertUnwindSafe(|| arm(shared, call, perform))));
         }
     }

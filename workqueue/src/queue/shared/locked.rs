@@ -23,6 +23,10 @@ pub(crate) struct Locked<K, O> {
     /// How many tasks were served at their first poll since a task last yielded.
     immediate: u32,
     pub(super) alarm: Alarm,
+    /// Whether the alarm is set for threads, too. It is not if the clock runs in real time: then a thread sleeps only until its deadline.
+    alarm_for_threads: bool,
+    /// The value of `Shared::timed`, which is written only if it changes.
+    pub(super) is_noted_as_timed: bool,
 }
 
 /// How many tasks are served at their first poll before the next one must yield. The number is prime, so that workers that are polled in a fixed
@@ -63,9 +67,9 @@ impl OtherWaiters {
         if empty { &mut self.emptiers } else { &mut self.idlers }
     }
 
-    /// Returns whether a waiter waits until the queue is drained. This is the end of `next_overdue`, too.
-    fn wait_for_drain(&self) -> bool {
-        self.drainers.waiting() + self.watchers.waiting() + self.blocked_drainers > 0
+    /// Returns whether a task waits until the queue is drained. This is the end of `next_overdue`, too.
+    fn tasks_wait_for_drain(&self) -> bool {
+        self.drainers.waiting() + self.watchers.waiting() > 0
     }
 
     fn has_no_waiters(&self) -> bool {
@@ -83,7 +87,8 @@ impl OtherWaiters {
 }
 
 impl<K, O: ReadyQueue> Locked<K, O> {
-    pub(super) fn new(state: QueueState<K, O>) -> Self {
+    pub(super) fn new(state: QueueState<K, O>, alarm_for_threads: bool) -> Self {
+        let is_noted_as_timed = state.is_timed();
         let others = OtherWaiters {
             any: false,
             adders: Adders::default(),
@@ -106,6 +111,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             others,
             immediate: 0,
             alarm: Alarm::default(),
+            alarm_for_threads,
+            is_noted_as_timed,
         }
     }
 
@@ -190,7 +197,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
 
     /// Restores the three rules of `queue/shared.rs`. This changes which waiters are awake and for which time the alarm is set. The keys do not
     /// change.
-    pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
+    pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
         let latest = self.state.latest(now);
@@ -207,21 +214,23 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             self.notify_getters(wanted.saturating_sub(notified), &mut effects);
             // `next` is the first deadline for which no waiter was woken. The alarm for it is set here, not by the woken waiters. So a task that is
             // woken and never polled delays at most one key.
-            alarm = next.into_iter().chain(closes_at).min().filter(|_| self.waits());
-            if let Some(at) = alarm {
+            let at = next.into_iter().chain(closes_at).min();
+            if let Some(at) = at.filter(|_| self.waits()) {
                 self.cover_deadline(at, &mut effects);
             }
+            alarm =
+                at.filter(|_| self.getters.waiting() > 0 || self.wakes_threads(self.blocked_getters.asleep));
         }
         if self.others.any {
-            let closes_at = closes_at.filter(|_| self.others.wait_for_drain());
+            let closes_at = closes_at.filter(|_| {
+                self.others.tasks_wait_for_drain() || self.wakes_threads(self.others.blocked_drainers)
+            });
             alarm = alarm.into_iter().chain(closes_at).min();
             self.collect_other_wakeups(now, &mut alarm, &mut effects);
             self.others.any = !self.others.has_no_waiters();
         }
         effects.more = self.fill_batch(&mut effects.wakers);
-        if timer {
-            self.arm_timer(alarm, &mut effects);
-        }
+        self.arm_timer(alarm, &mut effects);
         effects
     }
 
@@ -230,7 +239,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// immediately, the alarm fires only once for each deadline.
     pub(super) fn on_alarm(&mut self) -> Effects {
         let fired = self.alarm.fired();
-        self.collect_wakeups(fired, true)
+        self.collect_wakeups(fired)
     }
 
     /// Returns how many passed deadlines to examine: one for each task that waits or is notified, and one more for all threads together. (One is
@@ -245,6 +254,11 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     /// Returns whether any thread, or any task that has not been woken, waits for a key.
     fn waits(&self) -> bool {
         self.getters.waiting() > 0 || self.blocked_getters.asleep > 0
+    }
+
+    /// Returns whether there are such threads, and only the timer wakes them at a time.
+    fn wakes_threads(&self, threads: usize) -> bool {
+        self.alarm_for_threads && threads > 0
     }
 
     fn collect_other_wakeups(
@@ -363,9 +377,10 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         };
     }
 
-    /// Arms the timer to fire at `at` or earlier, for a thread that is about to sleep. Returns the effects to perform, if there are any.
-    pub(crate) fn request_alarm(&mut self, at: Nanos, timer: bool) -> Option<Effects> {
-        let arm = if timer && at < NEVER { self.alarm.request(at) } else { None };
+    /// Arms the timer to fire at `at` or earlier, for a thread that is about to sleep, if only the timer wakes the thread. Returns the effects to
+    /// perform, if there are any.
+    pub(crate) fn request_alarm(&mut self, at: Nanos) -> Option<Effects> {
+        let arm = if self.alarm_for_threads && at < NEVER { self.alarm.request(at) } else { None };
         arm.map(|call| Effects { arm: Some(call), ..Effects::default() })
     }
 

@@ -4,35 +4,34 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use flyball_sync::Timer;
+
 use super::{Locked, Shared};
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::metrics::{QueueMetrics, ReadStats};
 use crate::state::order::Order;
 use crate::state::{HandedOut, QueueStats};
-use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     /// Calls `what` with every sink. Must be called while no lock is held. A panic in a sink is caught.
     #[inline]
     pub(crate) fn report(&self, what: impl Fn(&dyn QueueMetrics)) {
-        if T::DELAYS {
-            for sink in &self.sinks {
-                // The payload of a caught panic is leaked, because dropping it may panic in turn.
-                let reported = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
-                reported.unwrap_or_else(std::mem::forget);
-            }
+        for sink in &self.sinks {
+            // The payload of a caught panic is leaked, because dropping it may panic in turn.
+            let reported = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
+            reported.unwrap_or_else(std::mem::forget);
         }
     }
 
     /// Returns the data that the metrics report about the last hand-out.
     #[inline]
     pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
-        if T::DELAYS { locked.state.handed_out() } else { None }
+        locked.state.handed_out()
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> ReadStats for Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> ReadStats for Shared<K, O, L, T> {
     fn read(&self) -> QueueStats {
         let now = self.now_if_timed();
         self.lock().state.stats(now)

@@ -8,7 +8,7 @@ use crate::state::order::{Order, sealed};
 /// Hands out keys of higher priorities first, without starving lower ones.
 ///
 /// A priority is a number from −128 to 127, by default 0; higher is more urgent.
-/// [`Queue::with_priority`](crate::Queue::with_priority) adds keys with a priority that you choose;
+/// [`Queue::add_with`](crate::Queue::add_with) adds a key with a priority that you choose;
 /// [`set_priority`](crate::Queue::set_priority) sets the priority of a key to a higher or a lower value. Keys of one
 /// priority are handed out in the order in which they become Ready; a waiting key keeps its priority.
 ///
@@ -32,12 +32,13 @@ use crate::state::order::{Order, sealed};
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{Priority, Queue};
+/// use flyball_workqueue::{AddOptions, Priority, Queue};
 ///
 /// let queue = Queue::builder().order(Priority::new()).build();
-/// queue.with_priority(-100).add("resync")?;
+/// let at = |priority| AddOptions { priority, ..AddOptions::default() };
+/// queue.add_with("resync", at(-100))?;
 /// queue.add("event")?;
-/// queue.with_priority(10).add("user")?;
+/// queue.add_with("user", at(10))?;
 /// for expected in ["user", "event", "resync"] {
 ///     let lease = queue.try_get()?;
 ///     assert_eq!(*lease, expected);
@@ -68,12 +69,14 @@ impl Priority {
     ///
     /// # Examples
     /// ```
-    /// use flyball_workqueue::{Priority, Queue};
+    /// use flyball_workqueue::{AddOptions, Priority, Queue};
     /// use std::num::NonZeroU32;
     ///
     /// let served = |order| {
     ///     let queue = Queue::builder().order(order).build();
-    ///     queue.with_priority(10).add_many(["high 1", "high 2"]);
+    ///     for key in ["high 1", "high 2"] {
+    ///         queue.add_with(key, AddOptions { priority: 10, ..AddOptions::default() }).unwrap();
+    ///     }
     ///     queue.add_many(["low 1", "low 2"]);
     ///     std::iter::from_fn(|| queue.try_get().ok().map(|lease| { let key = *lease; lease.done(); key })).collect::<Vec<_>>()
     /// };
@@ -110,5 +113,10 @@ impl<K> sealed::Order<K> for Priority {
     #[inline]
     fn tag(&self, _: &K) -> i8 {
         0
+    }
+
+    #[inline]
+    fn tag_at(&self, _: &K, priority: i8) -> i8 {
+        priority
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use drivers::queue::metrics_sink::Reports;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fair, Fifo, NoLimiter, Queue, QueueMetrics, QueueStats, StatsReader, WithTimer};
+use flyball_workqueue::{Fair, Fifo, NoLimiter, Queue, QueueMetrics, QueueStats, StatsReader};
 use futures_util::FutureExt;
 use testkit::queue_answers::{Ending, Refused, Report};
 use testkit::wakers::{Panicking, poll_with};
@@ -16,7 +16,7 @@ use testkit::wakers::{Panicking, poll_with};
 use crate::support::{ns, times};
 use crate::task::Task;
 
-type Measured = Queue<&'static str, Fifo, NoLimiter, WithTimer<ManualTimer>>;
+type Measured = Queue<&'static str, Fifo, NoLimiter, ManualTimer>;
 
 fn measured() -> (Measured, ManualClock, Reports) {
     let (clock, reports) = (ManualClock::new(), Reports::default());
@@ -93,7 +93,7 @@ fn delays_become_adds_at_their_deadline() {
         [Report::HandedOut { queued: 7, delayed: true }],
         "`queued` is not the time since the deadline"
     );
-    lease.succeed_and_requeue_after(ns(5));
+    lease.requeue_after(ns(5));
     assert_eq!((read(&queue).delayed_adds, read(&queue).waiting), (3, 1));
     queue.add("a").unwrap();
     queue.try_get().unwrap().done();
@@ -123,7 +123,7 @@ fn a_deadline_within_a_lease() {
 #[test]
 fn a_withdrawn_key_counts_as_an_add() {
     let (queue, clock, _) = measured();
-    queue.add_many(["cancelled", "postponed", "stopped", "leased", "marked"]);
+    _ = queue.add_many(["cancelled", "postponed", "stopped", "leased", "marked"]);
     assert!(queue.cancel(&"cancelled") && queue.postpone(&"postponed", ns(9)));
     queue.add_after("due", ns(1)).unwrap();
     clock.advance(ns(1));
@@ -142,7 +142,7 @@ fn a_withdrawn_key_counts_as_an_add() {
 #[test]
 fn a_drain_is_seen() {
     let (queue, clock, reports) = measured();
-    queue.add_many(["stuck", "queued"]);
+    _ = queue.add_many(["stuck", "queued"]);
     let stuck = queue.try_get().unwrap();
     queue.add("stuck").unwrap();
     queue.shut_down();
@@ -234,7 +234,7 @@ fn an_overdue_lease_is_reported_once() {
 #[test]
 fn batches_and_detached_leases_are_reported() {
     let (queue, clock, reports) = measured();
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     clock.advance(ns(3));
     let mut leases = queue.try_get_many(5).unwrap();
     assert_eq!(reports.take(), [handed_out(3); 2]);
@@ -300,7 +300,7 @@ fn a_watch_ends_with_the_queue() {
 fn a_stop_counts_gathered_keys_as_withdrawn() {
     let clock = ManualClock::new();
     let order = Fair::by_group(|_: &u32| ());
-    let queue = Queue::builder().clock(clock.clone()).order(order).metrics(Reports::default()).build();
+    let queue = Queue::builder().timer(clock.timer()).order(order).metrics(Reports::default()).build();
     for key in 0..200 {
         queue.add_after(key, ns(1)).unwrap();
     }

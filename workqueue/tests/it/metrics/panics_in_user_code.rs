@@ -8,7 +8,7 @@ use std::time::Duration;
 use drivers::queue::metrics_sink::Reports;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics, WithTimer};
+use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics};
 use futures_util::FutureExt;
 
 use crate::support::{ns, times};
@@ -107,7 +107,7 @@ fn a_sink_that_panics_while_its_thread_does() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-type Own = Queue<&'static str, Fifo, Exponential<&'static str>, WithTimer<ManualTimer>>;
+type Own = Queue<&'static str, Fifo, Exponential<&'static str>, ManualTimer>;
 
 /// A sink that calls its queue in every method.
 #[derive(Clone, Default)]
@@ -163,7 +163,7 @@ fn a_sink_may_call_the_queue() {
         .metrics(sink.clone())
         .build();
     assert!(sink.0.set(queue.clone()).is_ok());
-    queue.add_many(["a", "b"]);
+    _ = queue.add_many(["a", "b"]);
     let leases = queue.try_get_many(2).unwrap();
     assert!(queue.next_overdue(Duration::ZERO).now_or_never().is_some());
     leases.into_iter().for_each(|lease| lease.retry());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use flyball_workqueue::{DelayMode, Fifo, Lease, NoLimiter, Queue, WithTimer};
+use flyball_workqueue::{AddOptions, DelayMode, DrainOptions, Fifo, Lease, NoLimiter, Queue};
 use futures_util::FutureExt;
 use testkit::wakers::poll_with;
 
@@ -23,9 +23,10 @@ fn use_it(queue: &TimedQueue) {
     queue.check().unwrap();
     if !queue.is_shutting_down() {
         let guest = "guest";
-        queue.add_many([guest, guest]);
+        _ = queue.add_many([guest, guest]);
         // The add is refused if the queue is full.
-        let _ = queue.add_after_with(guest, ns(5), DelayMode::Replace);
+        let _ = queue
+            .add_with(guest, AddOptions { delay: ns(5), mode: DelayMode::Replace, ..AddOptions::default() });
         queue.postpone(&guest, ns(5));
         queue.cancel(&guest);
         if let Ok(leases) = queue.try_get_many(1) {
@@ -180,8 +181,12 @@ fn wakers_of_other_waiters_may_call_the_queue() {
     calls_queue(|queue| Box::pin(queue.add_when_room("late")), full, done);
     calls_queue(|queue| Box::pin(queue.add_when_room("late")), full, |queue, _| queue.shut_down());
     calls_queue(|queue| Box::pin(queue.wait_idle()), leased, done);
-    calls_queue(|queue| Box::pin(queue.drain()), leased, done);
-    calls_queue(|queue| Box::pin(queue.drain_all_timeout(ns(10))), leased, |_, clock| clock.advance(ns(10)));
+    calls_queue(|queue| Box::pin(queue.drain(DrainOptions::unlimited())), leased, done);
+    calls_queue(
+        |queue| Box::pin(queue.drain(DrainOptions::serve_waiting(ns(10)))),
+        leased,
+        |_, clock| clock.advance(ns(10)),
+    );
     calls_queue(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |_, clock| clock.advance(ns(10)));
     calls_queue(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
 }
@@ -249,10 +254,15 @@ fn wakers_panic_in_every_call() {
     count(panics_beside_a_bystander("add", |queue| Box::pin(queue.add_when_room("b")), full, done));
     count(panics_beside_a_bystander("add, stop", |queue| Box::pin(queue.add_when_room("b")), full, stop));
     count(panics_beside_a_bystander("idle", |queue| Box::pin(queue.wait_idle()), leased, done));
-    count(panics_beside_a_bystander("drain", |queue| Box::pin(queue.drain()), leased, done));
+    count(panics_beside_a_bystander(
+        "drain",
+        |queue| Box::pin(queue.drain(DrainOptions::unlimited())),
+        leased,
+        done,
+    ));
     count(panics_beside_a_bystander(
         "serving",
-        |queue| Box::pin(queue.drain_all_timeout(ns(10))),
+        |queue| Box::pin(queue.drain(DrainOptions::serve_waiting(ns(10)))),
         leased,
         ring,
     ));
@@ -268,7 +278,7 @@ fn wakers_panic_in_every_call() {
 
 // ---- timers and clocks -----------------------------------------------------------------------------------------
 
-type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimiter, WithTimer<CallingTimer>>>>;
+type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimiter, CallingTimer>>>;
 
 /// A timer that calls its queue in `wake_at`, and adds a key.
 struct CallingTimer {
@@ -377,7 +387,11 @@ fn keys_may_call_the_queue_in_their_drop() {
     let many = queue.add_many([1, 2, 1, 3, 4, 5, 2].map(key));
     assert_eq!((many.new, many.merged, many.refused.len()), (4, 2, 1));
     drop(many);
-    assert!(queue.add_after_with(key(1), ns(5), DelayMode::Replace).is_ok());
+    assert!(
+        queue
+            .add_with(key(1), AddOptions { delay: ns(5), mode: DelayMode::Replace, ..AddOptions::default() })
+            .is_ok()
+    );
     assert!(queue.add_rate_limited(key(1)).is_ok() && queue.add_rate_limited(key(9)).is_err());
     assert!(queue.postpone(&key(1), ns(5)));
     assert!(queue.cancel(&key(1)));
@@ -388,14 +402,14 @@ fn keys_may_call_the_queue_in_their_drop() {
     clock.advance(ns(10));
     queue.try_get_many(2).unwrap().into_iter().for_each(Lease::retry);
     assert!(crate::support::holds_nothing(&queue.stats()), "a key that was given up is still in the queue");
-    queue.add_many([1, 2, 3, 4].map(key));
+    _ = queue.add_many([1, 2, 3, 4].map(key));
     assert!(queue.add_when_room(key(5)).now_or_never().is_none());
     assert_eq!(queue.blocking_add_when_room(key(4)).ok(), Some(flyball_workqueue::Added::Merged));
     drop(queue.keys());
     let _lease = queue.try_get().unwrap();
     drop(queue.next_overdue(ns(0)).now_or_never().unwrap());
-    drop(queue.blocking_drain_timeout(Duration::ZERO));
-    drop(queue.drain_all_timeout(ns(0)).now_or_never());
+    drop(queue.blocking_drain(DrainOptions::within(Duration::ZERO)));
+    drop(queue.drain(DrainOptions::serve_waiting(ns(0))).now_or_never());
     drop(queue.stop_now());
     assert!(visits.load(Ordering::SeqCst) > 20, "{visits:?}");
     // Breaks the cycle: the queue holds the limiter's keys, the keys hold the visit, and the visit holds a handle to the queue.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{
-    AddError, DelayMode, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, OverdueLease, Queue,
+    AddError, AddOptions, DelayMode, DrainOptions, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers,
+    OverdueLease, Queue,
 };
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 
@@ -147,7 +148,16 @@ impl World {
             queue.add(switch.key(1)).unwrap();
             queue.add(switch.key(2)).unwrap();
         }
-        queue.add_after_with(switch.key(0), ns(10), DelayMode::Debounce { max_wait: ns(20) }).unwrap();
+        queue
+            .add_with(
+                switch.key(0),
+                AddOptions {
+                    delay: ns(10),
+                    mode: DelayMode::Debounce { max_wait: ns(20) },
+                    ..AddOptions::default()
+                },
+            )
+            .unwrap();
         queue.add_after(switch.key(5), ns(10)).unwrap();
         Self { switch, manual, fuses, queue, leases }
     }
@@ -187,7 +197,10 @@ impl World {
             };
             match act {
                 Operation::AddDelayed(_, mode) => {
-                    return refused(queue.add_after_with(key.take().unwrap(), ns(5), mode));
+                    return refused(queue.add_with(
+                        key.take().unwrap(),
+                        AddOptions { delay: ns(5), mode, ..AddOptions::default() },
+                    ));
                 }
                 Operation::AddLimited(_) => return refused(queue.add_rate_limited(key.take().unwrap())),
                 Operation::AddMany => return Given::Refused(queue.add_many(many.take().unwrap()).refused),
@@ -252,7 +265,9 @@ impl World {
                     return poll(Task::new(idle));
                 }
                 Operation::DrainWaiting => {
-                    return poll(Task::new(async { Given::Left(queue.drain_all_timeout(ns(5)).await) }));
+                    return poll(Task::new(async {
+                        Given::Left(queue.drain(DrainOptions::serve_waiting(ns(5))).await)
+                    }));
                 }
                 Operation::Keys => return Given::Keys(queue.keys()),
             }
@@ -514,7 +529,7 @@ fn add_many_breaks_off() {
 fn a_batch_breaks_off() {
     let switch = PanicSwitch::new();
     let queue = Queue::new();
-    queue.add_many((0..4).map(|id| switch.key(id)));
+    _ = queue.add_many((0..4).map(|id| switch.key(id)));
     for nth in [3, 2, 1] {
         switch.arm(Point::Clone, nth);
         let batch = catch_unwind(AssertUnwindSafe(|| queue.try_get_many(9)));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 
-use flyball_workqueue::{Lease, Queue};
+use flyball_workqueue::{Lease, LeaseOutcome, Queue};
 use testkit::wakers::{poll_once, poll_with};
 
 use crate::regressions::UnfiredTimer;
@@ -85,11 +85,11 @@ fn a_report_of_an_overdue_lease_arrives() {
 fn a_batch_keeps_its_keys() {
     BROKEN.store(2, Ordering::SeqCst);
     let queue = Queue::new();
-    queue.add_many([BombKey(1), BombKey(2)]);
+    _ = queue.add_many([BombKey(1), BombKey(2)]);
     let taken = catch_unwind(AssertUnwindSafe(|| queue.try_get_many(9)));
     let mut taken = taken.map_err(std::mem::forget).expect("the panic of a later key propagated").unwrap();
     assert_eq!((taken.len(), queue.stats().leased), (1, 1));
-    taken.pop().unwrap().requeue();
+    taken.pop().unwrap().end(LeaseOutcome::Requeued);
     // A batch that waits takes its first key alone.
     assert!(queue.cancel(&BombKey(2)));
     queue.add(BombKey(2)).unwrap();

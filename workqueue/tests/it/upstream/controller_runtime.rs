@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos, block_on};
-use flyball_workqueue::{AddErrorKind, Added, Fifo, NoLimiter, Queue, TryGetError, WithClock};
+use flyball_workqueue::{
+    AddErrorKind, Added, DrainOptions, Fifo, NoLimiter, Queue, ThreadTimer, TryGetError,
+};
 use testkit::random::Random;
 
 use crate::support::{ns, timed};
@@ -40,9 +42,9 @@ fn returns_items_in_order() {
 #[test]
 fn a_locked_item_is_held_back() {
     let queue = Queue::new();
-    queue.add_many(["foo", "bar"]);
+    _ = queue.add_many(["foo", "bar"]);
     let foo = queue.try_get().unwrap();
-    queue.add_many(["foo", "baz"]);
+    _ = queue.add_many(["foo", "baz"]);
     assert_eq!(*queue.try_get().unwrap().detach(), *"bar");
     assert_eq!(*queue.try_get().unwrap().detach(), *"baz");
     let mut getter = Task::waiting(queue.get());
@@ -100,7 +102,7 @@ fn returns_many_items() {
     const ROUNDS: u64 = 5;
     const KEYS: u64 = 400;
     for round in 0..ROUNDS {
-        let queue = Queue::builder().with_delays().build();
+        let queue = Queue::new();
         let out = Mutex::new(BTreeMap::<u64, usize>::new());
         thread::scope(|scope| {
             for _ in 0..20 {
@@ -123,7 +125,7 @@ fn returns_many_items() {
                 }
                 .unwrap();
             }
-            let left = queue.blocking_drain_all_timeout(Duration::from_secs(60));
+            let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_secs(60)));
             assert!(left.ready.is_empty() && left.waiting.is_empty() && left.leased.is_empty());
         });
         let out = out.lock().unwrap();
@@ -136,7 +138,7 @@ fn returns_many_items() {
 #[test]
 fn fuzz() {
     const KEYS: usize = 100;
-    let queue: Queue<usize, Fifo, NoLimiter, WithClock> = Queue::builder().with_delays().build();
+    let queue: Queue<usize, Fifo, NoLimiter, ThreadTimer> = Queue::new();
     let out: Vec<_> = (0..KEYS).map(|_| AtomicUsize::new(0)).collect();
     thread::scope(|scope| {
         for _ in 0..20 {
@@ -166,7 +168,7 @@ fn fuzz() {
             })
             .collect();
         producers.into_iter().for_each(|producer| producer.join().unwrap());
-        drop(queue.blocking_drain_all_timeout(Duration::from_secs(60)));
+        drop(queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_secs(60))));
     });
     assert!(crate::support::holds_nothing(&queue.stats()));
     queue.check().unwrap();

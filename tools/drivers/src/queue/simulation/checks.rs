@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_sync::{Clock, Nanos};
-use flyball_workqueue::{KeyState, Lease, QueueLimiter};
+use flyball_workqueue::{DrainOptions, KeyState, Lease, QueueLimiter};
 use testkit::queue_setup::SmallKey;
 use testkit::wakers::poll_at_once;
 
@@ -165,7 +165,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         // A drain resumes the queue, so a new one shows nothing if the queue was paused after it had begun.
         if has(|wait| wait.is_drain()) && !queue.stats().paused {
             self.changes += 1;
-            let drained = poll_at_once(pin!(queue.drain_all_timeout(Duration::MAX))).is_ready();
+            let drained =
+                poll_at_once(pin!(queue.drain(DrainOptions::serve_waiting(Duration::MAX)))).is_ready();
             assert!(!drained, "step {step}: liveness: the queue is drained, and a drain was not woken");
         }
     }

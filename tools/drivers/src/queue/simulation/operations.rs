@@ -3,13 +3,15 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use flyball_workqueue::{DelayMode, Lease, QueueLimiter, TryGetError};
+use flyball_workqueue::{
+    AddOptions, DelayMode, DrainOptions, Lease, LeaseOutcome, QueueLimiter, TryGetError,
+};
 use testkit::queue_op::QueueOp;
 use testkit::queue_setup::{Mode, SmallKey};
 use testkit::wakers::poll_at_once;
 
 use super::Simulation;
-use super::waiter::Timer;
+use crate::queue::model_answers::poll;
 use crate::queue::orders::Kind;
 
 impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
@@ -18,11 +20,11 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         let priority = self.priority;
         let queue = self.queue.clone();
         match *op {
-            QueueOp::Add(key) => drop(O::add(&queue, key, priority)),
-            QueueOp::AddMany(ref keys) => drop(O::add_many(&queue, keys, priority)),
-            QueueOp::AddWhenRoom(key) => drop(O::add_when_room(&queue, key, priority)),
+            QueueOp::Add(key) => _ = queue.add_with(key, AddOptions { priority, ..AddOptions::default() }),
+            QueueOp::AddMany(ref keys) => _ = queue.add_many(keys.iter().copied()),
+            QueueOp::AddWhenRoom(key) => _ = poll(queue.add_when_room(key)),
             QueueOp::AddAfter(key, delay) => {
-                drop(O::add_after_with(&queue, key, delay.0, DelayMode::Earliest, priority));
+                _ = queue.add_with(key, AddOptions { priority, delay: delay.0, ..AddOptions::default() });
             }
             QueueOp::AddDelayed(key, delay, mode) => {
                 let mode = match mode {
@@ -30,10 +32,10 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
                     Mode::Latest(longest) => DelayMode::Debounce { max_wait: longest.0 },
                     Mode::Replace => DelayMode::Replace,
                 };
-                drop(O::add_after_with(&queue, key, delay.0, mode, priority));
+                _ = queue.add_with(key, AddOptions { priority, delay: delay.0, mode });
             }
             QueueOp::Postpone(key, delay) => _ = queue.postpone(&key, delay.0),
-            QueueOp::AddLimited(key) => drop(O::add_rate_limited(&queue, key, priority)),
+            QueueOp::AddLimited(key) => _ = queue.add_rate_limited(key),
             QueueOp::TryGet | QueueOp::PollGet | QueueOp::PollHandle(_) => {
                 let taken = queue.try_get().map(|lease| vec![lease]);
                 self.took(taken);
@@ -44,15 +46,15 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
             }
             QueueOp::Done(index) => self.end(index, Lease::done),
             QueueOp::DoneAfter(index, delay) => {
-                self.end(index, |lease| lease.done_and_requeue_after(delay.0))
+                self.end(index, |lease| lease.end(LeaseOutcome::DoneAndRequeueAfter(delay.0)))
             }
             QueueOp::Succeed(index) => self.end(index, Lease::succeed),
             QueueOp::RequeueAfter(index, delay) => {
-                self.end(index, |lease| lease.succeed_and_requeue_after(delay.0));
+                self.end(index, |lease| lease.requeue_after(delay.0));
             }
             QueueOp::Retry(index) => self.end(index, Lease::retry),
             QueueOp::RetryNoSooner(index, least) => {
-                self.end(index, |lease| lease.retry_after_at_least(least.0))
+                self.end(index, |lease| lease.end(LeaseOutcome::Failed { at_least: least.0 }))
             }
             QueueOp::DropLease(index) => self.end(index, drop),
             QueueOp::Detach(index) => {
@@ -72,10 +74,10 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
             QueueOp::PollOverdue(_) => queue.track_ages(),
             QueueOp::Advance(step) => self.clock.advance(step.0),
             QueueOp::ShutDown => queue.shut_down(),
-            QueueOp::Drain => _ = poll_at_once(pin!(queue.drain())),
+            QueueOp::Drain => _ = poll_at_once(pin!(queue.drain(DrainOptions::unlimited()))),
             QueueOp::DrainWaiting(limit) => {
                 self.note_horizon(Some(limit.0));
-                _ = poll_at_once(pin!(queue.drain_all_timeout(limit.0)));
+                _ = poll_at_once(pin!(queue.drain(DrainOptions::serve_waiting(limit.0))));
             }
             QueueOp::StopNow => drop(queue.stop_now()),
             QueueOp::AddPriority(priority) => {
@@ -89,7 +91,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         }
     }
 
-    fn took(&mut self, taken: Result<Vec<Lease<SmallKey, Timer>>, TryGetError>) {
+    fn took(&mut self, taken: Result<Vec<Lease<SmallKey>>, TryGetError>) {
         match taken {
             Ok(leases) => leases.into_iter().for_each(|lease| self.hold(lease)),
             Err(TryGetError::Closed) => self.closed = true,
@@ -97,7 +99,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         }
     }
 
-    fn end(&mut self, index: u8, end: impl FnOnce(Lease<SmallKey, Timer>)) {
+    fn end(&mut self, index: u8, end: impl FnOnce(Lease<SmallKey>)) {
         let count = self.leases.len();
         if count > 0 {
             end(self.leases.remove(usize::from(index) % count));

@@ -10,16 +10,14 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_sync::{ManualTimer, Nanos};
-use flyball_workqueue::{
-    AddErrorKind, Consumer, GetTimeoutError, Lease, LeaseOutcome, Queue, QueueLimiter, WithTimer,
-};
+use flyball_workqueue::{Consumer, DrainOptions, Lease, LeaseOutcome, Queue, QueueLimiter};
 use testkit::queue_setup::{Delay, SmallKey};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::queue::orders::Kind;
 
-pub(super) type Timer = WithTimer<ManualTimer>;
-pub(super) type Taken = Rc<RefCell<Vec<Lease<SmallKey, Timer>>>>;
+pub(super) type Timer = ManualTimer;
+pub(super) type Taken = Rc<RefCell<Vec<Lease<SmallKey>>>>;
 type Waiting = Pin<Box<dyn Future<Output = Answer>>>;
 
 /// What a future waits for.
@@ -100,7 +98,7 @@ impl Wait {
         self,
         queue: &Queue<SmallKey, O, L, Timer>,
         consumers: &[Consumer<SmallKey, O, L, Timer>; 2],
-        lease: impl FnOnce(u8) -> Option<Lease<SmallKey, Timer>>,
+        lease: impl FnOnce(u8) -> Option<Lease<SmallKey>>,
         taken: &Taken,
     ) -> Waiting {
         let (queue, taken) = (queue.clone(), taken.clone());
@@ -109,7 +107,7 @@ impl Wait {
             taken.borrow_mut().extend(leases);
             if closed { Answer::Closed } else { Answer::Done }
         };
-        let in_time = |holds| if holds { Answer::Done } else { Answer::TimedOut };
+        let in_time = |ended: Option<()>| ended.map_or(Answer::TimedOut, |()| Answer::Done);
         match self {
             Self::Get => Box::pin(async move { take(Vec::from_iter(queue.get().await)) }),
             Self::ConsumerGet(which) => {
@@ -118,18 +116,12 @@ impl Wait {
             }
             Self::GetMany(most) => Box::pin(async move { take(queue.get_many(most).await) }),
             Self::GetTimeout(limit) => Box::pin(async move {
-                match queue.get_timeout(limit).await {
-                    Ok(lease) => take(vec![lease]),
-                    Err(GetTimeoutError::Closed) => Answer::Closed,
-                    Err(_) => Answer::TimedOut,
-                }
+                let taken = queue.timeout(limit, queue.get()).await;
+                taken.map_or(Answer::TimedOut, |lease| take(Vec::from_iter(lease)))
             }),
             Self::GetManyTimeout(most, limit) => Box::pin(async move {
-                match queue.get_many_timeout(most, limit).await {
-                    Ok(leases) => take(leases),
-                    Err(GetTimeoutError::Closed) => Answer::Closed,
-                    Err(_) => Answer::TimedOut,
-                }
+                let taken = queue.timeout(limit, queue.get_many(most)).await;
+                taken.map_or(Answer::TimedOut, take)
             }),
             Self::EndAndGet(index, outcome) => {
                 let lease = lease(index);
@@ -154,38 +146,36 @@ impl Wait {
                 Answer::Done
             }),
             Self::IdleTimeout(limit) => {
-                Box::pin(async move { in_time(queue.wait_idle_timeout(limit).await) })
+                Box::pin(async move { in_time(queue.timeout(limit, queue.wait_idle()).await) })
             }
             Self::Empty => Box::pin(async move {
                 queue.wait_empty().await;
                 Answer::Done
             }),
             Self::EmptyTimeout(limit) => {
-                Box::pin(async move { in_time(queue.wait_empty_timeout(limit).await) })
+                Box::pin(async move { in_time(queue.timeout(limit, queue.wait_empty()).await) })
             }
             Self::Add(key) => Box::pin(async move {
                 _ = queue.add_when_room(key).await;
                 Answer::Done
             }),
             Self::AddTimeout(key, limit) => Box::pin(async move {
-                match queue.add_when_room_timeout(key, limit).await {
-                    Err(refused) if refused.kind() == AddErrorKind::Full => Answer::TimedOut,
-                    _ => Answer::Done,
-                }
+                let added = queue.timeout(limit, queue.add_when_room(key)).await;
+                added.map_or(Answer::TimedOut, |_| Answer::Done)
             }),
             Self::Overdue(bound) => Box::pin(async move {
                 if queue.next_overdue(bound).await.is_some() { Answer::Done } else { Answer::Closed }
             }),
             Self::Drain => Box::pin(async move {
-                _ = queue.drain().await;
+                _ = queue.drain(DrainOptions::unlimited()).await;
                 Answer::Done
             }),
             Self::DrainTimeout(limit) => Box::pin(async move {
-                _ = queue.drain_timeout(limit).await;
+                _ = queue.drain(DrainOptions::within(limit)).await;
                 Answer::Done
             }),
             Self::DrainAllTimeout(limit) => Box::pin(async move {
-                _ = queue.drain_all_timeout(limit).await;
+                _ = queue.drain(DrainOptions::serve_waiting(limit)).await;
                 Answer::Done
             }),
         }

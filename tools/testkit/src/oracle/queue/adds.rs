@@ -58,6 +58,17 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.add_after_with(key, after, Mode::Earliest, now)
     }
 
+    /// Adds a key with a delay and a mode. Without a delay, and in the default mode, this is an ordinary add.
+    ///
+    /// # Errors
+    /// Returns the reason if the queue is shut down or full.
+    pub fn add_with(&mut self, key: K, after: Duration, mode: Mode, now: Time) -> Result<Outcome, Refused> {
+        if after.is_zero() && mode == Mode::Earliest {
+            return self.add(key, now);
+        }
+        self.add_after_with(key, after, mode, now)
+    }
+
     /// Adds a key after a delay. If the key is already waiting, `mode` decides which deadline is kept. A key whose deadline is not after `now` is
     /// added without a delay.
     ///
