@@ -10,7 +10,6 @@ mod limiter;
 mod metrics;
 mod queue;
 mod state;
-mod swap;
 mod time_mode;
 
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
@@ -32,7 +31,6 @@ pub use crate::queue::{AddedMany, KeyInfo, Queue, QueueBuilder, WithPriority};
 pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};
 pub use crate::state::wait::DelayMode;
 pub use crate::state::{Added, KeyState, Leftovers, OverdueLease, QueueStats};
-pub use crate::swap::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys};
 pub use crate::time_mode::{NoDelays, SupportsAsync, SupportsDelays, TimeMode, WithClock, WithTimer};
 
 #[cfg(feature = "tokio")]
