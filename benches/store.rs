@@ -1,4 +1,4 @@
-//! Compares the store with a naive port of client-go's indexer: 100 000 objects with two indexes.
+//! Measures the store: 100 000 objects with two indexes.
 //!
 //! `cargo bench -p benches --bench store`
 
@@ -7,7 +7,6 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use benches::naive_cache::NaiveCache;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use flyball_informer_cache::{Index, NamespacedName, Schema, Store, Version, Writer};
 
@@ -40,23 +39,13 @@ fn pods(version: u64) -> Vec<Pod> {
     (0..OBJECTS).map(|number| pod(number, version)).collect()
 }
 
-fn ours() -> Writer<NamespacedName, Pod> {
+fn empty() -> Writer<NamespacedName, Pod> {
     Store::builder(PODS).index(&BY_NODE).index(&BY_OWNER).seed(1).build().unwrap()
 }
 
-fn naive() -> NaiveCache<NamespacedName, Pod> {
-    NaiveCache::new(vec![|pod| vec![pod.node.clone()], |pod| vec![pod.owner.clone()]])
-}
-
-fn keyed(pods: Vec<Pod>) -> Vec<(NamespacedName, Pod)> {
-    pods.into_iter().map(|pod| (pod.name.clone(), pod)).collect()
-}
-
 fn store(criterion: &mut Criterion) {
-    let mut full = ours();
+    let mut full = empty();
     full.replace(pods(1), Version::new(1));
-    let port = naive();
-    port.replace(keyed(pods(1)));
     let all = pods(1);
     let mut version = 1;
     // Visits the objects in an order in which the CPU's caches and prefetcher are of little use.
@@ -67,8 +56,7 @@ fn store(criterion: &mut Criterion) {
     };
 
     let mut group = criterion.benchmark_group("store-get");
-    group.bench_function("ours", |bencher| bencher.iter(|| full.get(black_box(&all[pick()].name))));
-    group.bench_function("naive", |bencher| bencher.iter(|| port.get(black_box(&all[pick()].name))));
+    group.bench_function("plain", |bencher| bencher.iter(|| full.get(black_box(&all[pick()].name))));
     group.finish();
 
     let mut group = criterion.benchmark_group("store-update");
@@ -76,10 +64,10 @@ fn store(criterion: &mut Criterion) {
         version += 1;
         Pod { version, ..all[pick()].clone() }
     };
-    group.bench_function("ours", |bencher| {
+    group.bench_function("plain", |bencher| {
         bencher.iter_batched(|| newer(&mut pick), |pod| full.upsert(pod), BatchSize::SmallInput);
     });
-    group.bench_function("ours, a snapshot held and renewed every 100", |bencher| {
+    group.bench_function("a snapshot held and renewed every 100", |bencher| {
         let mut writes = 0;
         let mut held = full.snapshot();
         bencher.iter_batched(
@@ -95,26 +83,19 @@ fn store(criterion: &mut Criterion) {
         );
         drop(held);
     });
-    group.bench_function("ours, one subscription behind", |bencher| {
+    group.bench_function("one subscription behind", |bencher| {
         let mut changes = full.subscribe();
         while changes.try_next().is_some() {}
         bencher.iter_batched(|| newer(&mut pick), |pod| full.upsert(pod), BatchSize::SmallInput);
-    });
-    group.bench_function("naive", |bencher| {
-        bencher.iter_batched(
-            || newer(&mut pick),
-            |pod| port.upsert(pod.name.clone(), pod),
-            BatchSize::SmallInput,
-        );
     });
     group.finish();
 
     let mut group = criterion.benchmark_group("store-add");
     group.sample_size(10);
     group.throughput(criterion::Throughput::Elements(OBJECTS));
-    group.bench_function("ours", |bencher| {
+    group.bench_function("plain", |bencher| {
         bencher.iter_batched(
-            || (ours(), pods(1)),
+            || (empty(), pods(1)),
             |(mut store, pods)| {
                 for pod in pods {
                     store.upsert(pod);
@@ -124,44 +105,28 @@ fn store(criterion: &mut Criterion) {
             BatchSize::PerIteration,
         );
     });
-    group.bench_function("naive", |bencher| {
-        bencher.iter_batched(
-            || (naive(), keyed(pods(1))),
-            |(store, pods)| {
-                for (key, pod) in pods {
-                    store.upsert(key, pod);
-                }
-                store
-            },
-            BatchSize::PerIteration,
-        );
-    });
     group.finish();
 
     let mut group = criterion.benchmark_group("store-by-index");
-    group.bench_function("ours", |bencher| bencher.iter(|| full.by_index(&BY_NODE, black_box("node-77"))));
-    group.bench_function("ours, in a snapshot", |bencher| {
+    group.bench_function("plain", |bencher| bencher.iter(|| full.by_index(&BY_NODE, black_box("node-77"))));
+    group.bench_function("in a snapshot", |bencher| {
         let view = full.snapshot();
         let versions = |node| view.by_index(&BY_NODE, node).unwrap().map(|pod| pod.version).sum::<u64>();
         bencher.iter(|| versions(black_box("node-77")));
     });
-    group.bench_function("naive", |bencher| bencher.iter(|| port.by_index(0, black_box("node-77"))));
     group.finish();
 
     let mut group = criterion.benchmark_group("store-list");
-    group.bench_function("ours, a snapshot", |bencher| bencher.iter(|| full.snapshot()));
-    group.bench_function("ours, a snapshot and all objects", |bencher| {
+    group.bench_function("a snapshot", |bencher| bencher.iter(|| full.snapshot()));
+    group.bench_function("a snapshot and all objects", |bencher| {
         bencher.iter(|| full.snapshot().objects().map(|pod| pod.version).max());
-    });
-    group.bench_function("naive", |bencher| {
-        bencher.iter(|| port.list().iter().map(|pod| pod.version).max());
     });
     group.finish();
 
     let mut group = criterion.benchmark_group("store-replace");
     group.sample_size(10);
     let mut list = 1_000_000_000;
-    group.bench_function("ours", |bencher| {
+    group.bench_function("plain", |bencher| {
         bencher.iter_batched(
             || {
                 list += 1;
@@ -171,12 +136,9 @@ fn store(criterion: &mut Criterion) {
             BatchSize::PerIteration,
         );
     });
-    group.bench_function("ours, unchanged", |bencher| {
+    group.bench_function("unchanged", |bencher| {
         full.replace(pods(1), Version::new(1));
         bencher.iter_batched(|| pods(1), |pods| full.replace(pods, Version::new(1)), BatchSize::PerIteration);
-    });
-    group.bench_function("naive", |bencher| {
-        bencher.iter_batched(|| keyed(pods(1)), |pods| port.replace(pods), BatchSize::PerIteration);
     });
     group.finish();
 }

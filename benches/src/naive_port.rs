@@ -8,8 +8,6 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use flyball_workqueue::{AddKeys, BlockingGetKeys, EndKeys};
-
 /// A deduplicating queue with client-go's three containers: queue, dirty and processing.
 #[derive(Debug)]
 pub struct NaivePort<K> {
@@ -85,74 +83,47 @@ impl<K: Clone + Eq + Hash> NaivePort<K> {
     }
 }
 
-// === implements the traits that make queues interchangeable; it supports neither delays nor failures ===
-
-impl<K: Clone + Eq + Hash> AddKeys<K> for NaivePort<K> {
-    fn add(&self, key: K) -> Result<(), K> {
-        self.add(key);
-        Ok(())
-    }
-}
-
-impl<K: Clone + Eq + Hash> EndKeys for NaivePort<K> {
-    type Key = K;
-    type Leased = K;
-
-    fn key<'a>(&self, leased: &'a K) -> &'a K {
-        leased
-    }
-
-    fn succeed(&self, leased: K) {
-        self.done(&leased);
-    }
-
-    fn retry(&self, leased: K) {
-        self.add(leased.clone());
-        self.done(&leased);
-    }
-}
-
-impl<K: Clone + Eq + Hash> BlockingGetKeys for NaivePort<K> {
-    fn blocking_get(&self) -> Option<K> {
-        self.get()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use flyball_workqueue::Queue;
+    use flyball_workqueue::{Lease, Queue};
 
     use super::*;
 
-    /// Adds keys to a queue of any type and processes them with one worker. Each key fails once. Returns the keys in
-    /// the order in which they were processed.
-    fn work<Q: BlockingGetKeys<Key = u32> + AddKeys<u32>>(queue: &Q, shut_down: impl Fn()) -> Vec<u32> {
-        for key in [1, 2, 1] {
-            queue.add(key).expect("open");
-        }
-        let mut runs = Vec::new();
-        while let Some(leased) = queue.blocking_get() {
-            let key = *queue.key(&leased);
-            let again = runs.contains(&key);
-            runs.push(key);
-            if again {
-                queue.succeed(leased)
-            } else {
-                queue.retry(leased)
-            }
-            if runs.len() == 4 {
-                shut_down();
-            }
-        }
-        runs
-    }
-
     #[test]
     fn naive_port_runs_like_queue() {
+        /// Adds keys and processes them with one worker. Each key fails once. Returns the keys in the order in which they were processed.
+        fn work<H>(
+            add: impl Fn(u32),
+            get: impl Fn() -> Option<(u32, H)>,
+            end: impl Fn(H, bool),
+            shut_down: impl Fn(),
+        ) -> Vec<u32> {
+            [1, 2, 1].into_iter().for_each(add);
+            let mut runs = Vec::new();
+            while let Some((key, leased)) = get() {
+                let succeeds = runs.contains(&key);
+                runs.push(key);
+                end(leased, succeeds);
+                if runs.len() == 4 {
+                    shut_down();
+                }
+            }
+            runs
+        }
         let (theirs, ours) = (NaivePort::new(), Queue::new());
-        let runs = work(&theirs, || theirs.shut_down());
+        let end = |key: u32, succeeds: bool| {
+            if !succeeds {
+                theirs.add(key);
+            }
+            theirs.done(&key);
+        };
+        let runs =
+            work(|key| theirs.add(key), || theirs.get().map(|key| (key, key)), end, || theirs.shut_down());
         assert_eq!(runs, [1, 2, 1, 2]);
-        assert_eq!(runs, work(&ours, || ours.shut_down()));
+        let add = |key: u32| assert!(ours.add(key).is_ok());
+        let get = || ours.blocking_get().map(|lease| (*lease.key(), lease));
+        let end = |lease: Lease<u32>, succeeds: bool| if succeeds { lease.succeed() } else { lease.retry() };
+        assert_eq!(runs, work(add, get, end, || ours.shut_down()));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::report;
 /// The fields are shown in the report and in `MODELS.md`. A run that contradicts `threads` or `floor` fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// `area::test`. The last part is the name of the test function; the whole name identifies the seeded fault (a row
-    /// of `faults.toml`).
+    /// `area::test`. The last part is the name of the test function; the whole name identifies the seeded fault in
+    /// `loom-tests/faults`.
     pub name: &'static str,
     /// The number of threads, including the main thread: at most 5 under loom.
     pub threads: usize,

@@ -7,11 +7,11 @@ mod fixed_point;
 mod keyed_rate_limiter;
 mod keyed_shard;
 mod packed;
-mod quota;
+pub(crate) mod quota;
 mod rate_limiter;
-mod reservation;
+pub(crate) mod reservation;
 mod shared;
-mod token_bucket;
+pub(crate) mod token_bucket;
 mod unclaimed;
 mod waiters;
 

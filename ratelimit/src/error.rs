@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::Nanos;
+use flyball_sync::Nanos;
 
 /// The period of a quota is invalid: it is zero, or longer than 584 years.
 ///

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use flyball_sync::locks::Mutex;
 use flyball_sync::random::SplitMix64;
+use flyball_sync::{Clock, Monotonic, Nanos};
 
-use crate::{Clock, Monotonic, Nanos, Policy};
+use crate::policy::Policy;
 
 /// A backoff limiter: a [`Policy`] that threads share, which decides how long a failed key waits.
 ///

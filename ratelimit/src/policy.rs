@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Nanos;
+use flyball_sync::Nanos;
 
 /// A backoff policy: decides how long a failed key waits.
 ///

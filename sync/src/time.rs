@@ -1,12 +1,12 @@
 //! EDGE. Points in time, clocks, and timers. Cancel safety: nothing here waits.
 
-mod clock;
+pub(crate) mod clock;
 #[cfg(feature = "serde")]
 pub mod duration_serde;
 mod manual_clock;
-mod nanos;
+pub(crate) mod nanos;
 mod thread_timer;
-mod timer;
+pub(crate) mod timer;
 #[cfg(feature = "tokio")]
 mod tokio_timer;
 

@@ -4,7 +4,7 @@ mod alarm;
 mod block_on;
 mod wait_list;
 mod wake_batch;
-mod wakers;
+pub(crate) mod wakers;
 
 pub use alarm::{Alarm, Alarmed, TimerCall, arm, waker};
 pub use block_on::{ThreadSignal, block_on, block_on_timeout};

@@ -10,7 +10,6 @@ mod limiter;
 mod metrics;
 mod queue;
 mod state;
-mod swap;
 
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
 pub use crate::futures::add_when_room::AddWhenRoom;
@@ -30,7 +29,6 @@ pub use crate::queue::{AddOptions, AddedMany, DrainOptions, KeyInfo, Queue, Queu
 pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};
 pub use crate::state::wait::DelayMode;
 pub use crate::state::{Added, KeyState, Leftovers, OverdueLease, QueueStats};
-pub use crate::swap::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys};
 
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]

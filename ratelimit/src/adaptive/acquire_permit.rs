@@ -12,10 +12,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
+use flyball_sync::{Clock, Monotonic, Nanos};
 
 use crate::adaptive::limiter::{SLOT_RESERVATION, Shared};
+use crate::adaptive::permit::Permit;
 use crate::coop::CoopBudget;
-use crate::{Clock, Monotonic, Nanos, Permit, TimedOut};
+use crate::error::TimedOut;
 
 /// The future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
 ///

@@ -22,7 +22,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::{InvalidConcurrencyLimits, Nanos};
+use flyball_sync::Nanos;
+
+use crate::error::InvalidConcurrencyLimits;
 
 /// A limit on the number of operations in flight, which adapts to their outcomes.
 ///

@@ -37,9 +37,12 @@ use std::time::Duration;
 use flyball_sync::locks::Mutex;
 use flyball_sync::panics::raise;
 use flyball_sync::waiting::wake_all;
+use flyball_sync::{Clock, Monotonic, Nanos};
 
-use crate::adaptive::limit::Started;
-use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, TimedOut};
+use crate::adaptive::acquire_permit::AcquirePermit;
+use crate::adaptive::limit::{AimdLimit, Outcome, Started};
+use crate::adaptive::permit::Permit;
+use crate::error::TimedOut;
 
 /// A limit on the number of operations in flight, which adapts to their outcomes: a shared [`AimdLimit`].
 ///

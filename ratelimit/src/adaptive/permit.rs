@@ -5,9 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::adaptive::limit::Started;
+use flyball_sync::{Clock, Monotonic};
+
+use crate::adaptive::limit::{Outcome, Started};
 use crate::adaptive::limiter::Shared;
-use crate::{Clock, Monotonic, Outcome};
 
 /// A permit for an operation in flight under a [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
 ///

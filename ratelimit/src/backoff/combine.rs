@@ -8,9 +8,10 @@
 
 use std::time::Duration;
 
+use flyball_sync::Nanos;
 use flyball_sync::random::SplitMix64;
 
-use crate::{Nanos, Policy};
+use crate::policy::Policy;
 
 /// A policy that combines two policies: a key waits for the longer of their waits. Nest it to combine more than two.
 ///

@@ -4,7 +4,10 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::{Capped, Exponential, MaxOf, Quota, TokenBucket};
+use crate::backoff::combine::{Capped, MaxOf};
+use crate::backoff::exponential::Exponential;
+use crate::bucket::quota::Quota;
+use crate::bucket::token_bucket::TokenBucket;
 
 /// The type of [`controller_default`].
 #[doc(alias = "DefaultControllerRateLimiter")]

@@ -12,8 +12,12 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use flyball_sync::Nanos;
+
+use crate::backoff::jitter::Jitter;
 use crate::backoff::per_key::PerKey;
-use crate::{InvalidBackoff, Jitter, Nanos, Policy};
+use crate::error::InvalidBackoff;
+use crate::policy::Policy;
 
 /// Waits that double with every failure of a key: base · 2ⁿ after n earlier failures, up to a cap.
 ///

@@ -10,8 +10,10 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use flyball_sync::Nanos;
+
 use crate::backoff::per_key::PerKey;
-use crate::{Nanos, Policy};
+use crate::policy::Policy;
 
 /// A few quick retries, then slow ones: a key waits `fast` after each of its first failures, and `slow` after all others.
 ///

@@ -14,8 +14,10 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
+use flyball_sync::Nanos;
+
 use crate::backoff::per_key::PerKey;
-use crate::{Nanos, Policy};
+use crate::policy::Policy;
 
 /// Counts at most one failure per backoff: further failures of the key during its backoff are not counted.
 ///

@@ -19,10 +19,9 @@ use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use flyball_sync::Nanos;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-
-use crate::Nanos;
 
 /// A map from keys to values that evicts the least recently touched keys.
 pub(crate) struct PerKey<K, V> {

@@ -6,8 +6,12 @@
 
 use std::time::Duration;
 
+use flyball_sync::Nanos;
+
 use crate::backoff::schedule::TokenSchedule;
-use crate::{Nanos, Policy, Quota, Reservation};
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::policy::Policy;
 
 /// Spreads the waits of a policy so that the retries after them stay within a budget.
 ///

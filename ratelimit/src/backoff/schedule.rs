@@ -23,7 +23,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
 
-use crate::{Nanos, Quota, Reservation};
+use flyball_sync::Nanos;
+
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
 
 pub(crate) struct TokenSchedule {
     quota: Quota,

@@ -12,10 +12,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
+use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
-use crate::bucket::shared::{AcquireRequest, CallTimer, Polled, Shared};
+use crate::bucket::shared::state::AcquireRequest;
+use crate::bucket::shared::{CallTimer, Polled, Shared};
 use crate::coop::CoopBudget;
-use crate::{AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, Timer};
+use crate::error::{AcquireTimeoutError, InsufficientCapacity};
 
 /// A wait for tokens, by a task or a thread.
 pub(crate) struct Waiting<'a, T: Clock> {

@@ -10,10 +10,14 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
+use flyball_sync::Nanos;
 use flyball_sync::locks::Mutex;
 
 use crate::bucket::packed::{LockedBucket, PackedBucket};
-use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket, TryAcquireError};
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::bucket::token_bucket::TokenBucket;
+use crate::error::{InsufficientCapacity, NotYet, TryAcquireError};
 
 /// A token bucket that threads share. Its methods return the same results as those of a [`TokenBucket`], but take `&self`.
 ///

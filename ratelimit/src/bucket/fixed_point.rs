@@ -7,7 +7,11 @@
 
 use std::num::NonZeroU32;
 
-use crate::{Nanos, NotYet, Quota, Reservation};
+use flyball_sync::Nanos;
+
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::error::NotYet;
 
 /// A quota in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

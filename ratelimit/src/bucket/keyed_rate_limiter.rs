@@ -14,10 +14,13 @@ use std::num::NonZeroU32;
 
 use crossbeam_utils::CachePadded;
 use flyball_sync::locks::Mutex;
+use flyball_sync::{Clock, Monotonic};
 use foldhash::fast::RandomState;
 
 use crate::bucket::keyed_shard::{Evicted, Shard};
-use crate::{Clock, InsufficientCapacity, Monotonic, NotYet, Quota, Reservation, TryAcquireError};
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::error::{InsufficientCapacity, NotYet, TryAcquireError};
 
 /// The number of locks; there are fewer if [`max_keys`](KeyedRateLimiter::max_keys) is small.
 const SHARDS: usize = 64;

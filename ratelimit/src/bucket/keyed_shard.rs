@@ -21,10 +21,13 @@
 
 use std::num::NonZeroU32;
 
+use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
 use crate::bucket::fixed_point::FixedPointRate;
-use crate::{InsufficientCapacity, Nanos, Quota, Reservation, TryAcquireError};
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::error::{InsufficientCapacity, TryAcquireError};
 
 /// If there is no room, the number of further slots that are checked for each new key.
 const CANDIDATES: usize = 8;

@@ -23,11 +23,12 @@
 
 use std::num::NonZeroU32;
 
+use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicU64, Ordering};
 
 use crate::bucket::fixed_point::FixedPointRate;
 use crate::bucket::token_bucket::TokenBucket;
-use crate::{Nanos, NotYet};
+use crate::error::NotYet;
 
 /// The value of a closed word, which means that the number is behind the lock.
 const CLOSED: u64 = u64::MAX;

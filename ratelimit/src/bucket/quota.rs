@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-use crate::InvalidQuota;
+use crate::error::InvalidQuota;
 
 /// A quota: a number of tokens per period, and a burst, which is the maximum number of tokens granted together.
 ///

@@ -8,12 +8,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flyball_sync::{Clock, Monotonic, Nanos, Timer};
+
 use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
 use crate::bucket::shared::{Shared, call_timer};
-use crate::{
-    AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, NotYet, Quota, Reservation, TimedOut,
-    Timer, TryAcquireError,
-};
+use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TimedOut, TryAcquireError};
 
 /// A token bucket that threads and tasks share, and in which they can wait for tokens: a [`TokenBucket`](crate::TokenBucket) with a clock and a wait
 /// queue.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::Nanos;
+use flyball_sync::Nanos;
 
 /// Tokens that were taken ahead of time, to be used once they are due.
 ///

@@ -20,7 +20,7 @@
 //! never polled delays the others only by the tokens that it is granted.
 
 mod effects;
-mod state;
+pub(crate) mod state;
 
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -31,14 +31,15 @@ pub(crate) use effects::Effects;
 use flyball_sync::locks::Mutex;
 use flyball_sync::panics::{caught, raise};
 use flyball_sync::waiting::{self, Alarm, Alarmed, Place, TimerCall};
+use flyball_sync::{Clock, Nanos, Timer};
 pub(crate) use state::AcquireRequest;
 use state::{Progress, State};
 
 use crate::bucket::packed::PackedBucket;
-use crate::{
-    AcquireTimeoutError, Clock, InsufficientCapacity, Nanos, Quota, Reservation, Timer, TokenBucket,
-    TryAcquireError,
-};
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::bucket::token_bucket::TokenBucket;
+use crate::error::{AcquireTimeoutError, InsufficientCapacity, TryAcquireError};
 
 pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,

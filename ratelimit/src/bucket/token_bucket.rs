@@ -21,8 +21,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use flyball_sync::Nanos;
+
 use crate::bucket::fixed_point::FixedPointRate;
-use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, TryAcquireError};
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::error::{InsufficientCapacity, NotYet, TryAcquireError};
+use crate::policy::Policy;
 
 /// A token bucket: a steady rate, and a burst after an idle time.
 ///

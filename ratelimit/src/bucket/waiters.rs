@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::task::Waker;
 
+use flyball_sync::Nanos;
 use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 
-use crate::{InsufficientCapacity, Nanos, Reservation};
+use crate::bucket::reservation::Reservation;
+use crate::error::InsufficientCapacity;
 
 /// The deadline of a waiter, and the number of waiters with a deadline that joined before it.
 type Deadline = (Nanos, u64);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::Nanos;
+use crate::time::nanos::Nanos;
 
 /// A clock.
 ///

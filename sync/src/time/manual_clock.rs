@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use crate::locks::Mutex;
 use crate::panics::{Panic, keep_first, raise};
-use crate::waiting::wake_all;
-use crate::{Clock, Nanos, Timer};
+use crate::time::clock::Clock;
+use crate::time::nanos::Nanos;
+use crate::time::timer::Timer;
+use crate::waiting::wakers::wake_all;
 
 /// A clock that you move by hand, for tests in virtual time. Clones share the time.
 ///

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use crate::locks::{Condvar, Mutex};
 use crate::panics::caught;
-use crate::{Clock, Monotonic, Nanos, Timer};
+use crate::time::clock::{Clock, Monotonic};
+use crate::time::nanos::Nanos;
+use crate::time::timer::Timer;
 
 /// A timer on the machine's monotonic clock that needs no runtime.
 ///

@@ -5,7 +5,8 @@
 
 use std::task::Waker;
 
-use crate::{Clock, Nanos};
+use crate::time::clock::Clock;
+use crate::time::nanos::Nanos;
 
 /// A timer: a clock with one alarm.
 ///

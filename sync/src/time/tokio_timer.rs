@@ -17,8 +17,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::locks::Mutex;
 use crate::panics::caught;
-use crate::waiting::ContainedWaker;
-use crate::{Clock, Nanos, ThreadTimer, Timer};
+use crate::time::clock::Clock;
+use crate::time::nanos::Nanos;
+use crate::time::thread_timer::ThreadTimer;
+use crate::time::timer::Timer;
+use crate::waiting::wakers::ContainedWaker;
 
 /// A timer on tokio's clock and timer wheel, without a task or thread of its own.
 ///

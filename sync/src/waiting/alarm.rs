@@ -17,7 +17,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
 use crate::panics::caught;
-use crate::{Nanos, Timer};
+use crate::time::nanos::Nanos;
+use crate::time::timer::Timer;
 
 /// The state of one alarm: the time at which the timer fires, if any. The owner keeps this state under its lock.
 #[derive(Debug, Default)]

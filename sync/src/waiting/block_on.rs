@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::locks::{Condvar, Mutex};
-use crate::{Clock, Monotonic};
+use crate::time::clock::{Clock, Monotonic};
 
 /// Runs a future to completion on this thread, without a runtime.
 ///

@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use crate::locks::BATCH;
 use crate::panics::Panic;
-use crate::waiting::wake_all;
+use crate::waiting::wakers::wake_all;
 
 /// A bounded number of wakers, so that neither the memory nor the time for which the lock is held grows with the number of waiters.
 ///

@@ -13,6 +13,7 @@ use crate::process;
 use crate::workspace::{Package, Workspace, cargo};
 
 mod cancel_safety;
+mod count;
 mod examples;
 mod excused;
 mod items;
@@ -22,7 +23,13 @@ pub(crate) struct Options {
     /// Write the listings instead of comparing them.
     #[arg(long)]
     write: bool,
-    /// Check only this package.
+    /// Only count the functions, types and fields of the committed listings.
+    #[arg(long, conflicts_with = "write")]
+    count: bool,
+    /// With `--count`, also count the methods of this type or trait.
+    #[arg(long = "type", value_name = "NAME", requires = "count")]
+    type_name: Option<String>,
+    /// Check or count only this package.
     package: Option<String>,
 }
 
@@ -33,15 +40,17 @@ const LISTINGS: &str = "docs/api";
 const WHAT_TO_DO: &str = "if the change of the API is intended, `cargo xtask api --write` writes the listings; examples and cancel safety are explained in CONTRIBUTING.md";
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.count {
+        return print_counts(workspace, options);
+    }
     let rustdoc = nightly_rustdoc(workspace)?;
     let list_of_excused = workspace.read(Path::new(excused::FILE)).unwrap_or_default();
     let (mut excused, mut complaints) = excused::Excused::read(&list_of_excused);
-    let wanted = |package: &&Package| options.package.as_ref().is_none_or(|name| *name == package.name);
     let mut crates: Vec<(&str, Value)> = Vec::new();
-    for package in workspace.published().filter(wanted) {
+    for package in options.packages(workspace) {
         let json = rustdoc_json(workspace, package, &rustdoc)?;
         let listing = list(&json)?;
-        let path = PathBuf::from(LISTINGS).join(format!("{}.txt", package.name));
+        let path = listing_of(package);
         if options.write {
             fs::create_dir_all(workspace.root.join(LISTINGS))?;
             fs::write(workspace.root.join(&path), &listing)?;
@@ -70,6 +79,40 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             .extend(left.map(|path| format!("{}: {path} has an example, or does not exist", excused::FILE)));
     }
     process::verdict(&complaints, WHAT_TO_DO)
+}
+
+/// Prints the numbers of items in the committed listings: one row per crate, and their sum.
+fn print_counts(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut sum = count::Totals::default();
+    let mut methods = Vec::new();
+    println!("{:<24}{}", "", count::HEADING);
+    for package in options.packages(workspace) {
+        let counted = count::Count::of(&workspace.read(listing_of(package))?);
+        println!("{:<24}{}", package.name, counted.totals());
+        sum += counted.totals();
+        let of = options.type_name.iter().filter(|name| counted.has_type(name));
+        methods
+            .extend(of.map(|name| format!("{}: {name} has {} methods", package.name, counted.methods(name))));
+    }
+    println!("{:<24}{sum}", "sum");
+    for line in &methods {
+        println!("{line}");
+    }
+    if let Some(name) = &options.type_name {
+        ensure!(!methods.is_empty(), "no listing declares a type or trait {name}");
+    }
+    Ok(())
+}
+
+impl Options {
+    fn packages<'a>(&self, workspace: &'a Workspace) -> impl Iterator<Item = &'a Package> {
+        let wanted = |package: &&Package| self.package.as_ref().is_none_or(|name| *name == package.name);
+        workspace.published().filter(wanted)
+    }
+}
+
+fn listing_of(package: &Package) -> PathBuf {
+    Path::new(LISTINGS).join(format!("{}.txt", package.name))
 }
 
 /// Writes a script that calls a stable rustdoc so that rustdoc accepts the unstable option for JSON output. Returns the path of the script. The

@@ -28,7 +28,7 @@ pub(crate) struct Options {
 }
 
 /// What a failed run says in its last lines.
-const WHAT_TO_DO: &str = "a fault that the ordinary tests find needs no model: seed a fault that they miss, in loom-tests/faults.toml; `cargo xtask faults NAME` tries it";
+const WHAT_TO_DO: &str = "a fault that the ordinary tests find needs no model: seed a fault that they miss, in loom-tests/faults; `cargo xtask faults NAME` tries it";
 
 /// Checks for each fault that the ordinary tests still pass, which shows that only the model catches the fault.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {

@@ -62,7 +62,7 @@ struct Change {
     packages: BTreeSet<String>,
     /// The test binaries whose sources have changed.
     binaries: BTreeSet<String>,
-    /// The faults that `faults.toml` contained at that commit.
+    /// The faults of that commit.
     faults: Vec<Fault>,
 }
 
@@ -81,12 +81,10 @@ impl Change {
             let first = path.components().next()?.as_os_str().to_str()?;
             Some(first.trim_end_matches(".rs").trim_end_matches("_ops").to_owned())
         };
-        let faults = git(workspace, &["show", &format!("{base}:{}", faults::FILE)]);
         Ok(Self {
             packages: workspace.with_dependants(packages),
             binaries: files.iter().filter_map(|file| below(file)).collect(),
-            // If `faults.toml` did not exist at that commit, the list is empty, so all faults count as changed.
-            faults: faults.ok().and_then(|text| faults::parse(&text).ok()).unwrap_or_default(),
+            faults: faults_at(workspace, base)?,
         })
     }
 
@@ -95,6 +93,17 @@ impl Change {
             || self.binaries.contains(binary)
             || fault.is_some_and(|fault| !self.faults.contains(fault))
     }
+}
+
+/// The faults of a commit. Those in a file that cannot be parsed are missing, so they count as changed.
+fn faults_at(workspace: &Workspace, commit: &str) -> Result<Vec<Fault>> {
+    let listed = git(workspace, &["ls-tree", "-r", "--name-only", "--full-tree", commit, faults::FOLDER])?;
+    let mut faults = Vec::new();
+    for file in listed.lines() {
+        let text = git(workspace, &["show", &format!("{commit}:{file}")])?;
+        faults.extend(faults::parse(Path::new(file), &text).unwrap_or_default());
+    }
+    Ok(faults)
 }
 
 /// Files that differ from `base`, including untracked ones.

@@ -18,6 +18,7 @@ mod orderings;
 mod paths;
 mod public_types;
 mod readme;
+mod real_paths;
 mod release;
 mod shared_files;
 mod source;
@@ -74,6 +75,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     complaints.extend(release::check(workspace)?);
     complaints.extend(readme::check(workspace)?);
     complaints.extend(public_types::check(workspace)?);
+    complaints.extend(real_paths::check(workspace, &files)?);
     complaints.extend(evidence::check(workspace, &files)?);
     complaints.extend(untested::check(workspace, &files)?);
     process::verdict(&complaints, WHAT_TO_DO)?;

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use flyball_workqueue::{AddKeys, DelayKeys, EndKeys, GetKeys};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use crate::traits::{AsyncGet, KeyQueue};
 
 /// `None` closes the channel: a worker that receives it sends it again for the next worker, and ends.
 pub(crate) struct Channel {
@@ -24,39 +25,33 @@ impl Channel {
     }
 }
 
-impl AddKeys<u32> for Channel {
-    fn add(&self, key: u32) -> Result<(), u32> {
-        self.sender.send(Some(key)).map_err(|_| key)
-    }
-}
+impl KeyQueue for Channel {
+    type Leased = u32;
 
-impl DelayKeys<u32> for Channel {
-    fn add_after(&self, key: u32, delay: Duration) -> Result<(), u32> {
+    fn add(&self, key: u32) {
+        let _ = self.sender.send(Some(key));
+    }
+
+    fn add_after(&self, key: u32, delay: Duration) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
             tokio::time::sleep(delay).await;
             let _ = sender.send(Some(key));
         });
-        Ok(())
     }
-}
 
-impl EndKeys for Channel {
-    type Key = u32;
-    type Leased = u32;
-
-    fn key<'a>(&self, leased: &'a u32) -> &'a u32 {
-        leased
+    fn key(&self, leased: &u32) -> u32 {
+        *leased
     }
 
     fn succeed(&self, _: u32) {}
 
     fn retry(&self, key: u32) {
-        let _ = self.add(key);
+        self.add(key);
     }
 }
 
-impl GetKeys for Channel {
+impl AsyncGet for Channel {
     async fn get(&self) -> Option<u32> {
         // `lock` and `recv` are both cancel-safe.
         let key = self.receiver.lock().await.recv().await.flatten();

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use flyball_workqueue::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys};
+use crate::traits::{BlockingGet, KeyQueue};
 
 /// A rate-limiting queue. The backoff of a failing key is 1 ms, 2 ms, 4 ms, …
 #[derive(Default)]
@@ -102,26 +102,19 @@ impl RateLimiting {
 
 // === behind the traits: a few lines each ===
 
-impl AddKeys<u32> for RateLimiting {
-    fn add(&self, key: u32) -> Result<(), u32> {
-        self.add(key);
-        Ok(()) // client-go does not report whether the key was added
-    }
-}
-
-impl DelayKeys<u32> for RateLimiting {
-    fn add_after(&self, key: u32, delay: Duration) -> Result<(), u32> {
-        self.add_after(key, delay);
-        Ok(())
-    }
-}
-
-impl EndKeys for RateLimiting {
-    type Key = u32;
+impl KeyQueue for RateLimiting {
     type Leased = u32;
 
-    fn key<'a>(&self, leased: &'a u32) -> &'a u32 {
-        leased
+    fn add(&self, key: u32) {
+        self.add(key);
+    }
+
+    fn add_after(&self, key: u32, delay: Duration) {
+        self.add_after(key, delay);
+    }
+
+    fn key(&self, leased: &u32) -> u32 {
+        *leased
     }
 
     fn succeed(&self, key: u32) {
@@ -135,7 +128,7 @@ impl EndKeys for RateLimiting {
     }
 }
 
-impl BlockingGetKeys for RateLimiting {
+impl BlockingGet for RateLimiting {
     fn blocking_get(&self) -> Option<u32> {
         self.get()
     }

@@ -6,6 +6,7 @@
 mod channel;
 mod client_go;
 mod framework;
+mod traits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{BlockingGetKeys, DelayKeys, EndKeys, GetKeys, Queue, TokioTimer};
+use flyball_workqueue::{Queue, TokioTimer};
+
+use crate::traits::{AsyncGet, BlockingGet, KeyQueue};
 
 type Failed = Box<dyn std::error::Error>;
 const MILLI: Duration = Duration::from_millis(1);
@@ -50,17 +53,14 @@ impl Job {
 }
 
 /// The event handler. It works with any queue.
-fn on_events(queue: &dyn DelayKeys<u32>) {
+fn on_events(queue: &impl KeyQueue) {
     for key in 0..8 {
-        queue.add(key).expect("the queue is open");
+        queue.add(key);
     }
 }
 
 /// The worker thread. It works with any queue that has a blocking `get`.
-fn work<Q>(queue: &Q, job: &Job, close: impl Fn())
-where
-    Q: BlockingGetKeys<Key = u32> + DelayKeys<u32>,
-{
+fn work(queue: &impl BlockingGet, job: &Job, close: impl Fn()) {
     while let Some(leased) = queue.blocking_get() {
         finish(queue, leased, job);
         if job.is_done() {
@@ -70,10 +70,7 @@ where
 }
 
 /// The worker task. It works with any queue that has an async `get`.
-async fn work_on_task<Q>(queue: Arc<Q>, job: Arc<Job>, close: impl Fn(&Q))
-where
-    Q: GetKeys<Key = u32> + DelayKeys<u32>,
-{
+async fn work_on_task<Q: AsyncGet>(queue: Arc<Q>, job: Arc<Job>, close: impl Fn(&Q)) {
     while let Some(leased) = queue.get().await {
         finish(&*queue, leased, &job);
         if job.is_done() {
@@ -83,16 +80,13 @@ where
 }
 
 /// Runs the job, and ends the lease. Both workers call it.
-fn finish<Q>(queue: &Q, leased: Q::Leased, job: &Job)
-where
-    Q: EndKeys<Key = u32> + DelayKeys<u32>,
-{
-    let key = *queue.key(&leased);
+fn finish<Q: KeyQueue>(queue: &Q, leased: Q::Leased, job: &Job) {
+    let key = queue.key(&leased);
     match job.run(key) {
         Ok(again) => {
             // The key is still leased, so it becomes Ready once the delay is over and the lease has ended.
             if let Some(delay) = again {
-                queue.add_after(key, delay).expect("the queue is open");
+                queue.add_after(key, delay);
             }
             queue.succeed(leased);
         }
@@ -100,10 +94,7 @@ where
     }
 }
 
-fn on_threads<Q>(queue: &Q, close: impl Fn() + Sync)
-where
-    Q: BlockingGetKeys<Key = u32> + DelayKeys<u32> + Sync,
-{
+fn on_threads(queue: &(impl BlockingGet + Sync), close: impl Fn() + Sync) {
     let job = Job::default();
     on_events(queue);
     thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| work(queue, &job, &close)))));
@@ -112,11 +103,10 @@ where
 
 async fn on_tasks<Q>(queue: Q, close: impl Fn(&Q) + Copy + Send + 'static)
 where
-    Q: GetKeys<Key = u32, Leased: Send> + DelayKeys<u32> + Send + Sync + 'static,
+    Q: AsyncGet<Leased: Send> + Send + Sync + 'static,
 {
     let (queue, job) = (Arc::new(queue), Arc::new(Job::default()));
     on_events(&*queue);
-    // The generic worker can be spawned because `GetKeys` requires the future of `get` to be `Send`.
     let workers = [(); 4].map(|()| tokio::spawn(work_on_task(queue.clone(), job.clone(), close)));
     for worker in workers {
         worker.await.expect("workers do not panic");

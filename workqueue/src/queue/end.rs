@@ -20,13 +20,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     /// Ends a lease. The lease ends even if user code panics; the key is Ready again in that case.
     #[inline]
     pub(crate) fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
-        if !self.ends_at_once(outcome) {
-            return self.end_decided(id, key, outcome);
+        if self.ends_at_once(outcome) {
+            // In this case, ending the lease runs no user code and needs no decision.
+            let mut locked = self.lock();
+            let gone = locked.state.end(id, Transition::Leave, None);
+            self.finish(locked, None);
+            drop(gone);
+        } else {
+            self.end_decided(id, key, outcome);
         }
-        let mut locked = self.lock();
-        let gone = locked.state.end(id, Transition::Leave, None);
-        self.finish(locked, None);
-        drop(gone);
     }
 
     #[inline(never)]

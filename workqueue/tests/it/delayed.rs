@@ -90,8 +90,7 @@ fn every_row_of_the_table() {
     for leased in [false, true] {
         for (old, mode, delay, new) in rows {
             let (queue, _clock) = at_100(old, leased);
-            let added =
-                queue.add_with("a", AddOptions { delay, mode, ..AddOptions::default() }).unwrap();
+            let added = queue.add_with("a", AddOptions { delay, mode, ..AddOptions::default() }).unwrap();
             let row = format!("{old:?}, leased: {leased}, {mode:?} after {delay:?}");
             let expected = match (old, leased) {
                 (None, false) => Added::New,
@@ -124,8 +123,7 @@ fn a_deadline_that_is_now_is_an_add() {
         for old in [None, Some(Fixed(150)), Some(Debounced(150, 200))] {
             for leased in [false, true] {
                 let (queue, clock) = at_100(old, leased);
-                let added =
-                    queue.add_with("a", AddOptions { delay, mode, ..AddOptions::default() }).unwrap();
+                let added = queue.add_with("a", AddOptions { delay, mode, ..AddOptions::default() }).unwrap();
                 let (expected, state) = match (old, leased) {
                     (_, true) => (Added::Dirty, KeyState::LeasedDirty),
                     (None, false) => (Added::New, KeyState::Ready),

@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use flyball_sync::Clock;
 use flyball_sync::panics::{Panic, keep_first};
 use flyball_sync::waiting::{TimerCall, WakeBatch, arm};
 
 use super::{CallTimer, Shared};
-use crate::Clock;
 
 /// The wakers to wake, and the timer to arm.
 pub(crate) struct Effects<T> {

@@ -4,16 +4,18 @@ use std::num::NonZeroU32;
 use std::task::Waker;
 use std::time::Duration;
 
+use flyball_sync::Nanos;
 use flyball_sync::waiting::{Alarm, Place, Released};
 
-use super::{CallTimer, Effects};
+use super::CallTimer;
 use crate::bucket::packed::LockedBucket;
+use crate::bucket::quota::Quota;
+use crate::bucket::reservation::Reservation;
+use crate::bucket::shared::effects::Effects;
+use crate::bucket::token_bucket::TokenBucket;
 use crate::bucket::unclaimed::UnclaimedGrants;
 use crate::bucket::waiters::{Served, WaitQueue};
-use crate::{
-    AcquireTimeoutError, InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket,
-    TryAcquireError,
-};
+use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TryAcquireError};
 
 pub(crate) struct State<T> {
     pub(super) exact: LockedBucket,

@@ -62,14 +62,14 @@ fn paired(models: &[Declared], faults: &[Fault]) -> Vec<String> {
     let mut complaints = Vec::new();
     for Declared { name, .. } in models {
         match faults.iter().filter(|fault| fault.name == *name).count() {
-            0 => complaints.push(format!("{}: no row for {name}", faults::FILE)),
+            0 => complaints.push(format!("{}: no fault for {name}", faults::FOLDER)),
             1 => {}
-            _ => complaints.push(format!("{}: more than one row for {name}", faults::FILE)),
+            _ => complaints.push(format!("{}: more than one fault for {name}", faults::FOLDER)),
         }
     }
-    for Fault { name, .. } in faults {
+    for Fault { name, listed_in, .. } in faults {
         if !models.iter().any(|model| model.name == *name) {
-            complaints.push(format!("{}: no model is called {name}", faults::FILE));
+            complaints.push(format!("{}: no model is called {name}", listed_in.display()));
         }
     }
     complaints
@@ -79,7 +79,11 @@ fn paired(models: &[Declared], faults: &[Fault]) -> Vec<String> {
 fn applies(workspace: &Workspace, fault: &Fault) -> Vec<String> {
     let shipped = fault.packages(workspace).err();
     let found = fault.apply(|file| workspace.read(file).ok()).err();
-    shipped.into_iter().chain(found).map(|why| format!("{}: {}: {why}", faults::FILE, fault.name)).collect()
+    shipped
+        .into_iter()
+        .chain(found)
+        .map(|why| format!("{}: {}: {why}", fault.listed_in.display(), fault.name))
+        .collect()
 }
 
 fn targets(bins: &[String], files: &[PathBuf]) -> Vec<String> {
@@ -125,14 +129,11 @@ mod tests {
     fn faults_and_models_agree() {
         let fault = Fault::new("q::a");
         assert!(paired(&[model("q::a")], std::slice::from_ref(&fault)).is_empty());
-        assert_eq!(
-            paired(&[], std::slice::from_ref(&fault)),
-            ["loom-tests/faults.toml: no model is called q::a"]
-        );
-        assert_eq!(paired(&[model("q::b")], &[]), ["loom-tests/faults.toml: no row for q::b"]);
+        assert_eq!(paired(&[], std::slice::from_ref(&fault)), [": no model is called q::a"]);
+        assert_eq!(paired(&[model("q::b")], &[]), ["loom-tests/faults: no fault for q::b"]);
         assert_eq!(
             paired(&[model("q::a")], &[fault.clone(), fault]),
-            ["loom-tests/faults.toml: more than one row for q::a"]
+            ["loom-tests/faults: more than one fault for q::a"]
         );
     }
 
