@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::backoff::per_key::PerKey;
-use crate::{Nanos, Policy};
+use crate::{Failure, Nanos, Policy};
 
 /// A few quick retries, then slow ones: a key waits `fast` after each of its first failures, and `slow` after all others.
 ///
@@ -24,7 +24,7 @@ use crate::{Nanos, Policy};
 ///
 /// let (fast, slow) = (Duration::from_millis(5), Duration::from_secs(10));
 /// let mut policy = FastSlow::new(fast, slow, 2);
-/// let mut wait = || policy.record_failure(&"a", Nanos::ZERO, 0).0;
+/// let mut wait = || policy.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait;
 /// assert_eq!([wait(), wait(), wait()], [fast, fast, slow]);
 /// ```
 #[doc(alias = "ItemFastSlowRateLimiter")]
@@ -55,7 +55,7 @@ impl<K> FastSlow<K> {
     ///
     /// let secs = Duration::from_secs;
     /// let mut policy = FastSlow::new(secs(1), secs(60), 1).forget_after(secs(10));
-    /// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + secs(at), 0).0;
+    /// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + secs(at), 0, &mut |_| false).wait;
     /// assert_eq!([wait(0), wait(5)], [secs(1), secs(60)]);
     /// assert_eq!(wait(100), secs(1)); // starts anew
     /// ```
@@ -81,23 +81,12 @@ impl<K> FastSlow<K> {
 }
 
 impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
-    type Reservation = ();
-
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
-        self.record_failure_keeping(key, now, random, &mut |_| false)
-    }
-
-    fn record_failure_keeping(
-        &mut self,
-        key: &K,
-        now: Nanos,
-        _: u64,
-        in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, ()) {
+    fn record_failure(&mut self, key: &K, now: Nanos, _: u64, in_use: &mut dyn FnMut(&K) -> bool) -> Failure {
         let failures = self.failures.touch(key, now, in_use);
         let before = *failures;
         *failures = before.saturating_add(1);
-        (if before < self.fast_attempts { self.fast } else { self.slow }, ())
+        let wait = if before < self.fast_attempts { self.fast } else { self.slow };
+        Failure { wait, counted: true }
     }
 
     fn forget(&mut self, key: &K) {
@@ -106,10 +95,6 @@ impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
 
     fn num_requeues(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
-    }
-
-    fn cancel(&mut self, (): (), _: Nanos) -> bool {
-        false
     }
 
     fn tracked_keys(&self) -> usize {

@@ -8,6 +8,7 @@ mod bucket;
 mod corpus;
 mod jitter;
 mod keyed_buckets;
+mod limiter;
 mod once_per_wait;
 mod oracle;
 mod paced;

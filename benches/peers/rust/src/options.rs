@@ -100,8 +100,6 @@ pub(crate) enum Party {
     OursBlocking,
     /// The pure state machine, for a caller with its own lock or a single owner.
     OursPure,
-    /// A bucket with a wait queue.
-    OursWaited,
     /// A straightforward port of client-go's queue and limiters to Rust.
     Naive,
     /// tokio-util's `DelayQueue` with a map by key.
@@ -165,7 +163,6 @@ impl Options {
                 Run::LimitBucket,
                 party @ (Party::Ours
                 | Party::OursPure
-                | Party::OursWaited
                 | Party::Naive
                 | Party::Governor
                 | Party::LeakyBucket),
