@@ -10,6 +10,7 @@ mod error;
 mod failure;
 mod limiter;
 mod policy;
+mod shrink;
 
 pub use crate::adaptive::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit, Started};
 pub use crate::backoff::{
