@@ -12,9 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use benches::naive_limiter::{NaiveBucket, NaiveDefault};
-use flyball_ratelimit::{
-    KeyedRateLimiter, Limiter, Quota, RateLimiter, TokenBucket, controller_default,
-};
+use flyball_ratelimit::{KeyedRateLimiter, Limiter, Quota, RateLimiter, TokenBucket, controller_default};
 use flyball_sync::Nanos;
 use governor::clock::Clock;
 use governor::{Quota as Allowed, RateLimiter as Governor};

@@ -161,11 +161,7 @@ impl Options {
             (Run::LimitDefault, party @ (Party::Ours | Party::Naive)) => limit::default(self, party),
             (
                 Run::LimitBucket,
-                party @ (Party::Ours
-                | Party::OursPure
-                | Party::Naive
-                | Party::Governor
-                | Party::LeakyBucket),
+                party @ (Party::Ours | Party::OursPure | Party::Naive | Party::Governor | Party::LeakyBucket),
             ) => limit::bucket(self, party),
             (Run::LimitKeyed, party @ (Party::Ours | Party::Governor | Party::GovernorFoldhash)) => {
                 limit::keyed(self, party)

@@ -3,8 +3,7 @@
 use super::Group;
 use super::parties::Party::{
     self, ClientGo, ControllerRuntime, Dashmap, DelayQueue, Governor, GovernorFoldhash, Kube, LeakyBucket,
-    Naive, Ours, OursBlocking, OursCollected, OursMultiThread, OursPure, OursView, Papaya,
-    TimeRate,
+    Naive, Ours, OursBlocking, OursCollected, OursMultiThread, OursPure, OursView, Papaya, TimeRate,
 };
 
 /// The target of a row.
