@@ -113,7 +113,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// ```
     pub fn update_policy<R>(&self, change: impl FnOnce(&mut P, Nanos) -> R) -> R {
         let now = self.clock.now();
-        self.change(|state| change(&mut state.policy, now))
+        self.change(true, |state| change(&mut state.policy, now))
     }
 }
 
@@ -180,10 +180,10 @@ impl<K, P: Policy<K>, C> Limiter<K, P, C> {
     /// };
     /// let waits = [0, 1, 3].map(|at| fail("a", Nanos::ZERO + Duration::from_secs(at)).map(|wait| wait.as_secs()));
     /// assert_eq!(waits, [Some(1), Some(2), None]);
-    /// assert!(limiter.is_empty());
+    /// assert_eq!(limiter.tracked_keys(), 0);
     /// ```
     pub fn record_failure_with<R>(&self, work: impl FnOnce(&mut P, u64) -> R) -> R {
-        self.change(|state| {
+        self.change(false, |state| {
             let random = state.random.next();
             work(&mut state.policy, random)
         })
@@ -192,7 +192,7 @@ impl<K, P: Policy<K>, C> Limiter<K, P, C> {
     /// Forgets the failures of `key`. Has no effect for an unknown key.
     pub fn forget(&self, key: &K) {
         if !self.is_empty() {
-            self.change(|state| state.policy.forget(key));
+            self.change(true, |state| state.policy.forget(key));
         }
     }
 
@@ -217,8 +217,9 @@ impl<K, P: Policy<K>, C> Limiter<K, P, C> {
     }
 
     /// Runs `work` on the policy, and returns its result after unlocking. Takes the keys that the policy has evicted, and drops them after unlocking,
-    /// even if `work` panics; otherwise the next operation would drop them under the lock.
-    fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
+    /// even if `work` panics; otherwise the next operation would drop them under the lock. Without `recount`, `tracked` stays above zero, which saves the
+    /// count after a failure.
+    fn change<R>(&self, recount: bool, work: impl FnOnce(&mut State<P>) -> R) -> R {
         // Declared before the guard, so that both are dropped after it, even if `take_evicted` panics.
         let result;
         let mut evicted = Vec::new();
@@ -227,7 +228,7 @@ impl<K, P: Policy<K>, C> Limiter<K, P, C> {
         self.tracked.store(1, Ordering::Relaxed);
         result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));
         state.policy.take_evicted(&mut evicted);
-        if result.is_ok() {
+        if recount && result.is_ok() {
             // Ordering: Relaxed, see `is_empty`.
             self.tracked.store(state.policy.tracked_keys(), Ordering::Relaxed);
         }
