@@ -1,8 +1,7 @@
-//! SHELL. Token buckets: the arithmetic is in `token_bucket.rs`; atomic, shared and keyed buckets are built on it. Each
+//! SHELL. Token buckets: the arithmetic is in `token_bucket.rs`; shared and keyed buckets are built on it. Each
 //! file documents its locks.
 
 mod acquire;
-mod atomic_token_bucket;
 mod fixed_point;
 mod keyed_rate_limiter;
 mod keyed_shard;
@@ -16,7 +15,6 @@ mod unclaimed;
 mod waiters;
 
 pub use acquire::{Acquire, AcquireMany};
-pub use atomic_token_bucket::AtomicTokenBucket;
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use quota::Quota;
 pub use rate_limiter::RateLimiter;

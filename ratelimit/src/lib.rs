@@ -7,8 +7,10 @@ mod backoff;
 mod bucket;
 mod coop;
 mod error;
+mod failure;
 mod limiter;
 mod policy;
+mod shrink;
 
 pub use crate::adaptive::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit, Started};
 pub use crate::backoff::{
@@ -16,12 +18,13 @@ pub use crate::backoff::{
     controller_default, controller_default_capped,
 };
 pub use crate::bucket::{
-    Acquire, AcquireMany, AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, Reservation, TokenBucket,
+    Acquire, AcquireMany, KeyedRateLimiter, Quota, RateLimiter, Reservation, TokenBucket,
 };
 pub use crate::error::{
     AcquireTimeoutError, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota,
     NotYet, TimedOut, TryAcquireError,
 };
+pub use crate::failure::Failure;
 pub use crate::limiter::Limiter;
 pub use crate::policy::Policy;
 #[cfg(feature = "tokio")]

@@ -1,8 +1,8 @@
 //! PURE. The trait of all backoff policies.
 
-use std::time::Duration;
-
 use flyball_sync::Nanos;
+
+use crate::failure::Failure;
 
 /// A backoff policy: decides how long a failed key waits.
 ///
@@ -12,19 +12,19 @@ use flyball_sync::Nanos;
 /// # Examples
 /// A policy with the same wait after each failure, for all keys:
 /// ```
-/// use flyball_ratelimit::{Limiter, Nanos, Policy};
+/// use flyball_ratelimit::{Failure, Limiter, Nanos, Policy};
 /// use std::time::Duration;
 ///
 /// struct Fixed(Duration);
 ///
 /// impl<K: ?Sized> Policy<K> for Fixed {
-///     type Reservation = ();
 ///     const COUNTS_FAILURES: bool = false;
 ///
-///     fn record_failure(&mut self, _: &K, _: Nanos, _: u64) -> (Duration, ()) { (self.0, ()) }
+///     fn record_failure(&mut self, _: &K, _: Nanos, _: u64, _: &mut dyn FnMut(&K) -> bool) -> Failure {
+///         Failure { wait: self.0, counted: true }
+///     }
 ///     fn forget(&mut self, _: &K) {}
 ///     fn num_requeues(&self, _: &K) -> u32 { 0 }
-///     fn cancel(&mut self, (): (), _: Nanos) -> bool { false }
 ///     fn tracked_keys(&self) -> usize { 0 }
 /// }
 ///
@@ -45,30 +45,19 @@ use flyball_sync::Nanos;
     note = "a limiter that threads and tasks wait for, such as `RateLimiter`, is not a policy"
 )]
 pub trait Policy<K: ?Sized> {
-    /// The tokens that a failure reserved from budgets that keys share. [`cancel`](Self::cancel) takes this type to give the tokens back. It is `()`
-    /// if the policy reserves none.
-    ///
-    /// A `Limiter` and a queue drop reservations after unlocking, so `Drop` may call them. There is one exception: if the second policy of a `MaxOf`
-    /// panics, the reservation of the first policy is dropped under the lock.
-    type Reservation;
-
     /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after a failure.
     ///
     /// Options that give up on a key after a number of failures do not compile with a policy that counts none, such as a
     /// token bucket.
     const COUNTS_FAILURES: bool = true;
 
-    /// Counts a failure of `key` at `now` and returns how long the key waits from `now`.
+    /// Counts a failure of `key` at `now`, and returns how long the key waits from `now`.
     ///
     /// `random` is uniform over all of `u64`; only jitter uses it.
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation);
-
-    /// Like [`record_failure`](Self::record_failure), but keeps the failures of every key for which `in_use` returns
-    /// true: they do not expire, and failures of other keys do not evict them.
     ///
-    /// This method is for owners that store keys, such as a queue: a key that waits there for a long time is not idle. A
-    /// policy calls `in_use` only before it evicts a key, so the calls are rare. A policy that never evicts keys need not implement
-    /// this method; a policy that combines others passes `in_use` to them.
+    /// The failures of every key for which `in_use` returns true are kept: they do not expire, and failures of other keys do not evict them. This is
+    /// for owners that store keys, such as a queue: a key that waits there for a long time is not idle. A policy calls `in_use` only before it evicts
+    /// a key, so the calls are rare; a policy that combines others passes `in_use` to them. Without such an owner, pass `&mut |_| false`.
     ///
     /// # Examples
     /// ```
@@ -79,20 +68,18 @@ pub trait Policy<K: ?Sized> {
     /// let secs = Duration::from_secs;
     /// let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::MIN);
     /// let mut in_use = |key: &&str| *key == "a";
-    /// backoff.record_failure_keeping(&"a", Nanos::ZERO, 0, &mut in_use);
-    /// backoff.record_failure_keeping(&"b", Nanos::ZERO, 0, &mut in_use); // does not evict "a"
+    /// let first = backoff.record_failure(&"a", Nanos::ZERO, 0, &mut in_use);
+    /// assert_eq!((first.wait, first.counted), (secs(1), true));
+    /// let _ = backoff.record_failure(&"b", Nanos::ZERO, 0, &mut in_use); // does not evict "a"
     /// assert_eq!(backoff.num_requeues(&"a"), 1);
     /// ```
-    fn record_failure_keeping(
+    fn record_failure(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Reservation) {
-        let _ = in_use;
-        self.record_failure(key, now, random)
-    }
+    ) -> Failure;
 
     /// Forgets the failures of `key`. Has no effect for an unknown key.
     fn forget(&mut self, key: &K);
@@ -100,11 +87,8 @@ pub trait Policy<K: ?Sized> {
     /// The number of failures counted for `key` and not forgotten; 0 for an unknown key.
     fn num_requeues(&self, key: &K) -> u32;
 
-    /// Gives back tokens that a failure reserved and that were not used, and returns whether this had an effect. The
-    /// failure stays counted.
-    fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool;
-
-    /// The number of keys with stored state. If it is zero, [`forget`](Self::forget) has no effect.
+    /// The number of keys with stored state. If it is zero, [`forget`](Self::forget) has no effect, and [`num_requeues`](Self::num_requeues) is 0 for
+    /// every key: a [`Limiter`](crate::Limiter) then calls neither.
     fn tracked_keys(&self) -> usize;
 
     /// Moves the keys whose state the policy has dropped (forgotten, expired or evicted) to the end of `evicted`.
@@ -119,7 +103,7 @@ pub trait Policy<K: ?Sized> {
     /// use std::time::Duration;
     ///
     /// let mut backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
-    /// backoff.record_failure(&"a", Nanos::ZERO, 0);
+    /// let _ = backoff.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false);
     /// backoff.forget(&"a");
     /// let mut evicted = Vec::new();
     /// backoff.take_evicted(&mut evicted);

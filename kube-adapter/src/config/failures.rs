@@ -42,7 +42,6 @@ impl Config {
     pub fn backoff_policy<P>(mut self, make: impl Fn() -> P + Send + Sync + 'static) -> Self
     where
         P: Policy<NamespacedName> + Send + 'static,
-        P::Reservation: Send + 'static,
     {
         self.backoff = Some(Arc::new(move || BoxedPolicy::new(make())));
         self

@@ -364,10 +364,15 @@ impl<C> Clone for ConcurrencyLimiter<C> {
 
 impl<C> fmt::Debug for ConcurrencyLimiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.shared.state.lock();
+        let (limit, in_flight, waiting) = {
+            let state = self.shared.state.lock();
+            (state.adaptive.limit(), state.adaptive.in_flight(), state.waiting.len())
+        };
+        // The writer is user code, so it runs after unlocking.
         f.debug_struct("ConcurrencyLimiter")
-            .field("adaptive", &state.adaptive)
-            .field("waiting", &state.waiting.len())
-            .finish()
+            .field("limit", &limit)
+            .field("in_flight", &in_flight)
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! PURE. Combinators of policies: the longer of two waits, and a cap on a wait.
 //!
 //! # Invariants
-//! 1. Each inner policy counts each failure, and `forget` and `cancel` are passed to each inner policy.
+//! 1. Each inner policy counts each failure, and `forget` is passed to each inner policy.
 //! 2. Each inner policy receives a random number of its own, derived from the number that the combination receives.
 //!
 //! The combinators are generic over the policies that they wrap, so they need no allocation and no dynamic call.
@@ -11,6 +11,7 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 use flyball_sync::random::SplitMix64;
 
+use crate::failure::Failure;
 use crate::policy::Policy;
 
 /// A policy that combines two policies: a key waits for the longer of their waits. Nest it to combine more than two.
@@ -28,7 +29,7 @@ use crate::policy::Policy;
 /// let millis = Duration::from_millis;
 /// let steps = FastSlow::new(millis(5), millis(3_000), 3);
 /// let mut policy = MaxOf::new(steps, Exponential::new(millis(1)..=millis(1_000)));
-/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, millis(5));
+/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait, millis(5));
 /// ```
 #[derive(Debug)]
 #[doc(alias = "MaxOfRateLimiter")]
@@ -53,28 +54,20 @@ impl<A, B> MaxOf<A, B> {
 }
 
 impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
-    type Reservation = (A::Reservation, B::Reservation);
-
     const COUNTS_FAILURES: bool = A::COUNTS_FAILURES || B::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
-        self.record_failure_keeping(key, now, random, &mut |_| false)
-    }
-
-    fn record_failure_keeping(
+    fn record_failure(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Reservation) {
+    ) -> Failure {
         // Invariant 2: if both policies received the same number, their jitters would be correlated.
         let mut random = SplitMix64::new(random);
-        let (first_wait, first_reservation) =
-            self.first.record_failure_keeping(key, now, random.next(), in_use);
-        let (second_wait, second_reservation) =
-            self.second.record_failure_keeping(key, now, random.next(), in_use);
-        (first_wait.max(second_wait), (first_reservation, second_reservation))
+        let first = self.first.record_failure(key, now, random.next(), in_use);
+        let second = self.second.record_failure(key, now, random.next(), in_use);
+        Failure { wait: first.wait.max(second.wait), counted: first.counted || second.counted }
     }
 
     fn forget(&mut self, key: &K) {
@@ -84,12 +77,6 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 
     fn num_requeues(&self, key: &K) -> u32 {
         self.first.num_requeues(key).max(self.second.num_requeues(key))
-    }
-
-    fn cancel(&mut self, (first, second): Self::Reservation, now: Nanos) -> bool {
-        let first = self.first.cancel(first, now);
-        let second = self.second.cancel(second, now);
-        first || second
     }
 
     fn tracked_keys(&self) -> usize {
@@ -116,7 +103,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 ///
 /// let secs = Duration::from_secs;
 /// let mut policy = Capped::new(FastSlow::new(secs(5), secs(1_000), 0), secs(500));
-/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, secs(500));
+/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait, secs(500));
 /// ```
 #[derive(Debug)]
 #[doc(alias = "WithMaxWaitRateLimiter")]
@@ -141,23 +128,17 @@ impl<P> Capped<P> {
 }
 
 impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
-    type Reservation = P::Reservation;
-
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
-        self.record_failure_keeping(key, now, random, &mut |_| false)
-    }
-
-    fn record_failure_keeping(
+    fn record_failure(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Reservation) {
-        let (wait, reservation) = self.inner.record_failure_keeping(key, now, random, in_use);
-        (wait.min(self.cap), reservation)
+    ) -> Failure {
+        let failure = self.inner.record_failure(key, now, random, in_use);
+        Failure { wait: failure.wait.min(self.cap), ..failure }
     }
 
     fn forget(&mut self, key: &K) {
@@ -166,10 +147,6 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
 
     fn num_requeues(&self, key: &K) -> u32 {
         self.inner.num_requeues(key)
-    }
-
-    fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool {
-        self.inner.cancel(reservation, now)
     }
 
     fn tracked_keys(&self) -> usize {

@@ -23,7 +23,7 @@ pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
 /// use std::time::Duration;
 ///
 /// let mut policy = controller_default();
-/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, Duration::from_millis(5));
+/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait, Duration::from_millis(5));
 /// ```
 #[must_use]
 #[doc(alias = "DefaultControllerRateLimiter")]
@@ -41,7 +41,7 @@ pub fn controller_default<K: Hash + Eq + Clone>() -> ControllerDefault<K> {
 /// use std::time::Duration;
 ///
 /// let mut policy = controller_default_capped(Duration::from_secs(60));
-/// let longest = (0..1_000).map(|_| policy.record_failure(&"a", Nanos::ZERO, 0).0).max();
+/// let longest = (0..1_000).map(|_| policy.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait).max();
 /// assert_eq!(longest, Some(Duration::from_secs(60)));
 /// ```
 #[must_use]

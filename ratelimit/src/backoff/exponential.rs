@@ -17,6 +17,7 @@ use flyball_sync::Nanos;
 use crate::backoff::jitter::Jitter;
 use crate::backoff::per_key::PerKey;
 use crate::error::InvalidBackoff;
+use crate::failure::Failure;
 use crate::policy::Policy;
 
 /// Waits that double with every failure of a key: base · 2ⁿ after n earlier failures, up to a cap.
@@ -32,7 +33,7 @@ use crate::policy::Policy;
 ///
 /// let millis = Duration::from_millis;
 /// let mut backoff = Exponential::new(millis(5)..=millis(15));
-/// let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0).0;
+/// let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0, &mut |_| false).wait;
 /// assert_eq!([wait("a"), wait("a"), wait("a")], [millis(5), millis(10), millis(15)]);
 /// assert_eq!(wait("b"), millis(5)); // keys are independent
 /// backoff.forget(&"a");
@@ -113,7 +114,7 @@ impl<K> Exponential<K> {
     ///
     /// let secs = Duration::from_secs;
     /// let mut backoff = Exponential::new(secs(1)..=secs(300)).immediate_first();
-    /// let waits = [(); 11].map(|()| backoff.record_failure(&"a", Nanos::ZERO, 0).0.as_secs());
+    /// let waits = [(); 11].map(|()| backoff.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait.as_secs());
     /// assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
     /// ```
     #[must_use]
@@ -134,8 +135,8 @@ impl<K> Exponential<K> {
     /// let (base, cap) = (Duration::from_millis(5), Duration::from_secs(1_000));
     /// let mut backoff = Exponential::new(base..=cap).jitter(Jitter::Decorrelated);
     /// let random = 1 << 63; // a limiter draws it; here it is always the middle
-    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_millis(10)); // range: 5 to 15 ms
-    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_micros(17_500)); // range: 5 to 30 ms
+    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random, &mut |_| false).wait, Duration::from_millis(10)); // range: 5 to 15 ms
+    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random, &mut |_| false).wait, Duration::from_micros(17_500)); // range: 5 to 30 ms
     /// ```
     #[must_use]
     pub fn jitter(self, jitter: Jitter) -> Self {
@@ -155,7 +156,7 @@ impl<K> Exponential<K> {
     ///
     /// let secs = Duration::from_secs;
     /// let mut backoff = Exponential::new(secs(1)..=secs(60)).forget_after(secs(10));
-    /// let mut wait = |at| backoff.record_failure(&"a", Nanos::ZERO + secs(at), 0).0;
+    /// let mut wait = |at| backoff.record_failure(&"a", Nanos::ZERO + secs(at), 0, &mut |_| false).wait;
     /// assert_eq!([wait(0), wait(5)], [secs(1), secs(2)]);
     /// assert_eq!(wait(100), secs(1)); // starts anew
     /// ```
@@ -180,7 +181,7 @@ impl<K> Exponential<K> {
     /// let secs = Duration::from_secs;
     /// let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::new(2).unwrap());
     /// for key in ["a", "b", "c"] {
-    ///     backoff.record_failure(&key, Nanos::ZERO, 0);
+    ///     let _ = backoff.record_failure(&key, Nanos::ZERO, 0, &mut |_| false);
     /// }
     /// assert_eq!(backoff.tracked_keys(), 2);
     /// assert_eq!(backoff.num_requeues(&"a"), 0); // evicted
@@ -212,23 +213,17 @@ impl Curve {
 }
 
 impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
-    type Reservation = ();
-
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
-        self.record_failure_keeping(key, now, random, &mut |_| false)
-    }
-
-    fn record_failure_keeping(
+    fn record_failure(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, ()) {
+    ) -> Failure {
         let failures = self.failures.touch(key, now, in_use);
         let last_wait = self.curve.wait(*failures, random);
         *failures = Failures { count: failures.count.saturating_add(1), last_wait };
-        (Duration::from_nanos(last_wait), ())
+        Failure { wait: Duration::from_nanos(last_wait), counted: true }
     }
 
     fn forget(&mut self, key: &K) {
@@ -237,10 +232,6 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
 
     fn num_requeues(&self, key: &K) -> u32 {
         self.failures.get(key).map_or(0, |failures| failures.count)
-    }
-
-    fn cancel(&mut self, (): (), _: Nanos) -> bool {
-        false
     }
 
     fn tracked_keys(&self) -> usize {

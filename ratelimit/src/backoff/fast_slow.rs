@@ -13,6 +13,7 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use crate::backoff::per_key::PerKey;
+use crate::failure::Failure;
 use crate::policy::Policy;
 
 /// A few quick retries, then slow ones: a key waits `fast` after each of its first failures, and `slow` after all others.
@@ -26,7 +27,7 @@ use crate::policy::Policy;
 ///
 /// let (fast, slow) = (Duration::from_millis(5), Duration::from_secs(10));
 /// let mut policy = FastSlow::new(fast, slow, 2);
-/// let mut wait = || policy.record_failure(&"a", Nanos::ZERO, 0).0;
+/// let mut wait = || policy.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait;
 /// assert_eq!([wait(), wait(), wait()], [fast, fast, slow]);
 /// ```
 #[doc(alias = "ItemFastSlowRateLimiter")]
@@ -57,7 +58,7 @@ impl<K> FastSlow<K> {
     ///
     /// let secs = Duration::from_secs;
     /// let mut policy = FastSlow::new(secs(1), secs(60), 1).forget_after(secs(10));
-    /// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + secs(at), 0).0;
+    /// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + secs(at), 0, &mut |_| false).wait;
     /// assert_eq!([wait(0), wait(5)], [secs(1), secs(60)]);
     /// assert_eq!(wait(100), secs(1)); // starts anew
     /// ```
@@ -83,23 +84,12 @@ impl<K> FastSlow<K> {
 }
 
 impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
-    type Reservation = ();
-
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
-        self.record_failure_keeping(key, now, random, &mut |_| false)
-    }
-
-    fn record_failure_keeping(
-        &mut self,
-        key: &K,
-        now: Nanos,
-        _: u64,
-        in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, ()) {
+    fn record_failure(&mut self, key: &K, now: Nanos, _: u64, in_use: &mut dyn FnMut(&K) -> bool) -> Failure {
         let failures = self.failures.touch(key, now, in_use);
         let before = *failures;
         *failures = before.saturating_add(1);
-        (if before < self.fast_attempts { self.fast } else { self.slow }, ())
+        let wait = if before < self.fast_attempts { self.fast } else { self.slow };
+        Failure { wait, counted: true }
     }
 
     fn forget(&mut self, key: &K) {
@@ -108,10 +98,6 @@ impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
 
     fn num_requeues(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
-    }
-
-    fn cancel(&mut self, (): (), _: Nanos) -> bool {
-        false
     }
 
     fn tracked_keys(&self) -> usize {

@@ -17,12 +17,13 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use crate::backoff::per_key::PerKey;
+use crate::failure::Failure;
 use crate::policy::Policy;
 
 /// Counts at most one failure per backoff: further failures of the key during its backoff are not counted.
 ///
 /// The n-th counted failure of a key opens a backoff, which ends at a deadline D. If the key is added, runs before D and fails again, it waits for
-/// the rest of that backoff: neither n nor D changes. Only a failure at or after D is passed to the inner policy. So a storm of events cannot
+/// the rest of that backoff: neither n nor D changes, and [`Failure::counted`] is false. Only a failure at or after D is passed to the inner policy. So a storm of events cannot
 /// lengthen a key's backoff (kubernetes#136853), and failures within one backoff take one token from a shared bucket. A queue wraps its limiter in
 /// this type. The type stores an entry for each open wait and for each finished wait that is not evicted yet: at most 2²⁰ entries, or more if more
 /// keys are in the queue.
@@ -34,7 +35,7 @@ use crate::policy::Policy;
 ///
 /// let millis = Duration::from_millis;
 /// let mut policy = OncePerBackoff::new(Exponential::new(millis(100)..=millis(1_000)));
-/// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + millis(at), 0).0;
+/// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + millis(at), 0, &mut |_| false).wait;
 /// assert_eq!(wait(0), millis(100));
 /// assert_eq!(wait(30), millis(70)); // the same wait
 /// assert_eq!(wait(100), millis(200)); // the first wait is over: the second wait
@@ -65,32 +66,25 @@ impl<K, P> OncePerBackoff<K, P> {
 }
 
 impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
-    /// `None` if the failure reserved nothing, because the key's backoff was already open.
-    type Reservation = Option<P::Reservation>;
-
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
-        self.record_failure_keeping(key, now, random, &mut |_| false)
-    }
-
-    fn record_failure_keeping(
+    fn record_failure(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Reservation) {
+    ) -> Failure {
         // `touch` runs before the inner policy counts the failure, so if cloning the key panics, the failure is not counted. In the opposite order,
         // the inner policy could count a failure for which this type has no entry.
         let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
-            return (until.since(now), None);
+            return Failure { wait: until.since(now), counted: false };
         }
-        let (delay, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
-        *until = now + delay;
+        let failure = self.policy.record_failure(key, now, random, in_use);
+        *until = now + failure.wait;
         self.open.evict_oldest(|until| *until <= now);
-        (delay, Some(reservation))
+        failure
     }
 
     fn forget(&mut self, key: &K) {
@@ -100,12 +94,6 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
 
     fn num_requeues(&self, key: &K) -> u32 {
         self.policy.num_requeues(key)
-    }
-
-    /// Gives back the tokens of the inner policy. The backoff stays open, even if the key does not run when the backoff ends, or runs then without a
-    /// token.
-    fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool {
-        reservation.is_some_and(|reservation| self.policy.cancel(reservation, now))
     }
 
     fn tracked_keys(&self) -> usize {

@@ -9,7 +9,7 @@
 //!    before that key is changed, so a panic leaves invariants 1 to 4 intact. Growing the index calls no `Hash`, because
 //!    slots store their hash.
 //!
-//! Hence every operation is O(1), amortised over the growth of the table, and a key that is never forgotten leaks nothing: an operation that may add
+//! Hence every operation is O(1), amortised over the growth and the shrinking of the table, and a key that is never forgotten leaks nothing: an operation that may add
 //! one key also evicts up to two expired keys.
 //!
 //! Rejected: a periodic sweep over the whole map (a pause under the owner's lock that grows with the map), and a heap
@@ -22,6 +22,8 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+
+use crate::shrink::shrink;
 
 /// A map from keys to values that evicts the least recently touched keys.
 pub(crate) struct PerKey<K, V> {
@@ -230,6 +232,7 @@ impl<K, V> PerKey<K, V> {
         if moved != slot {
             self.renumber(moved, slot);
         }
+        shrink(&mut self.slots, &mut self.index, |slot| slot.hash);
         self.evicted.push(removed.key);
     }
 

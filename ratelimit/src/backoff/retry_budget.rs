@@ -4,13 +4,11 @@
 //! 1. No key waits for less than the inner policy requires.
 //! 2. The times at which waits end stay within the budget, by the invariants of `schedule.rs`.
 
-use std::time::Duration;
-
 use flyball_sync::Nanos;
 
 use crate::backoff::schedule::TokenSchedule;
 use crate::bucket::quota::Quota;
-use crate::bucket::reservation::Reservation;
+use crate::failure::Failure;
 use crate::policy::Policy;
 
 /// Spreads the waits of a policy so that the retries after them stay within a budget.
@@ -20,9 +18,9 @@ use crate::policy::Policy;
 /// burst. This policy takes a token for the time at which the key's own wait ends; if none is free at that time, the key waits for the next token. A
 /// long wait delays no other key, because the tokens that are due before its end stay free.
 ///
-/// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end (rounded up to a whole token), not counting cancelled waits. The budget
+/// In any span of `d` nanoseconds, at most `burst` + rate × `d` waits end (rounded up to a whole token). The budget
 /// stores the taken tokens as ranges, at most 2²⁰; each failure adds at most one range and removes up to two ranges that have expired. At the limit,
-/// ranges are merged, so some free tokens are never used. Counting a failure and giving a token back are O(log ranges).
+/// ranges are merged, so some free tokens are never used. Counting a failure is O(log ranges).
 ///
 /// # Examples
 /// ```
@@ -32,7 +30,7 @@ use crate::policy::Policy;
 ///
 /// let secs = Duration::from_secs;
 /// let mut policy = RetryBudget::new(Exponential::new(secs(5)..=secs(60)), Quota::per_second(NonZeroU32::MIN));
-/// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0).0;
+/// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0, &mut |_| false).wait;
 /// assert_eq!([wait("a"), wait("b"), wait("c")], [secs(5), secs(6), secs(7)]); // one a second
 /// assert_eq!([wait("a"), wait("a")], [secs(10), secs(20)]); // its own wait: a token is free at its end
 /// assert_eq!(wait("d"), secs(8)); // the long waits delay no other key
@@ -70,7 +68,7 @@ impl<P> RetryBudget<P> {
     /// let secs = Duration::from_secs;
     /// let mut policy = RetryBudget::new(Exponential::new(secs(5)..=secs(60)), Quota::per_second(NonZeroU32::MIN));
     /// policy.set_quota(Quota::per_minute(NonZeroU32::MIN), Nanos::ZERO);
-    /// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0).0;
+    /// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0, &mut |_| false).wait;
     /// assert_eq!([wait("a"), wait("b"), wait("c")], [secs(5), secs(60), secs(120)]); // one a minute
     /// ```
     pub fn set_quota(&mut self, quota: Quota, now: Nanos) {
@@ -85,26 +83,20 @@ impl<P> RetryBudget<P> {
 }
 
 impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
-    type Reservation = (P::Reservation, Reservation);
-
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
-        self.record_failure_keeping(key, now, random, &mut |_| false)
-    }
-
-    fn record_failure_keeping(
+    fn record_failure(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Reservation) {
-        let (wait, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
-        let token = self.schedule.reserve(now + wait, now);
-        // `now + wait` saturates, so the token's delay may be shorter than `wait`. With the maximum of both, a wait that ends after `Nanos::MAX`
-        // keeps its length.
-        (wait.max(token.delay(now)), (reservation, token))
+    ) -> Failure {
+        let failure = self.policy.record_failure(key, now, random, in_use);
+        let due = self.schedule.take_from(now + failure.wait, now);
+        // `now + wait` saturates, so the token may be due before the wait ends. With the maximum of both, a wait that ends after `Nanos::MAX` keeps its
+        // length.
+        Failure { wait: failure.wait.max(due.since(now)), ..failure }
     }
 
     fn forget(&mut self, key: &K) {
@@ -113,14 +105,6 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
 
     fn num_requeues(&self, key: &K) -> u32 {
         self.policy.num_requeues(key)
-    }
-
-    /// Unlike a token of a bucket, this token can be given back even if later tokens are taken: the next key that can use
-    /// the token takes it.
-    fn cancel(&mut self, (reservation, token): Self::Reservation, now: Nanos) -> bool {
-        let inner = self.policy.cancel(reservation, now);
-        let own = self.schedule.cancel(token, now);
-        inner || own
     }
 
     fn tracked_keys(&self) -> usize {

@@ -8,25 +8,23 @@
 //! 1. No number is taken twice.
 //! 2. A token is due no earlier than requested, no earlier than it arrives, and before it expires.
 //! 3. Hence, between two changes of the quota, at most burst + rate × d taken tokens (rounded up to a whole token) are due in
-//!    any d nanoseconds, not counting tokens that were given back. Proof: at a rate of at most one token per nanosecond, a token
+//!    any d nanoseconds. Proof: at a rate of at most one token per nanosecond, a token
 //!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (At a higher rate, a token may
-//!    be late by a part of a nanosecond.) So fewer than 2^32 tokens can be due at t: see `first_due`.
+//!    be late by a part of a nanosecond.)
 //! 4. The ranges in `taken` are not empty and do not touch; there are at most [`MOST_RANGES`].
 //! 5. `first_open` only grows between two changes of the quota: after a clock has jumped back, no token becomes available again.
 //!
 //! The taken tokens are stored as ranges of numbers: consecutive taken tokens are one range, and a token that is taken far ahead is a range of its
-//! own. Taking a token and giving it back are O(log ranges). Rejected: a token bucket whose token is given back if the key's own wait is longer. Such
+//! own. Taking a token is O(log ranges). Rejected: a token bucket whose token is given back if the key's own wait is longer. Such
 //! a bucket would stay full and limit nothing as long as every key's own wait is longer: 1000 keys with a wait of one second would run 1000 times per
 //! second in total, whatever the budget.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZeroU32;
 
 use flyball_sync::Nanos;
 
 use crate::bucket::quota::Quota;
-use crate::bucket::reservation::Reservation;
 
 pub(crate) struct TokenSchedule {
     quota: Quota,
@@ -36,55 +34,26 @@ pub(crate) struct TokenSchedule {
     first_open: u128,
     /// Ranges of taken numbers. Maps the first number of each range to the number after its last.
     taken: BTreeMap<u128, u128>,
-    /// The number of quota changes so far. Each reservation stores the value of this number at the time of the reservation.
-    change: u64,
 }
 
 // === impl TokenSchedule ===
 
 impl TokenSchedule {
     pub(crate) const fn new(quota: Quota) -> Self {
-        Self { quota, origin: Nanos::ZERO, first_open: 0, taken: BTreeMap::new(), change: 0 }
+        Self { quota, origin: Nanos::ZERO, first_open: 0, taken: BTreeMap::new() }
     }
 
-    /// Reserves the first free token that is due at `at` or later.
-    pub(crate) fn reserve(&mut self, at: Nanos, now: Nanos) -> Reservation {
+    /// Takes the first free token that is due at `at` or later, and returns the time at which it is due.
+    pub(crate) fn take_from(&mut self, at: Nanos, now: Nanos) -> Nanos {
         self.drop_past_ranges(now);
         // The search starts at the oldest token that is still available at `at`, because this token expires first.
         let number = self.first_free(self.oldest(at));
         let due = self.arrives_at(number).max(at);
-        let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
         // `Nanos::MAX` means never, so a token that is due then is not recorded.
-        if due == Nanos::MAX {
-            return reservation;
+        if due < Nanos::MAX {
+            self.take(number, number + 1);
         }
-        self.take(number, number + 1);
-        // By invariant 3, the difference is less than 2^32.
-        reservation.at_place((number - self.first_due(due)) as u32)
-    }
-
-    /// Gives back a token that was not used, and returns whether this had an effect. A token whose time has passed, or that belongs to an older
-    /// quota, counts as used.
-    pub(crate) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
-        if !reservation.is_open(self.change, now) {
-            return false;
-        }
-        let number = self.first_due(reservation.due()) + u128::from(reservation.place());
-        // The token has expired, and the clock has jumped back since: no key can use the token.
-        if number < self.first_open {
-            return false;
-        }
-        let range = self.taken.range(..=number).next_back().map(|(first, end)| (*first, *end));
-        let Some((first, end)) = range.filter(|(_, end)| number < *end) else { return false };
-        self.taken.remove(&first);
-        if first < number {
-            self.taken.insert(first, number);
-        }
-        if number + 1 < end {
-            self.taken.insert(number + 1, end);
-        }
-        self.limit_ranges();
-        true
+        due
     }
 
     /// Changes rate and burst from `now` on; O(ranges).
@@ -98,7 +67,7 @@ impl TokenSchedule {
         }
         self.drop_past_ranges(now);
         let old = Self { taken: std::mem::take(&mut self.taken), ..*self };
-        (self.quota, self.origin, self.first_open, self.change) = (quota, now, 0, self.change + 1);
+        (self.quota, self.origin, self.first_open) = (quota, now, 0);
         let (had, has) = (old.burst(), self.burst());
         // The numbers of the old stream that are available now: from `oldest` to below `ahead`.
         let oldest = old.oldest(now);
@@ -133,8 +102,7 @@ impl TokenSchedule {
         Ok(())
     }
 
-    /// Removes up to two expired ranges. Called for each reservation, which adds at most one range; its cancellation adds at most one more. So
-    /// expired ranges do not accumulate.
+    /// Removes up to two expired ranges. Called for each token taken, which adds at most one range. So expired ranges do not accumulate.
     fn drop_past_ranges(&mut self, now: Nanos) {
         self.first_open = self.first_open.max(self.oldest(now));
         for _ in 0..2 {
@@ -182,16 +150,6 @@ impl TokenSchedule {
     fn oldest(&self, at: Nanos) -> u128 {
         let nanos = u128::from(at.get().saturating_sub(self.origin.get()));
         nanos * self.tokens() / self.period()
-    }
-
-    /// Returns the lowest number that can be due at `at`; a reservation stores its number relative to this lowest number.
-    ///
-    /// At a rate of r tokens per nanosecond, a token is due less than a nanosecond after it arrives, and at most ⌈r⌉ tokens arrive in that
-    /// time. So the number of a token that arrived in the last nanosecond is at least ⌊at × rate⌋ + burst − ⌈r⌉, and that of a
-    /// token that arrived earlier is at least ⌊at × rate⌋. Both are below ⌊at × rate⌋ + burst, because the token has arrived.
-    fn first_due(&self, at: Nanos) -> u128 {
-        let late = self.tokens().div_ceil(self.period()).saturating_sub(self.burst());
-        self.oldest(at).saturating_sub(late)
     }
 
     /// Returns the time at which token `number` arrives.

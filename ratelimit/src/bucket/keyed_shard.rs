@@ -11,7 +11,7 @@
 //! 5. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 4 intact.
 //!    Growing the index calls no `Hash`, because slots store their hash.
 //!
-//! A clock hand moves over the slots: for each new key, it checks two slots and evicts each bucket that is full again. If there is still no room, it
+//! A clock hand moves down over the slots, so that the slot that moves into a gap is one that the hand has passed: for each new key, it checks two slots and evicts each bucket that is full again. If there is still no room, it
 //! checks a few more. If none of these is full, the fullest of them and of the new bucket is not stored. So one call raises `floor` by at most its own
 //! tokens, and a large debt of a stored key does not affect other keys.
 //!
@@ -28,6 +28,7 @@ use crate::bucket::fixed_point::FixedPointRate;
 use crate::bucket::quota::Quota;
 use crate::bucket::reservation::Reservation;
 use crate::error::{InsufficientCapacity, TryAcquireError};
+use crate::shrink::shrink;
 
 /// If there is no room, the number of further slots that are checked for each new key.
 const CANDIDATES: usize = 8;
@@ -108,19 +109,17 @@ impl<K> Shard<K> {
             if self.slots.is_empty() {
                 return true;
             }
-            self.hand %= self.slots.len();
+            self.hand = self.below_hand(1);
             if self.slots[self.hand].full_at <= present {
                 *evicted = Some(self.remove(self.hand));
-            } else {
-                self.hand += 1;
             }
         }
         if self.slots.len() < self.most {
             return true;
         }
-        let len = self.slots.len();
-        let candidates = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
-        let fullest = candidates
+        let candidates = CANDIDATES.min(self.slots.len());
+        let fullest = (1..=candidates)
+            .map(|below| self.below_hand(below))
             .min_by_key(|&slot| self.slots[slot].full_at)
             .filter(|&slot| self.slots[slot].full_at < full_at);
         let lost = fullest.map_or(full_at, |slot| self.slots[slot].full_at);
@@ -129,9 +128,15 @@ impl<K> Shard<K> {
         if lost > present {
             self.floor = self.floor.max(lost);
         }
-        self.hand += CANDIDATES;
+        self.hand = self.below_hand(candidates);
         evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
         fullest.is_some()
+    }
+
+    /// Returns the slot that is `below` slots below the hand; below slot 0 is the last one. There must be slots, at least `below`.
+    fn below_hand(&self, below: usize) -> usize {
+        let len = self.slots.len();
+        (self.hand.min(len) + len - below) % len
     }
 
     fn remove(&mut self, slot: usize) -> K {
@@ -146,6 +151,7 @@ impl<K> Shard<K> {
                 *entry = slot as u32;
             }
         }
+        shrink(&mut self.slots, &mut self.index, |slot| slot.hash);
         removed.key
     }
 

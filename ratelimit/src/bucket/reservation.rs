@@ -8,7 +8,7 @@ use flyball_sync::Nanos;
 /// Tokens that were taken ahead of time, to be used once they are due.
 ///
 /// A reservation is a value without a lifetime, so you can store it next to the operation that waits for it. A reservation that is dropped counts as
-/// used. To give its tokens back, pass it to `cancel` of the bucket, limiter or policy that created it; the `cancel` of a different bucket could add
+/// used. To give its tokens back, pass it to `cancel` of the bucket or limiter that created it; the `cancel` of a different bucket could add
 /// tokens that were never taken from that bucket.
 ///
 /// # Examples
@@ -31,17 +31,11 @@ pub struct Reservation {
     /// The owner's count of changes at the time of the reservation. If the owner's count has grown since, the reservation cannot be given back.
     change: u64,
     count: NonZeroU32,
-    /// Identifies the token among those that can be due at the same time, if the tokens are numbered: see `schedule.rs`.
-    place: u32,
 }
 
 impl Reservation {
     pub(crate) const fn new(count: NonZeroU32, due: Nanos, change: u64) -> Self {
-        Self { due, change, count, place: 0 }
-    }
-
-    pub(crate) const fn at_place(self, place: u32) -> Self {
-        Self { place, ..self }
+        Self { due, change, count }
     }
 
     /// The time from which the tokens may be used, on the clock of the bucket; [`Nanos::MAX`] means never.
@@ -60,10 +54,6 @@ impl Reservation {
     #[must_use]
     pub fn delay(&self, now: Nanos) -> Duration {
         self.due.since(now)
-    }
-
-    pub(crate) const fn place(&self) -> u32 {
-        self.place
     }
 
     /// Returns whether the reservation can still be given back: the due time of its tokens has not passed, and no change has invalidated it.

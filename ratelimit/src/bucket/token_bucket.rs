@@ -19,7 +19,6 @@
 //! they drift.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use flyball_sync::Nanos;
 
@@ -27,6 +26,7 @@ use crate::bucket::fixed_point::FixedPointRate;
 use crate::bucket::quota::Quota;
 use crate::bucket::reservation::Reservation;
 use crate::error::{InsufficientCapacity, NotYet, TryAcquireError};
+use crate::failure::Failure;
 use crate::policy::Policy;
 
 /// A token bucket: a steady rate, and a burst after an idle time.
@@ -237,23 +237,16 @@ impl TokenBucket {
 
 /// One budget for all keys: a failed key waits for the next free token.
 impl<K: ?Sized> Policy<K> for TokenBucket {
-    type Reservation = Reservation;
-
     const COUNTS_FAILURES: bool = false;
 
-    fn record_failure(&mut self, _: &K, now: Nanos, _: u64) -> (Duration, Reservation) {
-        let reservation = self.reserve(now);
-        (reservation.delay(now), reservation)
+    fn record_failure(&mut self, _: &K, now: Nanos, _: u64, _: &mut dyn FnMut(&K) -> bool) -> Failure {
+        Failure { wait: self.reserve(now).delay(now), counted: true }
     }
 
     fn forget(&mut self, _: &K) {}
 
     fn num_requeues(&self, _: &K) -> u32 {
         0
-    }
-
-    fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
-        TokenBucket::cancel(self, reservation, now)
     }
 
     fn tracked_keys(&self) -> usize {

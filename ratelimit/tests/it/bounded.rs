@@ -17,7 +17,7 @@ fn forgetting_to_forget_leaks_nothing() {
     let mut backoff = Exponential::new(SECOND..=SECOND);
     let mut now = Nanos::ZERO;
     for key in 0..1_000_000_u32 {
-        backoff.record_failure(&key, now, 0);
+        let _ = backoff.record_failure(&key, now, 0, &mut |_| false);
         now = now + SECOND;
     }
     assert_eq!(backoff.tracked_keys(), 602);
@@ -28,12 +28,12 @@ fn forgetting_to_forget_leaks_nothing() {
 fn evicts_expired_keys_two_at_a_time() {
     let mut backoff = Exponential::new(SECOND..=SECOND);
     for key in 0..1_000_u32 {
-        backoff.record_failure(&key, Nanos::ZERO, 0);
+        let _ = backoff.record_failure(&key, Nanos::ZERO, 0, &mut |_| false);
     }
     let later = Nanos::ZERO + SECOND * 1_000;
     let mut dead = Vec::new();
     for call in 1..=500 {
-        backoff.record_failure(&9_999, later, 0);
+        let _ = backoff.record_failure(&9_999, later, 0, &mut |_| false);
         backoff.take_evicted(&mut dead);
         assert_eq!(dead.len(), 2 * call, "each call evicts two keys");
     }
@@ -44,7 +44,7 @@ fn evicts_expired_keys_two_at_a_time() {
 #[test]
 fn evicts_the_longest_idle_key_at_the_bound() {
     let mut backoff = Exponential::new(SECOND..=SECOND * 60).max_keys(NonZeroU32::new(3).unwrap());
-    let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0).0.as_secs();
+    let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0, &mut |_| false).wait.as_secs();
     assert_eq!([wait("a"), wait("b"), wait("c"), wait("a")], [1, 1, 1, 2]);
     assert_eq!(wait("d"), 1, "d replaces b");
     assert_eq!([wait("a"), wait("c"), wait("d")], [4, 2, 2], "the other keys keep their failures");
@@ -56,7 +56,7 @@ fn evicts_the_longest_idle_key_at_the_bound() {
 fn keeps_a_million_keys_by_default() {
     let mut steps = FastSlow::new(SECOND, SECOND, 1);
     for key in 0..(1 << 20) + 5_u32 {
-        steps.record_failure(&key, Nanos::ZERO, 0);
+        let _ = steps.record_failure(&key, Nanos::ZERO, 0, &mut |_| false);
     }
     assert_eq!((steps.tracked_keys(), steps.num_requeues(&4), steps.num_requeues(&5)), (1 << 20, 0, 1));
 }
@@ -74,12 +74,28 @@ fn failures_are_kept_for_the_rest_after_the_wait_and_no_longer() {
             steps = steps.forget_after(SECOND * rest);
         }
         let (first, second) = (Nanos::ZERO + kept, Nanos::ZERO + kept + kept + Duration::from_nanos(1));
-        assert_eq!(backoff.record_failure(&1, Nanos::ZERO, 0).0, SECOND);
-        assert_eq!(backoff.record_failure(&1, first, 0).0, SECOND * 2, "counted after {kept:?}");
-        assert_eq!(backoff.record_failure(&1, second, 0).0, SECOND, "expired a nanosecond later");
-        assert_eq!(steps.record_failure(&1, Nanos::ZERO, 0).0, SECOND);
-        assert_eq!(steps.record_failure(&1, first, 0).0, longest, "counted after {kept:?}");
-        assert_eq!(steps.record_failure(&1, second, 0).0, SECOND, "expired a nanosecond later");
+        assert_eq!(backoff.record_failure(&1, Nanos::ZERO, 0, &mut |_| false).wait, SECOND);
+        assert_eq!(
+            backoff.record_failure(&1, first, 0, &mut |_| false).wait,
+            SECOND * 2,
+            "counted after {kept:?}"
+        );
+        assert_eq!(
+            backoff.record_failure(&1, second, 0, &mut |_| false).wait,
+            SECOND,
+            "expired a nanosecond later"
+        );
+        assert_eq!(steps.record_failure(&1, Nanos::ZERO, 0, &mut |_| false).wait, SECOND);
+        assert_eq!(
+            steps.record_failure(&1, first, 0, &mut |_| false).wait,
+            longest,
+            "counted after {kept:?}"
+        );
+        assert_eq!(
+            steps.record_failure(&1, second, 0, &mut |_| false).wait,
+            SECOND,
+            "expired a nanosecond later"
+        );
     }
 }
 
@@ -88,7 +104,7 @@ fn settings_may_come_in_any_order_and_late() {
     let three = NonZeroU32::new(3).unwrap();
     let mut backoff = Exponential::new(SECOND..=SECOND);
     for key in 0..10 {
-        backoff.record_failure(&key, Nanos::ZERO, 0);
+        let _ = backoff.record_failure(&key, Nanos::ZERO, 0, &mut |_| false);
     }
     let backoff = backoff.max_keys(three).forget_after(SECOND).immediate_first();
     assert_eq!((backoff.tracked_keys(), backoff.num_requeues(&6), backoff.num_requeues(&7)), (3, 0, 1));
@@ -98,8 +114,7 @@ fn settings_may_come_in_any_order_and_late() {
 #[test]
 fn every_part_of_a_combination_returns_its_evicted_keys() {
     let mut policy = controller_default();
-    let (_, reservation) = policy.record_failure(&1, Nanos::ZERO, 0);
-    assert!(policy.cancel(reservation, Nanos::ZERO), "the bucket's token was not given back");
+    let _ = policy.record_failure(&1, Nanos::ZERO, 0, &mut |_| false);
     policy.forget(&1);
     let mut dead = vec![0];
     policy.take_evicted(&mut dead);
@@ -114,7 +129,7 @@ fn stream<P: Policy<u64>>(name: &str, mut policy: P, step: Duration, most: usize
     let mut now = Nanos::ZERO;
     let mut dead = Vec::new();
     for key in 0..keys {
-        let _ = policy.record_failure(&key, now, key);
+        let _ = policy.record_failure(&key, now, key, &mut |_| false);
         policy.take_evicted(&mut dead);
         assert!(dead.len() <= 6, "{name}: one call evicted {} keys", dead.len());
         dead.clear();
@@ -169,7 +184,7 @@ fn keeps_what_is_in_use() {
     let mut now = Nanos::ZERO;
     for round in 1..=3 {
         for key in 0..10 {
-            let wait = policy.record_failure_keeping(&key, now, 0, &mut |key| *key < 10).0;
+            let wait = policy.record_failure(&key, now, 0, &mut |key| *key < 10).wait;
             assert_eq!((wait, policy.num_requeues(&key)), (SECOND, round));
         }
         now = now + SECOND * 10_000;
@@ -177,7 +192,7 @@ fn keeps_what_is_in_use() {
     assert_eq!(policy.tracked_keys(), 10, "keys in use are kept beyond the bound");
     for key in 10..20 {
         // Now only key 3 is in use.
-        policy.record_failure_keeping(&key, now, 0, &mut |key| *key == 3);
+        let _ = policy.record_failure(&key, now, 0, &mut |key| *key == 3);
         assert_eq!(policy.get_mut().0.check(), Ok(()));
     }
     assert_eq!((policy.num_requeues(&3), policy.num_requeues(&4)), (3, 0));

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{AtomicTokenBucket, Limiter, MaxOf, Policy, Quota, TokenBucket, TryAcquireError};
-use flyball_sync::{ManualClock, Nanos};
+use flyball_ratelimit::{Limiter, MaxOf, Quota, RateLimiter, TokenBucket, TryAcquireError};
+use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use testkit::random::Random;
 
 fn nz(value: u32) -> NonZeroU32 {
@@ -13,6 +13,24 @@ fn nz(value: u32) -> NonZeroU32 {
 
 fn per_second(rate: u32, burst: u32) -> Quota {
     Quota::per_second(nz(rate)).allow_burst(nz(burst))
+}
+
+/// A `RateLimiter` whose operations have the time as an argument, like those of a `TokenBucket`.
+struct Shared {
+    clock: ManualClock,
+    limiter: RateLimiter<ManualTimer>,
+}
+
+impl Shared {
+    fn new(quota: Quota) -> Self {
+        let clock = ManualClock::new();
+        Self { limiter: RateLimiter::with_timer(quota, clock.timer()), clock }
+    }
+
+    fn at(&self, now: Nanos) -> &RateLimiter<ManualTimer> {
+        self.clock.set(now);
+        &self.limiter
+    }
 }
 
 fn at(millis: u64) -> Nanos {
@@ -168,34 +186,20 @@ fn the_quota_of_a_limiter_can_be_changed() {
 }
 
 #[test]
-fn a_cancelled_reservation_gives_back_the_tokens_of_all_parts() {
-    let two = MaxOf::new(TokenBucket::new(per_second(1, 1)), TokenBucket::new(per_second(2, 1)));
-    let limiter = Limiter::with_clock(two, ManualClock::new());
-    limiter.record_failure(&());
-    let (wait, reservation) = limiter.update_policy(|both, now| both.record_failure(&(), now, 0));
-    assert_eq!(wait, Duration::from_secs(1));
-    limiter.update_policy(|both, now| {
-        assert!(Policy::<()>::cancel(both, reservation, now));
-        let (first, second) = both.get_mut();
-        assert_eq!((first.available_tokens(at(1_000)), second.available_tokens(at(500))), (1, 1));
-    });
-}
-
-#[test]
-fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
+fn the_word_of_a_rate_limiter_wraps_around_and_stays_exact() {
     // Prime rates, which share no divisor with a second: 2^63 parts are two seconds at the first rate, and two and a half hours at the second rate.
     for (rate, step) in [(4_294_967_291, 400_000_000), (1_000_003, 1_700_000_000_000)] {
         let quota = per_second(rate, rate);
-        let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
+        let (mut exact, shared) = (TokenBucket::new(quota), Shared::new(quota));
         let mut random = Random::new(0x5EED);
         let mut now = Nanos::ZERO;
         for round in 0..100_000_u64 {
             now = now + Duration::from_nanos(random.below(step));
             let count = nz(1 + random.below(rate.into()) as u32);
             let said = exact.try_acquire_many(count, now);
-            assert_eq!(atomic.try_acquire_many(count, now), said, "{count} in round {round}, at {now:?}");
+            assert_eq!(shared.at(now).try_acquire_many(count), said, "{count} in round {round}, at {now:?}");
             assert_eq!(
-                atomic.available_tokens(now),
+                shared.at(now).available_tokens(),
                 exact.available_tokens(now),
                 "in round {round}, at {now:?}"
             );
@@ -207,26 +211,26 @@ fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
 fn what_does_not_fit_into_the_word_is_exact_as_well() {
     // With 100 tokens an hour and a burst of four billion, the bucket takes thousands of years to fill.
     let quota = Quota::per_hour(nz(100)).allow_burst(NonZeroU32::MAX);
-    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
+    let (mut exact, shared) = (TokenBucket::new(quota), Shared::new(quota));
     for step in 0..1_000_u64 {
         let now = at(step * 1_000_000);
         let count = nz(1 + (step * 10_000_000 % 3_000_000_000) as u32);
-        assert_eq!(atomic.try_acquire_many(count, now), exact.try_acquire_many(count, now), "{step}");
+        assert_eq!(shared.at(now).try_acquire_many(count), exact.try_acquire_many(count, now), "{step}");
     }
     for now in [Nanos::MAX, Nanos::ZERO, at(5), Nanos::MAX] {
-        assert_eq!(atomic.try_acquire(now), exact.try_acquire(now), "{now:?}");
-        assert_eq!(atomic.available_tokens(now), exact.available_tokens(now), "{now:?}");
+        assert_eq!(shared.at(now).try_acquire(), exact.try_acquire(now), "{now:?}");
+        assert_eq!(shared.at(now).available_tokens(), exact.available_tokens(now), "{now:?}");
     }
 }
 
 #[test]
-fn at_the_end_of_time_an_atomic_bucket_says_the_same() {
+fn at_the_end_of_time_a_rate_limiter_gives_the_same_results() {
     let quota = per_second(2, 2);
-    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
+    let (mut exact, shared) = (TokenBucket::new(quota), Shared::new(quota));
     for now in [Nanos::new(u64::MAX - 1), Nanos::MAX] {
         for _ in 0..4 {
-            assert_eq!(atomic.try_acquire(now), exact.try_acquire(now), "{now:?}");
-            assert_eq!(atomic.available_tokens(now), exact.available_tokens(now), "{now:?}");
+            assert_eq!(shared.at(now).try_acquire(), exact.try_acquire(now), "{now:?}");
+            assert_eq!(shared.at(now).available_tokens(), exact.available_tokens(now), "{now:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use testkit::random::Random;
 
 fn first_wait(base: Duration, jitter: Jitter, random: u64) -> Duration {
     let mut backoff = Exponential::new(base..=Duration::MAX).jitter(jitter);
-    backoff.record_failure(&0, Nanos::ZERO, random).0
+    backoff.record_failure(&0, Nanos::ZERO, random, &mut |_| false).wait
 }
 
 const LENGTHS: [Duration; 5] = [
@@ -44,13 +44,13 @@ fn a_decorrelated_wait_is_from_the_base_to_three_times_the_last() {
         let mut last = base;
         for failures in 0..100 {
             let most = (last * 3).min(cap);
-            let wait = backoff.record_failure(&key, Nanos::ZERO, random.next()).0;
+            let wait = backoff.record_failure(&key, Nanos::ZERO, random.next(), &mut |_| false).wait;
             assert!((base..=most).contains(&wait), "{wait:?} after {failures} and {last:?}");
             last = wait;
         }
         backoff.forget(&key);
         assert!(
-            backoff.record_failure(&key, Nanos::ZERO, u64::MAX).0 == base * 3,
+            backoff.record_failure(&key, Nanos::ZERO, u64::MAX, &mut |_| false).wait == base * 3,
             "`forget` must also drop the last wait"
         );
     }
@@ -65,8 +65,9 @@ fn decorrelated_waits_grow_by_a_tenth_a_failure() {
     let (keys, failures) = (4_000, 60);
     let mut sum = 0.0;
     for key in 0..keys {
-        let waits =
-            [(); 60].map(|()| backoff.record_failure(&key, Nanos::ZERO, random.next()).0.as_secs_f64());
+        let waits = [(); 60].map(|()| {
+            backoff.record_failure(&key, Nanos::ZERO, random.next(), &mut |_| false).wait.as_secs_f64()
+        });
         // The first thirty waits are still affected by the base, so they are left out.
         sum += (waits[failures - 1] / waits[29]).ln() / 30.0;
     }
@@ -108,8 +109,9 @@ fn long_failing_keys_stay_apart_and_below_the_cap() {
     for jitter in [Jitter::Full, Jitter::Equal, Jitter::Decorrelated] {
         let mut random = Random::new(1);
         let mut backoff = Exponential::new(Duration::from_millis(5)..=cap).jitter(jitter);
-        let mut waits: Vec<_> =
-            (0..420).map(|_| backoff.record_failure(&1, Nanos::ZERO, random.next()).0).collect();
+        let mut waits: Vec<_> = (0..420)
+            .map(|_| backoff.record_failure(&1, Nanos::ZERO, random.next(), &mut |_| false).wait)
+            .collect();
         assert!(waits.iter().all(|wait| *wait <= cap));
         let mut late = waits.split_off(400);
         late.sort_unstable();
@@ -127,8 +129,8 @@ fn an_immediate_first_retry_stays_immediate() {
     for jitter in [Jitter::None, Jitter::Full, Jitter::Equal, Jitter::Decorrelated] {
         let second = Duration::from_secs(1);
         let mut backoff = Exponential::new(second..=second).immediate_first().jitter(jitter);
-        assert_eq!(backoff.record_failure(&1, Nanos::ZERO, u64::MAX).0, Duration::ZERO);
-        assert_eq!(backoff.record_failure(&1, Nanos::ZERO, u64::MAX).0, second);
+        assert_eq!(backoff.record_failure(&1, Nanos::ZERO, u64::MAX, &mut |_| false).wait, Duration::ZERO);
+        assert_eq!(backoff.record_failure(&1, Nanos::ZERO, u64::MAX, &mut |_| false).wait, second);
         assert_eq!(backoff.num_requeues(&1), 2);
     }
 }
@@ -143,8 +145,8 @@ fn the_parts_of_a_max_of_do_not_rise_and_fall_together() {
     let mean = |policy: &mut dyn FnMut() -> Duration| {
         (0..draws).map(|_| policy().as_secs_f64()).sum::<f64>() / f64::from(draws)
     };
-    let mean_of_one = mean(&mut || one.record_failure(&1, Nanos::ZERO, random.next()).0);
-    let mean_of_two = mean(&mut || two.record_failure(&1, Nanos::ZERO, random.next()).0);
+    let mean_of_one = mean(&mut || one.record_failure(&1, Nanos::ZERO, random.next(), &mut |_| false).wait);
+    let mean_of_two = mean(&mut || two.record_failure(&1, Nanos::ZERO, random.next(), &mut |_| false).wait);
     // The mean is 1/2 for one wait and 2/3 for the longer of two independent waits; six standard deviations are 0.018.
     assert!((mean_of_one - 1.0 / 2.0).abs() < 0.02, "{mean_of_one}");
     assert!((mean_of_two - 2.0 / 3.0).abs() < 0.02, "{mean_of_two}");

@@ -8,6 +8,8 @@ mod bucket;
 mod corpus;
 mod jitter;
 mod keyed_buckets;
+mod limiter;
+mod memory;
 mod once_per_wait;
 mod oracle;
 mod paced;

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Limiter, MaxOf, OncePerBackoff, Policy, Quota, RetryBudget, TokenBucket,
+    Capped, Exponential, Failure, FastSlow, Limiter, MaxOf, OncePerBackoff, Policy, Quota, RetryBudget,
+    TokenBucket,
 };
 use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
@@ -30,16 +31,12 @@ fn at(after: u64) -> Nanos {
 struct AsTheKeySays;
 
 impl Policy<u64> for AsTheKeySays {
-    type Reservation = ();
-    fn record_failure(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
-        (secs(*key), ())
+    fn record_failure(&mut self, key: &u64, _: Nanos, _: u64, _: &mut dyn FnMut(&u64) -> bool) -> Failure {
+        Failure { wait: secs(*key), counted: true }
     }
     fn forget(&mut self, _: &u64) {}
     fn num_requeues(&self, _: &u64) -> u32 {
         0
-    }
-    fn cancel(&mut self, (): (), _: Nanos) -> bool {
-        false
     }
     fn tracked_keys(&self) -> usize {
         0
@@ -47,7 +44,7 @@ impl Policy<u64> for AsTheKeySays {
 }
 
 fn waits<const N: usize>(policy: &mut RetryBudget<AsTheKeySays>, now: u64, keys: [u64; N]) -> [u64; N] {
-    keys.map(|key| policy.record_failure(&key, at(now), 0).0.as_secs())
+    keys.map(|key| policy.record_failure(&key, at(now), 0, &mut |_| false).wait.as_secs())
 }
 
 #[test]
@@ -80,14 +77,17 @@ fn what_waited_elsewhere_comes_within_the_budget() {
         seconds.into_iter().max()
     };
     assert_eq!(
-        most_in_a_second(&mut |key| charged.record_failure(key, at(0), 0).0),
+        most_in_a_second(&mut |key| charged.record_failure(key, at(0), 0, &mut |_| false).wait),
         Some(409),
         "far above 100 + 10"
     );
-    assert_eq!(most_in_a_second(&mut |key| paced.record_failure(key, at(0), 0).0), Some(109));
+    assert_eq!(
+        most_in_a_second(&mut |key| paced.record_failure(key, at(0), 0, &mut |_| false).wait),
+        Some(109)
+    );
 }
 
-/// With random keys, times and cancellations, no span of time contains the ends of more waits than the budget allows.
+/// With random keys and times, no span of time contains the ends of more waits than the budget allows.
 #[test]
 fn no_span_holds_more_than_burst_and_rate() {
     for (rate, burst) in [(1, 1), (3, 1), (7, 5), (100, 20)] {
@@ -96,12 +96,8 @@ fn no_span_holds_more_than_burst_and_rate() {
         let (mut now, mut ends) = (Nanos::ZERO, Vec::new());
         for _ in 0..2_000 {
             now = now + Duration::from_millis(random.below(2_000 / u64::from(rate)));
-            let (wait, (_, booking)) = policy.record_failure(&random.below(100), now, 0);
-            assert_eq!(now + wait, booking.due());
-            match random.below(4) {
-                0 => assert!(policy.cancel(((), booking), now)),
-                _ => ends.push((now + wait).get()),
-            }
+            let failure = policy.record_failure(&random.below(100), now, 0, &mut |_| false);
+            ends.push((now + failure.wait).get());
         }
         ends.sort_unstable();
         for (i, first) in ends.iter().enumerate() {
@@ -111,31 +107,6 @@ fn no_span_holds_more_than_burst_and_rate() {
             }
         }
     }
-}
-
-#[test]
-fn what_is_given_back_is_used_again_even_with_others_behind_it() {
-    let clock = ManualClock::new();
-    let limiter = Limiter::with_clock(RetryBudget::new(AsTheKeySays, per_second(1, 1)), clock.clone());
-    let mut waits = Vec::new();
-    let [first, second, third] = [5, 5, 5].map(|key| {
-        let (wait, reservation) = limiter.update_policy(|policy, now| policy.record_failure(&key, now, 0));
-        waits.push(wait);
-        reservation
-    });
-    let cancel = |reservation| limiter.update_policy(|policy, now| policy.cancel(reservation, now));
-    assert_eq!(waits, [5, 6, 7].map(secs));
-    assert!(cancel(second));
-    assert_eq!(limiter.record_failure(&5), secs(6));
-    clock.advance(secs(6));
-    assert!(!cancel(first));
-    assert_eq!(
-        limiter.record_failure(&0),
-        secs(2),
-        "a past token counts as used, and tokens 6 and 7 are taken"
-    );
-    assert!(cancel(third));
-    assert_eq!(limiter.record_failure(&0), secs(1));
 }
 
 #[test]
@@ -166,32 +137,13 @@ fn a_changed_quota_keeps_what_is_there_and_what_is_booked() {
 }
 
 #[test]
-fn what_was_booked_under_an_older_quota_is_not_given_back() {
-    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
-    let (_, older) = policy.record_failure(&0, at(0), 0);
-    let (_, ahead) = policy.record_failure(&1, at(0), 0);
-    policy.set_quota(per_second(1, 2), at(0));
-    // The new reservations get the same token numbers as the old ones.
-    assert_eq!(waits(&mut policy, 0, [0, 0]), [2, 3]);
-    assert!(!policy.cancel(older, at(0)) && !policy.cancel(ahead, at(0)));
-    assert_eq!(waits(&mut policy, 0, [0]), [4]);
-    policy.check().unwrap();
-}
-
-#[test]
 fn changes_of_the_quota_in_a_row_win_nothing() {
     let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     let mut now = Nanos::ZERO;
     let mut at_once = 0;
     for change in 0..1_000 {
         policy.set_quota(per_second(1 + change % 2, 1), now);
-        let (wait, (_, booking)) = policy.record_failure(&0, now, 0);
-        at_once += usize::from(wait.is_zero());
-        policy.cancel(((), booking), now);
-        if wait.is_zero() {
-            // This token is used and not given back.
-            let _ = policy.record_failure(&0, now, 0);
-        }
+        at_once += usize::from(policy.record_failure(&0, now, 0, &mut |_| false).wait.is_zero());
         now = now + Duration::from_millis(10);
     }
     assert_eq!(at_once, 1, "each change of the quota discards the part of a token that has arrived");
@@ -201,11 +153,11 @@ fn changes_of_the_quota_in_a_row_win_nothing() {
 fn a_backlog_is_one_range_and_past_ranges_go_away() {
     let mut policy = RetryBudget::new(AsTheKeySays, per_second(1_000, 1));
     for _ in 0..100_000 {
-        let _ = policy.record_failure(&1, at(0), 0);
+        let _ = policy.record_failure(&1, at(0), 0, &mut |_| false);
     }
     assert!(format!("{policy:?}").contains("ranges: 1 "), "{policy:?}");
     for now in 0..10_000 {
-        let _ = policy.record_failure(&0, at(100 + now), 0);
+        let _ = policy.record_failure(&0, at(100 + now), 0, &mut |_| false);
         policy.check().unwrap();
     }
     assert!(format!("{policy:?}").contains("ranges: 1 "), "{policy:?}");
@@ -216,10 +168,10 @@ fn beyond_a_million_ranges_the_earliest_grow_together() {
     let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     let far = |range: u64| range * 2;
     for range in 1..=1 << 20 {
-        let _ = policy.record_failure(&far(range), at(0), 0);
+        let _ = policy.record_failure(&far(range), at(0), 0, &mut |_| false);
     }
     assert!(format!("{policy:?}").contains("ranges: 1048576 "), "{policy:?}");
-    let _ = policy.record_failure(&far((1 << 20) + 1), at(0), 0);
+    let _ = policy.record_failure(&far((1 << 20) + 1), at(0), 0, &mut |_| false);
     assert!(format!("{policy:?}").contains("ranges: 1048576 "), "{policy:?}");
     policy.check().unwrap();
     assert_eq!(
@@ -227,49 +179,6 @@ fn beyond_a_million_ranges_the_earliest_grow_together() {
         [1, 5, 7],
         "the ranges of 2 and 4 are merged, so token 3 is lost"
     );
-}
-
-/// If several tokens are due in one nanosecond, each reservation gives back its own token.
-#[test]
-fn tokens_faster_than_nanoseconds_are_given_back_one_by_one() {
-    for (tokens, burst) in [(1, 3), (3, 1), (7, 2), (2, 7), (u32::MAX, 1), (u32::MAX, u32::MAX)] {
-        let quota = Quota::new(nz(tokens), Duration::from_nanos(2)).unwrap().allow_burst(nz(burst));
-        let mut random = Random::new(tokens.into());
-        let mut policy = RetryBudget::new(AsTheKeySays, quota);
-        let mut now = Nanos::ZERO;
-        for _ in 0..200 {
-            let mut held: Vec<_> = (0..10).map(|_| policy.record_failure(&0, now, 0)).collect();
-            let last = held.iter().map(|(wait, _)| *wait).max();
-            while !held.is_empty() {
-                let (wait, reservation) = held.swap_remove(random.below(held.len() as u64) as usize);
-                assert!(policy.cancel(reservation, now), "{quota:?}: {wait:?}");
-                policy.check().unwrap();
-            }
-            let mut again: Vec<_> = (0..10).map(|_| policy.record_failure(&0, now, 0)).collect();
-            assert_eq!(
-                again.iter().map(|(wait, _)| *wait).max(),
-                last,
-                "{quota:?}: the cancelled reservations changed later due times"
-            );
-            again.truncate(random.below(3) as usize);
-            now = now + Duration::from_nanos(random.below(20));
-        }
-    }
-}
-
-#[test]
-fn what_is_given_back_makes_no_ranges_beyond_a_million() {
-    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
-    let mut every_other = Vec::new();
-    for _ in 0..=1 << 20 {
-        let _ = policy.record_failure(&0, at(0), 0);
-        every_other.push(policy.record_failure(&0, at(0), 0).1);
-    }
-    let _ = policy.record_failure(&0, at(0), 0);
-    for reservation in every_other {
-        assert!(policy.cancel(reservation, at(0)));
-    }
-    policy.check().unwrap();
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    AimdLimit, Capped, ConcurrencyLimiter, Exponential, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket,
-    controller_default,
+    AimdLimit, Capped, ConcurrencyLimiter, Exponential, Failure, FastSlow, Limiter, MaxOf, Policy, Quota,
+    TokenBucket, controller_default,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
@@ -119,7 +119,11 @@ fn drops_no_key_under_the_lock() {
     assert_eq!(died_within(&|key| limiter.forget(key), 2), 1);
     clock.advance(secs(60));
     assert_eq!(
-        died_within(&|key| _ = limiter.update_policy(|policy, now| policy.record_failure(key, now, 0)), 4),
+        died_within(
+            &|key| _ =
+                limiter.update_policy(|policy, now| policy.record_failure(key, now, 0, &mut |_| false)),
+            4
+        ),
         1,
         "key 3 has expired"
     );
@@ -191,62 +195,40 @@ fn drops_evicted_keys_outside_the_lock_after_a_panic() {
     }
 }
 
-/// A policy with a reservation that calls the limiter when it is dropped. Its `take_evicted` panics if `panics` is set.
-#[derive(Default)]
-struct Reserving {
-    limiter: Weak<Limiter<u32, Reserving, ManualClock>>,
-    panics: bool,
-    calls: Arc<AtomicUsize>,
-}
-
-struct CallingReservation(Weak<Limiter<u32, Reserving, ManualClock>>, Arc<AtomicUsize>);
-
-impl Drop for CallingReservation {
-    fn drop(&mut self) {
-        if let Some(limiter) = self.0.upgrade() {
-            let _ = limiter.tracked_keys();
-            self.1.fetch_add(1, Ordering::SeqCst);
+#[test]
+fn a_panic_in_take_evicted_leaves_the_limiter_usable() {
+    #[derive(Default)]
+    struct Moody {
+        failures: u32,
+        panics: bool,
+    }
+    impl Policy<u32> for Moody {
+        fn record_failure(&mut self, _: &u32, _: Nanos, _: u64, _: &mut dyn FnMut(&u32) -> bool) -> Failure {
+            self.failures += 1;
+            Failure { wait: secs(self.failures.into()), counted: true }
+        }
+        fn forget(&mut self, _: &u32) {
+            self.failures = 0;
+        }
+        fn num_requeues(&self, _: &u32) -> u32 {
+            self.failures
+        }
+        fn tracked_keys(&self) -> usize {
+            usize::from(self.failures > 0)
+        }
+        fn take_evicted(&mut self, _: &mut Vec<u32>) {
+            assert!(!self.panics, "a hostile policy panics");
         }
     }
-}
-
-impl Policy<u32> for Reserving {
-    type Reservation = CallingReservation;
-    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, CallingReservation) {
-        (secs(1), CallingReservation(self.limiter.clone(), self.calls.clone()))
-    }
-    fn forget(&mut self, _: &u32) {}
-    fn num_requeues(&self, _: &u32) -> u32 {
-        0
-    }
-    fn cancel(&mut self, _: CallingReservation, _: Nanos) -> bool {
-        false
-    }
-    fn tracked_keys(&self) -> usize {
-        0
-    }
-    fn take_evicted(&mut self, _: &mut Vec<u32>) {
-        assert!(!self.panics, "a hostile policy panics");
-    }
-}
-
-/// The drop of a reservation under the lock would deadlock.
-#[test]
-fn drops_reservations_outside_the_lock() {
-    let limiter = Arc::new(Limiter::with_clock(Reserving::default(), ManualClock::new()));
-    let calls = limiter.update_policy(|policy, _| {
-        policy.limiter = Arc::downgrade(&limiter);
-        policy.calls.clone()
-    });
-    assert_eq!(limiter.record_failure(&1), secs(1));
-    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    let limiter = Limiter::with_clock(Moody::default(), ManualClock::new());
     let panics =
         |panics| catch_unwind(AssertUnwindSafe(|| limiter.update_policy(|policy, _| policy.panics = panics)));
     assert!(panics(true).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&1))).is_err());
-    assert_eq!(calls.load(Ordering::SeqCst), 2);
     assert!(panics(false).is_ok());
-    assert_eq!((limiter.record_failure(&1), calls.load(Ordering::SeqCst)), (secs(1), 3));
+    assert_eq!((limiter.num_requeues(&1), limiter.record_failure(&1)), (1, secs(2)));
+    limiter.forget(&1);
+    assert_eq!((limiter.num_requeues(&1), limiter.tracked_keys()), (0, 0));
 }
 
 #[test]
@@ -259,7 +241,10 @@ fn keys_with_equal_hashes_are_kept_apart() {
     let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::new(50).unwrap());
     for round in 1..=3 {
         for id in 0..50 {
-            assert_eq!(backoff.record_failure(&Alike(id), Nanos::ZERO, 0).0, secs(1 << (round - 1)));
+            assert_eq!(
+                backoff.record_failure(&Alike(id), Nanos::ZERO, 0, &mut |_| false).wait,
+                secs(1 << (round - 1))
+            );
         }
     }
     backoff.forget(&Alike(7));
@@ -275,7 +260,7 @@ fn what_no_shell_takes_is_dropped_all_the_same() {
     let switch = PanicSwitch::new();
     let mut backoff = Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::MIN);
     for id in 0..100 {
-        backoff.record_failure(&switch.key(id), Nanos::ZERO, 0);
+        let _ = backoff.record_failure(&switch.key(id), Nanos::ZERO, 0, &mut |_| false);
         assert!(switch.live() <= 2, "{} keys live", switch.live());
     }
     let mut dead = Vec::new();
@@ -357,21 +342,23 @@ fn a_panic_of_a_policy_leaves_the_limiter_usable() {
     #[derive(Default)]
     struct Moody(u32);
     impl Policy<u32> for Moody {
-        type Reservation = ();
-        fn record_failure(&mut self, key: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+        fn record_failure(
+            &mut self,
+            key: &u32,
+            _: Nanos,
+            _: u64,
+            _: &mut dyn FnMut(&u32) -> bool,
+        ) -> Failure {
             assert_ne!(*key, 13, "a hostile policy panics");
             self.0 += 1;
-            (Duration::ZERO, ())
+            Failure { wait: Duration::ZERO, counted: true }
         }
         fn forget(&mut self, _: &u32) {}
         fn num_requeues(&self, _: &u32) -> u32 {
             self.0
         }
-        fn cancel(&mut self, (): (), _: Nanos) -> bool {
-            false
-        }
         fn tracked_keys(&self) -> usize {
-            0
+            1
         }
     }
     let limiter = Limiter::with_clock(Moody::default(), ManualClock::new());
@@ -385,16 +372,16 @@ fn a_panic_of_a_policy_leaves_the_limiter_usable() {
 fn the_longest_durations_saturate() {
     let never = Duration::from_nanos(u64::MAX);
     let mut longest = Exponential::new(Duration::MAX..=Duration::MAX).forget_after(Duration::MAX);
-    assert_eq!(longest.record_failure(&1, Nanos::MAX, u64::MAX).0, never);
-    assert_eq!(longest.record_failure(&1, Nanos::ZERO, u64::MAX).0, never);
+    assert_eq!(longest.record_failure(&1, Nanos::MAX, u64::MAX, &mut |_| false).wait, never);
+    assert_eq!(longest.record_failure(&1, Nanos::ZERO, u64::MAX, &mut |_| false).wait, never);
     assert_eq!(longest.num_requeues(&1), 2);
 
     let mut steps = FastSlow::new(Duration::MAX, Duration::ZERO, 1);
-    assert_eq!(steps.record_failure(&1, Nanos::ZERO, 0).0, Duration::MAX);
-    assert_eq!(steps.record_failure(&1, Nanos::MAX, 0).0, Duration::ZERO);
+    assert_eq!(steps.record_failure(&1, Nanos::ZERO, 0, &mut |_| false).wait, Duration::MAX);
+    assert_eq!(steps.record_failure(&1, Nanos::MAX, 0, &mut |_| false).wait, Duration::ZERO);
 
     let mut capped = Capped::new(controller_default(), Duration::MAX);
-    assert_eq!(capped.record_failure(&1, Nanos::MAX, 0).0, Duration::from_millis(5));
+    assert_eq!(capped.record_failure(&1, Nanos::MAX, 0, &mut |_| false).wait, Duration::from_millis(5));
 
     let refused = Quota::new(NonZeroU32::MIN, Duration::MAX).unwrap_err();
     assert!(refused.to_string().ends_with(&format!("not {:?}", Duration::MAX)), "{refused}");

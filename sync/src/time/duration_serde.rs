@@ -20,7 +20,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Error, Unexpected, Visitor};
-use serde::{Deserializer, Serializer};
+use serde::{Deserializer, Serializer, ser};
 
 /// The units from the longest to the shortest, with their length in nanoseconds.
 const UNITS: [(&str, u64); 6] = [
@@ -32,26 +32,29 @@ const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
 ];
 
+/// The longest duration that is written and read.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+
 fn parse(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let (_, nanos) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(nanos).map(Duration::from_nanos)
 }
 
-/// Formats a duration as a whole number of the longest possible unit.
-fn write(span: Duration) -> String {
-    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+/// Formats a duration as a whole number of the longest possible unit. Returns `None` for a duration that [`parse`] would refuse.
+fn write(span: Duration) -> Option<String> {
+    let nanos = u64::try_from(span.as_nanos()).ok()?;
     let (name, unit) = match nanos {
         0 => ("s", 1),
         _ => UNITS.into_iter().find(|(_, unit)| nanos % unit == 0).expect("1 ns divides all numbers"),
     };
-    format!("{}{name}", nanos / unit)
+    Some(format!("{}{name}", nanos / unit))
 }
 
 /// Serializes a duration as a whole number of the longest possible unit.
 ///
 /// # Errors
-/// Returns the errors of the serializer.
+/// Returns an error for durations of more than 584 years, which [`deserialize`] would refuse, and the errors of the serializer.
 ///
 /// # Examples
 /// For a type that is only serialized:
@@ -69,7 +72,10 @@ fn write(span: Duration) -> String {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&write(*span))
+    let text = write(*span).ok_or_else(|| {
+        ser::Error::custom(format_args!("{span:?} is more than {LONGEST:?}, about 584 years"))
+    })?;
+    serializer.serialize_str(&text)
 }
 
 /// Deserializes an integer with the unit h, m, s, ms, us or ns.
@@ -136,7 +142,7 @@ pub mod option {
     /// Serializes the duration, if there is one.
     ///
     /// # Errors
-    /// Returns the errors of the serializer.
+    /// Like [`super::serialize`].
     pub fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
         match span {
             Some(span) => super::serialize(span, to),
@@ -171,10 +177,20 @@ mod tests {
             (7_200_000_000_000, "2h"),
             (u64::MAX, "18446744073709551615ns"),
         ] {
-            assert_eq!(write(Duration::from_nanos(nanos)), text);
+            assert_eq!(write(Duration::from_nanos(nanos)).as_deref(), Some(text));
             assert_eq!(parse(text), Some(Duration::from_nanos(nanos)));
         }
         assert_eq!(parse("60s"), parse("1m"));
+    }
+
+    #[test]
+    fn a_duration_that_cannot_be_read_is_not_written() {
+        for span in [LONGEST + Duration::from_nanos(1), Duration::MAX] {
+            let error = serialize(&span, serde_json::value::Serializer).unwrap_err();
+            assert!(error.to_string().contains("584 years"), "{error}");
+        }
+        let longest = serialize(&LONGEST, serde_json::value::Serializer).unwrap();
+        assert_eq!(deserialize(longest).unwrap(), LONGEST);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, FastSlow, MaxOf, Policy};
+use flyball_ratelimit::{Exponential, Failure, FastSlow, MaxOf, Policy};
 use flyball_sync::Nanos;
 use testkit::client_go::LimiterConfig;
 
@@ -35,13 +35,17 @@ impl AnyPolicy {
 }
 
 impl Policy<String> for AnyPolicy {
-    type Reservation = ();
-
-    fn record_failure(&mut self, key: &String, now: Nanos, random: u64) -> (Duration, ()) {
+    fn record_failure(
+        &mut self,
+        key: &String,
+        now: Nanos,
+        random: u64,
+        in_use: &mut dyn FnMut(&String) -> bool,
+    ) -> Failure {
         match self {
-            Self::Exponential(policy) => policy.record_failure(key, now, random),
-            Self::FastSlow(policy) => policy.record_failure(key, now, random),
-            Self::MaxOf(policy) => (policy.record_failure(key, now, random).0, ()),
+            Self::Exponential(policy) => policy.record_failure(key, now, random, in_use),
+            Self::FastSlow(policy) => policy.record_failure(key, now, random, in_use),
+            Self::MaxOf(policy) => policy.record_failure(key, now, random, in_use),
         }
     }
 
@@ -59,10 +63,6 @@ impl Policy<String> for AnyPolicy {
             Self::FastSlow(policy) => policy.num_requeues(key),
             Self::MaxOf(policy) => policy.num_requeues(key),
         }
-    }
-
-    fn cancel(&mut self, (): (), _: Nanos) -> bool {
-        false
     }
 
     fn tracked_keys(&self) -> usize {

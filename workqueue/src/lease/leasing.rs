@@ -35,7 +35,7 @@ where
     }
 
     fn requeues(&self, key: &K) -> u32 {
-        self.limiter.requeues(key)
+        self.limiter.num_requeues(key)
     }
 
     fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {

@@ -70,6 +70,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Returns the number of counted failures of a key since they were last forgotten.
     #[must_use]
     pub fn num_requeues(&self, key: &K) -> u32 {
-        self.shared.limiter.requeues(key)
+        self.shared.limiter.num_requeues(key)
     }
 }

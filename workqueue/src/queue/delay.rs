@@ -7,7 +7,7 @@ use flyball_sync::{Nanos, Timer};
 use super::Queue;
 use crate::error::{AddError, AddErrorKind};
 use crate::key::Key;
-use crate::limiter::{Failure, QueueLimiter};
+use crate::limiter::{AfterFailure, QueueLimiter};
 use crate::state::Added;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
@@ -135,13 +135,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         }
         let now = shared.now();
         match shared.fail(&key, now) {
-            Failure::Backoff { until, counted } => {
+            AfterFailure::Backoff { until, counted } => {
                 if counted {
                     shared.report(|sink| sink.failure_counted());
                 }
                 self.add_requested(key, tag, DelayRequest::Backoff(until), now)
             }
-            Failure::Last { failures } => {
+            AfterFailure::GaveUp { failures } => {
                 shared.report(|sink| sink.failure_counted());
                 shared.report(|sink| sink.gave_up(failures));
                 if let Some(give_up) = &shared.give_up {

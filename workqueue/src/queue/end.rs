@@ -11,7 +11,7 @@ use super::give_up::GiveUp;
 use super::shared::{Effects, Locked, Shared};
 use crate::key::Key;
 use crate::lease::outcome::LeaseOutcome;
-use crate::limiter::{Failure, Limiter, QueueLimiter};
+use crate::limiter::{self, AfterFailure, QueueLimiter};
 use crate::state::order::Order;
 use crate::state::wait::Wait;
 use crate::state::{LeaseId, Transition};
@@ -42,7 +42,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
-        if own.is_none() && matches!(failure, Failure::Last { .. }) {
+        if own.is_none() && matches!(failure, AfterFailure::GaveUp { .. }) {
             // The failure is reported here, because the caller ends the lease with an outcome that need not be a failure.
             self.report(|sink| sink.failure_counted());
             return None;
@@ -51,12 +51,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     }
 
     /// Counts a failure of `key`, with the limit of `give_up_after`, if there is one.
-    pub(crate) fn fail(&self, key: &K, now: Nanos) -> Failure {
+    pub(crate) fn fail(&self, key: &K, now: Nanos) -> AfterFailure {
         self.count_failure(key, now, self.give_up.as_ref().map(GiveUp::most))
     }
 
-    fn count_failure(&self, key: &K, now: Nanos, most: Option<u32>) -> Failure {
-        self.limiter.failed(key, now, most, |other| {
+    fn count_failure(&self, key: &K, now: Nanos, most: Option<u32>) -> AfterFailure {
+        limiter::count_failure(&self.limiter, key, now, most, |other| {
             let hash = self.hash(other);
             self.lock().state.contains(other, hash)
         })
@@ -79,10 +79,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
             LeaseOutcome::Failed { at_least } if !at_least.is_zero() => {
                 return self.back_off(key, at_least);
             }
-            LeaseOutcome::Failed { .. } if Limiter::<K, L>::limits() => {
+            LeaseOutcome::Failed { .. } if limiter::limits::<L>() => {
                 return self.back_off(key, Duration::ZERO);
             }
-            LeaseOutcome::Dropped if Limiter::<K, L>::limits() => return self.back_off(key, Duration::ZERO),
+            LeaseOutcome::Dropped if limiter::limits::<L>() => return self.back_off(key, Duration::ZERO),
             LeaseOutcome::Failed { .. } | LeaseOutcome::Dropped => Transition::Ready,
             LeaseOutcome::Requeued => Transition::NotBegun,
         };
@@ -98,10 +98,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     /// the key waits for `at_least`.
     fn back_off(&self, key: &K, at_least: Duration) -> Decision {
         let now = self.now();
-        let failure = if Limiter::<K, L>::limits() {
+        let failure = if limiter::limits::<L>() {
             self.fail(key, now)
         } else {
-            Failure::Backoff { until: now, counted: false }
+            AfterFailure::Backoff { until: now, counted: false }
         };
         Decision::on(failure, now, at_least)
     }
@@ -253,13 +253,13 @@ impl Decision {
     }
 
     /// Decides what happens after a failure: the key waits for the longer of `at_least` and the limiter's delay, or is given up.
-    fn on(failure: Failure, now: Nanos, at_least: Duration) -> Self {
+    fn on(failure: AfterFailure, now: Nanos, at_least: Duration) -> Self {
         match failure {
-            Failure::Backoff { until, counted } => {
+            AfterFailure::Backoff { until, counted } => {
                 let wait = Wait::backoff(until.max(now + at_least));
                 Self { now: Some(now), counted, ..Self::of(Transition::Wait(wait)) }
             }
-            Failure::Last { failures } => Self {
+            AfterFailure::GaveUp { failures } => Self {
                 now: Some(now),
                 counted: true,
                 given_up_after: Some(failures),

@@ -102,7 +102,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let mut keys = Vec::new();
         self.shared.lock().state.keys_and_states(now, &mut keys);
         let info = |(key, state)| {
-            let num_requeues = self.shared.limiter.requeues(&key);
+            let num_requeues = self.shared.limiter.num_requeues(&key);
             KeyInfo { key, state, num_requeues }
         };
         keys.into_iter().map(info).collect()

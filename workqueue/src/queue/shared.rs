@@ -43,7 +43,7 @@ pub(crate) use effects::Effects;
 pub(crate) use locked::{Locked, OtherWaiters};
 
 use crate::key::Key;
-use crate::limiter::{Limiter, QueueLimiter};
+use crate::limiter::{self, Limiter, QueueLimiter};
 use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
 use crate::queue::adders::Signals;
 use crate::queue::give_up::GiveUp;
@@ -95,7 +95,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
             room: Condvar::new(),
             quiet: Condvar::new(),
             timed: AtomicUsize::new(options.metered.is_some().into()),
-            limiter: Limiter::new(policy, seed),
+            limiter: limiter::new(policy, seed),
             give_up,
             sinks,
             time,

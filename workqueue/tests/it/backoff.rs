@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
+use flyball_ratelimit::{Failure, Policy};
 use flyball_sync::{Clock, ManualClock, Nanos};
 use flyball_workqueue::{KeyState, Lease, LeaseOutcome, Queue};
 
@@ -211,21 +211,15 @@ fn cancel_keeps_failures() {
 struct Counted(Arc<AtomicU32>);
 
 impl Policy<u32> for Counted {
-    type Reservation = ();
-
-    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64, _: &mut dyn FnMut(&u32) -> bool) -> Failure {
         self.0.fetch_add(1, Ordering::SeqCst);
-        (ns(10), ())
+        Failure { wait: ns(10), counted: true }
     }
 
     fn forget(&mut self, _: &u32) {}
 
     fn num_requeues(&self, _: &u32) -> u32 {
         self.0.load(Ordering::SeqCst)
-    }
-
-    fn cancel(&mut self, (): (), _: Nanos) -> bool {
-        false
     }
 
     fn tracked_keys(&self) -> usize {
@@ -254,16 +248,12 @@ fn the_limiter_is_asked_once_per_wait() {
 fn no_delay_is_no_wait() {
     struct NoDelay;
     impl Policy<u32> for NoDelay {
-        type Reservation = ();
-        fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
-            (Duration::ZERO, ())
+        fn record_failure(&mut self, _: &u32, _: Nanos, _: u64, _: &mut dyn FnMut(&u32) -> bool) -> Failure {
+            Failure { wait: Duration::ZERO, counted: true }
         }
         fn forget(&mut self, _: &u32) {}
         fn num_requeues(&self, _: &u32) -> u32 {
             0
-        }
-        fn cancel(&mut self, (): (), _: Nanos) -> bool {
-            false
         }
         fn tracked_keys(&self) -> usize {
             0

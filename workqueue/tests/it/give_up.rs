@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, FastSlow, Policy};
+use flyball_ratelimit::{Exponential, Failure, FastSlow, Policy};
 use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{
     AddErrorKind, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Queue, TryGetError,
@@ -208,16 +208,18 @@ fn a_key_given_up_after_shutdown_is_no_leftover() {
 fn a_limiter_that_does_not_count() {
     struct Always;
     impl Policy<&'static str> for Always {
-        type Reservation = ();
-        fn record_failure(&mut self, _: &&'static str, _: Nanos, _: u64) -> (Duration, ()) {
-            (ns(1), ())
+        fn record_failure(
+            &mut self,
+            _: &&'static str,
+            _: Nanos,
+            _: u64,
+            _: &mut dyn FnMut(&&'static str) -> bool,
+        ) -> Failure {
+            Failure { wait: ns(1), counted: true }
         }
         fn forget(&mut self, _: &&'static str) {}
         fn num_requeues(&self, _: &&'static str) -> u32 {
             0
-        }
-        fn cancel(&mut self, (): (), _: Nanos) -> bool {
-            false
         }
         fn tracked_keys(&self) -> usize {
             0

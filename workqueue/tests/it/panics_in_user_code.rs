@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use drivers::queue::model_answers::{seen, tally};
-use flyball_ratelimit::{Exponential, Policy};
+use flyball_ratelimit::{Exponential, Failure, Policy};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{DrainOptions, Fifo, KeyState, Lease, LeaseOutcome, NoLimiter, Queue};
 use testkit::oracle::backoff::OracleExponential;
@@ -75,11 +75,15 @@ struct HostilePolicy {
 }
 
 impl Policy<PanickingKey> for HostilePolicy {
-    type Reservation = ();
-
-    fn record_failure(&mut self, key: &PanickingKey, now: Nanos, random: u64) -> (Duration, ()) {
+    fn record_failure(
+        &mut self,
+        key: &PanickingKey,
+        now: Nanos,
+        random: u64,
+        _: &mut dyn FnMut(&PanickingKey) -> bool,
+    ) -> Failure {
         self.fuse.burn("policy");
-        (self.backoff.record_failure(key, now, random).0, ())
+        self.backoff.record_failure(key, now, random, &mut |_| false)
     }
 
     fn forget(&mut self, key: &PanickingKey) {
@@ -90,10 +94,6 @@ impl Policy<PanickingKey> for HostilePolicy {
     fn num_requeues(&self, key: &PanickingKey) -> u32 {
         self.fuse.burn("policy");
         self.backoff.num_requeues(key)
-    }
-
-    fn cancel(&mut self, (): (), _: Nanos) -> bool {
-        false
     }
 
     fn tracked_keys(&self) -> usize {

@@ -12,9 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use benches::naive_limiter::{NaiveBucket, NaiveDefault};
-use flyball_ratelimit::{
-    AtomicTokenBucket, KeyedRateLimiter, Limiter, Quota, RateLimiter, TokenBucket, controller_default,
-};
+use flyball_ratelimit::{KeyedRateLimiter, Limiter, Quota, RateLimiter, TokenBucket, controller_default};
 use flyball_sync::Nanos;
 use governor::clock::Clock;
 use governor::{Quota as Allowed, RateLimiter as Governor};
@@ -126,7 +124,7 @@ pub(crate) fn bucket(options: &Options, party: Party) -> Figures {
             let mut bucket = TokenBucket::new(Quota::per_second(RATE).allow_burst(BURST));
             checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
         }
-        Party::OursWaited => {
+        _ => {
             let clock = Arc::new(ManualTime::default());
             let bucket =
                 RateLimiter::with_timer(Quota::per_second(RATE).allow_burst(BURST), Never(clock.clone()));
@@ -134,10 +132,6 @@ pub(crate) fn bucket(options: &Options, party: Party) -> Figures {
                 clock.0.store(now, Ordering::Relaxed);
                 bucket.try_acquire().is_ok()
             })
-        }
-        _ => {
-            let bucket = AtomicTokenBucket::new(Quota::per_second(RATE).allow_burst(BURST));
-            checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
         }
     }
 }

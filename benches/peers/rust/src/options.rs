@@ -100,8 +100,6 @@ pub(crate) enum Party {
     OursBlocking,
     /// The pure state machine, for a caller with its own lock or a single owner.
     OursPure,
-    /// A bucket with a wait queue.
-    OursWaited,
     /// A straightforward port of client-go's queue and limiters to Rust.
     Naive,
     /// tokio-util's `DelayQueue` with a map by key.
@@ -163,12 +161,7 @@ impl Options {
             (Run::LimitDefault, party @ (Party::Ours | Party::Naive)) => limit::default(self, party),
             (
                 Run::LimitBucket,
-                party @ (Party::Ours
-                | Party::OursPure
-                | Party::OursWaited
-                | Party::Naive
-                | Party::Governor
-                | Party::LeakyBucket),
+                party @ (Party::Ours | Party::OursPure | Party::Naive | Party::Governor | Party::LeakyBucket),
             ) => limit::bucket(self, party),
             (Run::LimitKeyed, party @ (Party::Ours | Party::Governor | Party::GovernorFoldhash)) => {
                 limit::keyed(self, party)

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{AtomicTokenBucket, Reservation, TokenBucket, TryAcquireError};
-use flyball_sync::Nanos;
+use flyball_ratelimit::{RateLimiter, Reservation, TokenBucket, TryAcquireError};
+use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use testkit::oracle::limiter::{BucketOp, OracleBucket, OracleQuota};
 
 use crate::bucket::quota::quota;
@@ -13,9 +13,11 @@ use crate::bucket::quota::quota;
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let Ok(first) = OracleQuota::arbitrary(&mut input) else { return };
+    let clock = ManualClock::new();
     let mut pair = Pair {
         real: TokenBucket::new(quota(first)),
-        atomic: AtomicTokenBucket::new(quota(first)),
+        shared: RateLimiter::with_timer(quota(first), clock.timer()),
+        clock,
         oracle: OracleBucket::new(first),
         held: Vec::new(),
         now: 0,
@@ -24,12 +26,10 @@ pub fn run(bytes: &[u8]) {
         let Ok(op) = BucketOp::arbitrary(&mut input) else { break };
         pair.step(op);
         pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
+        pair.clock.set(Nanos::new(pair.now));
+        pair.shared.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         let now = Nanos::new(pair.now);
-        assert_eq!(
-            pair.atomic.available_tokens(now),
-            pair.real.available_tokens(now),
-            "available after {op:?}"
-        );
+        assert_eq!(pair.shared.available_tokens(), pair.real.available_tokens(now), "available after {op:?}");
         if input.is_empty() {
             break;
         }
@@ -44,7 +44,9 @@ pub fn run(bytes: &[u8]) {
 
 struct Pair {
     real: TokenBucket,
-    atomic: AtomicTokenBucket,
+    shared: RateLimiter<ManualTimer>,
+    /// The clock of `shared`.
+    clock: ManualClock,
     oracle: OracleBucket,
     held: Vec<(Reservation, Reservation, usize)>,
     now: u64,
@@ -57,41 +59,41 @@ fn nz(count: u8) -> NonZeroU32 {
 impl Pair {
     /// Makes the same reservation in the oracle that both buckets have already made. Compares the due times of the three reservations, and stores
     /// them.
-    fn held(&mut self, real: Reservation, atomic: Reservation, count: u32) {
-        assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
+    fn held(&mut self, real: Reservation, shared: Reservation, count: u32) {
+        assert_eq!((shared.due(), shared.count()), (real.due(), real.count()), "reserved at {}", self.now);
         let oracle = self.oracle.reserve(count, self.now).expect("no more than the burst");
         assert_eq!(real.due().get(), self.oracle.due(oracle), "due of {count} reserved at {}", self.now);
-        self.held.push((real, atomic, oracle));
+        self.held.push((real, shared, oracle));
     }
 
     fn step(&mut self, op: BucketOp) {
         let now = Nanos::new(self.now);
+        self.clock.set(now);
         match op {
             BucketOp::Reserve => {
-                let (real, atomic) = (self.real.reserve(now), self.atomic.reserve(now));
-                self.held(real, atomic, 1);
+                let (real, shared) = (self.real.reserve(now), self.shared.reserve());
+                self.held(real, shared, 1);
             }
             BucketOp::ReserveMany(count) => match self.real.reserve_many(nz(count), now) {
                 Ok(real) => {
-                    let atomic =
-                        self.atomic.reserve_many(nz(count), now).expect("`TokenBucket` has granted it");
-                    self.held(real, atomic, nz(count).get());
+                    let shared = self.shared.reserve_many(nz(count)).expect("`TokenBucket` has granted it");
+                    self.held(real, shared, nz(count).get());
                 }
                 Err(real) => {
-                    assert_eq!(self.atomic.reserve_many(nz(count), now).err(), Some(real));
+                    assert_eq!(self.shared.reserve_many(nz(count)).err(), Some(real));
                     assert_eq!(real.requested(), nz(count));
                     assert_eq!(self.oracle.reserve(nz(count).get(), self.now), Err(real.burst().get()));
                 }
             },
             BucketOp::TryAcquire => {
                 let real = self.real.try_acquire(now);
-                assert_eq!(self.atomic.try_acquire(now), real, "acquired at {now:?}");
+                assert_eq!(self.shared.try_acquire(), real, "acquired at {now:?}");
                 let real = real.map_err(|not_yet| Some(not_yet.due().get()));
                 assert_eq!(real, self.oracle.try_acquire(1, self.now), "acquired at {now:?}");
             }
             BucketOp::TryAcquireMany(count) => {
                 let real = self.real.try_acquire_many(nz(count), now);
-                assert_eq!(self.atomic.try_acquire_many(nz(count), now), real, "{count} at {now:?}");
+                assert_eq!(self.shared.try_acquire_many(nz(count)), real, "{count} at {now:?}");
                 let real = real.map_err(|denied| match denied {
                     TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
                     TryAcquireError::InsufficientCapacity(_) => None,
@@ -102,10 +104,10 @@ impl Pair {
                 if self.held.is_empty() {
                     return;
                 }
-                let (real, atomic, oracle) = self.held.swap_remove(usize::from(which) % self.held.len());
+                let (real, shared, oracle) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let due = real.due();
                 let made_a_difference = self.real.cancel(real, now);
-                assert_eq!(self.atomic.cancel(atomic, now), made_a_difference, "{due:?} back at {now:?}");
+                assert_eq!(self.shared.cancel(shared), made_a_difference, "{due:?} back at {now:?}");
                 assert_eq!(
                     made_a_difference,
                     self.oracle.give_back(oracle, self.now),
@@ -114,8 +116,8 @@ impl Pair {
             }
             BucketOp::SetQuota(new) => {
                 self.real.set_quota(quota(new), now);
-                self.atomic.set_quota(quota(new), now);
-                assert_eq!(self.atomic.quota(), self.real.quota());
+                self.shared.set_quota(quota(new));
+                assert_eq!(self.shared.quota(), self.real.quota());
                 self.oracle.set_quota(new, self.now);
             }
             BucketOp::Advance(span) => self.now += span.finite(),

@@ -72,8 +72,6 @@ fn drive<P: Policy<Key>>(
         clock,
         oracle: setup.oracle(),
         random: Random::new(setup.seed),
-        reserving: Random::new(!setup.seed),
-        held: Vec::new(),
         jumped: false,
     };
     for _ in 0..200 {
@@ -107,8 +105,6 @@ struct Run<'a, P: Policy<Key>> {
     oracle: OracleLimiter<Key>,
     /// A generator with the same seed as the limiter's, so that it returns the same numbers.
     random: Random,
-    reserving: Random,
-    held: Vec<(P::Reservation, Vec<usize>)>,
     jumped: bool,
 }
 
@@ -117,31 +113,12 @@ impl<P: Policy<Key>> Run<'_, P> {
         let now = self.clock.now().get();
         match op {
             LimiterOp::When(key) => {
-                let oracle = self.oracle.failed(key, now, self.random.next(), &mut Vec::new());
+                let oracle = self.oracle.failed(key, now, self.random.next());
                 assert_eq!(
                     self.limiter.record_failure(&key),
                     Duration::from_nanos(oracle),
                     "wait of {key:?} at {now}"
                 );
-            }
-            LimiterOp::Reserve(key) => {
-                let mut taken = Vec::new();
-                // The random number must not come from `self.random`, because this call passes the number to the policy, and the generator of the
-                // limiter does not advance.
-                let random = self.reserving.next();
-                let oracle = self.oracle.failed(key, now, random, &mut taken);
-                let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);
-                let (wait, real) = self.limiter.update_policy(reserve);
-                assert_eq!(wait, Duration::from_nanos(oracle), "wait of {key:?} at {now}");
-                self.held.push((real, taken));
-            }
-            LimiterOp::Cancel(which) => {
-                if self.held.is_empty() {
-                    return;
-                }
-                let (real, taken) = self.held.swap_remove(usize::from(which) % self.held.len());
-                let real = self.limiter.update_policy(|policy, now| policy.cancel(real, now));
-                assert_eq!(real, self.oracle.give_back(&taken, now), "cancelled at {now}");
             }
             LimiterOp::Forget(key) => {
                 self.limiter.forget(&key);
@@ -154,9 +131,6 @@ impl<P: Policy<Key>> Run<'_, P> {
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
             LimiterOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.nanos())));
-                // After the jump, the clock reaches some due times a second time. A reservation that fell due before the jump counts as used, so the
-                // driver drops all reservations.
-                self.held.clear();
                 self.jumped = true;
             }
         }

@@ -12,10 +12,6 @@ use crate::random::Random;
 pub enum LimiterOp {
     /// Records a failure of a key.
     When(Key),
-    /// Records a failure of a key, and keeps its reservation, so that a later step can cancel it.
-    Reserve(Key),
-    /// Cancels one of the reservations that the run still holds.
-    Cancel(u8),
     /// Forgets a key after a success.
     Forget(Key),
     /// Changes the quota of the token bucket or of the retry budget.
@@ -252,12 +248,11 @@ pub enum OracleLimiter<K> {
 }
 
 impl<K: Copy + PartialEq> OracleLimiter<K> {
-    /// Records a failure of the key and returns how long the key waits. For each token that the failure takes, appends the index of the token to
-    /// `taken`.
+    /// Records a failure of the key and returns how long the key waits.
     ///
     /// # Panics
     /// Does not panic: a burst is at least one.
-    pub fn failed(&mut self, key: K, now: u64, random: u64, taken: &mut Vec<usize>) -> u64 {
+    pub fn failed(&mut self, key: K, now: u64, random: u64) -> u64 {
         match self {
             Self::Exponential { base, cap, immediate_first, jitter, failures } => {
                 let (before, last) = failures.count(key, now);
@@ -277,20 +272,18 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
             }
             Self::Bucket(bucket) => {
                 let token = bucket.reserve(1, now).expect("a burst is one or more");
-                taken.push(token);
                 bucket.due(token).saturating_sub(now)
             }
             Self::MaxOf(first, second) => {
                 let mut random = Random::new(random);
-                let first = first.failed(key, now, random.next(), taken);
-                let second = second.failed(key, now, random.next(), taken);
+                let first = first.failed(key, now, random.next());
+                let second = second.failed(key, now, random.next());
                 first.max(second)
             }
-            Self::Capped(inner, cap) => inner.failed(key, now, random, taken).min(*cap),
+            Self::Capped(inner, cap) => inner.failed(key, now, random).min(*cap),
             Self::Paced(inner, pace) => {
-                let wait = inner.failed(key, now, random, taken);
-                let (booking, due) = pace.book(now.saturating_add(wait), now);
-                taken.push(booking);
+                let wait = inner.failed(key, now, random);
+                let due = pace.book(now.saturating_add(wait), now);
                 wait.max(due.saturating_sub(now))
             }
         }
@@ -328,22 +321,6 @@ impl<K: Copy + PartialEq> OracleLimiter<K> {
             Self::Bucket(_) => 0,
             Self::MaxOf(first, second) => first.tracked().max(second.tracked()),
             Self::Capped(inner, _) | Self::Paced(inner, _) => inner.tracked(),
-        }
-    }
-
-    /// Gives back the tokens that [`failed`](Self::failed) appended to `taken`. Returns whether this changed the state of any bucket or budget.
-    pub fn give_back(&mut self, taken: &[usize], now: u64) -> bool {
-        match self {
-            Self::Exponential { .. } | Self::FastSlow { .. } => false,
-            Self::Bucket(bucket) => taken.iter().filter(|token| bucket.give_back(**token, now)).count() > 0,
-            // A configuration has at most one bucket, so an index in `taken` can only belong to that bucket.
-            Self::MaxOf(first, second) => {
-                let first = first.give_back(taken, now);
-                second.give_back(taken, now) || first
-            }
-            Self::Capped(inner, _) => inner.give_back(taken, now),
-            // With a retry budget, the inner policy is always an exponential backoff, which takes no tokens.
-            Self::Paced(_, pace) => taken.iter().filter(|booking| pace.give_back(**booking, now)).count() > 0,
         }
     }
 

@@ -16,8 +16,6 @@ pub struct OracleRetryBudget {
 #[derive(Clone, Copy, Debug)]
 struct Booking {
     due: u64,
-    number: u128,
-    returned: bool,
     /// Whether the quota has changed since the booking.
     closed: bool,
 }
@@ -30,8 +28,8 @@ impl OracleRetryBudget {
     }
 
     /// Of the tokens that are not taken and that are available at `at` or become available later, books the one with the lowest number. Returns the
-    /// index of the booking and the time at which the token is due.
-    pub fn book(&mut self, at: u64, now: u64) -> (usize, u64) {
+    /// time at which the token is due.
+    pub fn book(&mut self, at: u64, now: u64) -> u64 {
         self.gone = self.gone.max(self.oldest(now));
         let mut number = self.gone.max(self.oldest(at));
         while self.taken.contains(&number) {
@@ -41,20 +39,8 @@ impl OracleRetryBudget {
         if due < u64::MAX {
             self.taken.push(number);
         }
-        self.bookings.push(Booking { due, number, returned: false, closed: false });
-        (self.bookings.len() - 1, due)
-    }
-
-    /// Gives the token of a booking back, unless its due time has passed, the quota has changed since the booking, or the token would not be granted
-    /// again. Returns whether the token was given back.
-    pub fn give_back(&mut self, booking: usize, now: u64) -> bool {
-        let Booking { due, number, returned, closed } = self.bookings[booking];
-        if returned || closed || due < now || due == u64::MAX || number < self.gone {
-            return false;
-        }
-        self.taken.retain(|taken| *taken != number);
-        self.bookings[booking].returned = true;
-        true
+        self.bookings.push(Booking { due, closed: false });
+        due
     }
 
     /// Changes the quota. If the new burst is smaller, only the newest tokens are kept, as many as the new burst; those of them that were available
@@ -102,7 +88,7 @@ impl OracleRetryBudget {
     /// # Errors
     /// If more tokens fall due in a span of time, returns the due times of the first and the last of these tokens.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
-        let live = self.bookings.iter().filter(|b| !b.returned && !b.closed && b.due < u64::MAX);
+        let live = self.bookings.iter().filter(|b| !b.closed && b.due < u64::MAX);
         let mut due: Vec<u64> = live.map(|booking| booking.due).collect();
         due.sort_unstable();
         for (i, &first) in due.iter().enumerate() {

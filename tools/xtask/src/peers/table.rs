@@ -3,8 +3,7 @@
 use super::Group;
 use super::parties::Party::{
     self, ClientGo, ControllerRuntime, Dashmap, DelayQueue, Governor, GovernorFoldhash, Kube, LeakyBucket,
-    Naive, Ours, OursBlocking, OursCollected, OursMultiThread, OursPure, OursView, OursWaited, Papaya,
-    TimeRate,
+    Naive, Ours, OursBlocking, OursCollected, OursMultiThread, OursPure, OursView, Papaya, TimeRate,
 };
 
 /// The target of a row.
@@ -360,7 +359,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         LIMIT,
         &["limit-bucket", "--adds=20000000"],
-        &[Ours, OursWaited, OursPure],
+        &[Ours, OursPure],
         &[Governor, LeakyBucket, TimeRate],
         &[ratio("limit-bucket", "ns", "ns", &[])],
     ),

@@ -3,12 +3,11 @@
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{AddOptions, DelayMode, DrainOptions, Fifo, Lease, NoLimiter, Queue};
 use futures_util::FutureExt;
@@ -413,77 +412,5 @@ fn keys_may_call_the_queue_in_their_drop() {
     drop(queue.stop_now());
     assert!(visits.load(Ordering::SeqCst) > 20, "{visits:?}");
     // Breaks the cycle: the queue holds the limiter's keys, the keys hold the visit, and the visit holds a handle to the queue.
-    *visit.lock().unwrap() = None;
-}
-
-// ---- policies --------------------------------------------------------------------------------------------------
-
-/// A policy with a reservation whose drop calls the queue. After a failure, `num_requeues` panics if `panics` is set.
-#[derive(Clone, Default)]
-struct ReservingPolicy {
-    visit: Arc<Mutex<Option<Visit>>>,
-    panics: Arc<AtomicBool>,
-    failures: u32,
-}
-
-struct CallingReservation(Arc<Mutex<Option<Visit>>>);
-
-impl Drop for CallingReservation {
-    fn drop(&mut self) {
-        if let Some(visit) = &*self.0.lock().unwrap() {
-            visit();
-        }
-    }
-}
-
-impl Policy<u32> for ReservingPolicy {
-    type Reservation = CallingReservation;
-
-    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, CallingReservation) {
-        self.failures += 1;
-        (ns(10), CallingReservation(self.visit.clone()))
-    }
-
-    fn forget(&mut self, _: &u32) {
-        self.failures = 0;
-    }
-
-    fn num_requeues(&self, _: &u32) -> u32 {
-        assert!(!self.panics.load(Ordering::SeqCst), "the policy panics");
-        self.failures
-    }
-
-    fn cancel(&mut self, _: CallingReservation, _: Nanos) -> bool {
-        false
-    }
-
-    fn tracked_keys(&self) -> usize {
-        1
-    }
-}
-
-/// A reservation is dropped after the limiter is unlocked, also if the policy panics after it has returned the reservation.
-#[test]
-fn reservations_may_call_the_queue_in_their_drop() {
-    let (clock, policy) = (ManualClock::new(), ReservingPolicy::default());
-    let (visit, panics) = (policy.visit.clone(), policy.panics.clone());
-    let queue =
-        Queue::builder().timer(clock.timer()).limiter(policy).give_up_after(times(3), |_, _| {}).build();
-    let visits = Arc::new(AtomicUsize::new(0));
-    let (home, count) = (queue.clone(), visits.clone());
-    *visit.lock().unwrap() = Some(Box::new(move || {
-        count.fetch_add(1, Ordering::SeqCst);
-        home.forget(&2);
-        home.check().unwrap();
-    }) as Visit);
-    queue.add(1).unwrap();
-    queue.try_get().unwrap().retry();
-    assert_eq!(visits.load(Ordering::SeqCst), 1);
-    clock.advance(ns(10));
-    let lease = queue.try_get().unwrap();
-    panics.store(true, Ordering::SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| lease.retry())).is_err());
-    assert_eq!(visits.load(Ordering::SeqCst), 2);
-    // Breaks the cycle: the queue holds the policy, the policy holds the visit, and the visit holds a handle to the queue.
     *visit.lock().unwrap() = None;
 }
