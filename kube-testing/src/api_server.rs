@@ -10,6 +10,7 @@ mod client;
 mod fault_injection;
 mod faults;
 mod registration;
+mod wakers;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -376,7 +377,7 @@ impl ApiServer {
         let wakers = std::mem::take(&mut inner.wakers);
         // Wakers are called after unlocking, because a waker may run code that calls this server.
         drop(inner);
-        wakers.into_values().for_each(Waker::wake);
+        wakers::wake_all(wakers.into_values());
         result
     }
 }

@@ -86,7 +86,9 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
         if let Some(result) = ready!(self.untaken.poll_recv(context)) {
             return Poll::Ready(Some(result));
         }
-        // All senders of results are dropped, so the controller is ending.
+        // All senders of results are dropped, so the controller is ending. Each worker holds a sender until it is dropped, so no reconcile outlives the
+        // stream, even if the controller was stopped immediately while a reconcile was being polled on another thread. An election relies on this: its
+        // work ends with the stream, and then the lease is released.
         if let State::Running(task) = &mut self.state {
             let ended = ready!(task.poll_unpin(context));
             self.state = State::Over;

@@ -84,7 +84,8 @@ where
     /// silently cause no reconciles.
     ///
     /// # Cancel safety
-    /// Dropping the stream stops the controller immediately.
+    /// Dropping the stream stops the controller immediately. The drop does not wait: a reconcile that is being polled on another thread is dropped when
+    /// its poll returns. To wait for it, use [`forceful_shutdown_on`](Self::forceful_shutdown_on), and poll the stream to its end.
     pub fn run<F, R, C>(
         self,
         reconcile: F,

@@ -42,7 +42,8 @@ where
         self
     }
 
-    /// Stops immediately when `signal` completes: running reconciles are dropped at an await point.
+    /// Stops immediately when `signal` completes: running reconciles are dropped at an await point. The stream ends when all of them are dropped, so in
+    /// the work of an election, no reconcile runs after the lease has been released. A reconcile that blocks its thread delays the end.
     ///
     /// # Examples
     /// Reconciles may continue for at most an hour after a graceful shutdown begins:

@@ -7,12 +7,15 @@ use std::time::Duration;
 use flyball_controller::{NotLive, NotReady};
 use flyball_informer_cache::NamespacedName;
 use flyball_kube::{Config, Controller};
+use flyball_kube_lease::{Election, ElectionOutcome};
 use flyball_kube_testing::ApiServer;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
@@ -100,6 +103,48 @@ async fn forceful_shutdown_drops_reconciles() {
     let begun = Instant::now();
     let items: Vec<_> = slow(controller, &runs).collect().await;
     assert_eq!((begun.elapsed().as_millis(), items.len()), (2_500, 2));
+}
+
+/// What a reconcile waits for, and whether it has seen it.
+type Blocks = (std::sync::mpsc::Receiver<()>, Option<bool>);
+
+/// The reconcile below blocks its thread during the stop. The test runs on real time: if the lease is released too early, the first `recv_timeout` returns
+/// at once, and otherwise it takes its whole time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn immediate_stop_releases_the_lease_only_after_the_last_poll_of_a_reconcile() {
+    let server = ApiServer::new();
+    server.register::<ConfigMap>().register::<Lease>();
+    server.put(&map("default/a"));
+    let mut election = Election::builder(server.client(), "default", "l", "a").build().unwrap();
+    let ((stop, stopped), (released, is_released)) = (oneshot::channel::<()>(), std::sync::mpsc::channel());
+    let (blocks, begun) = (Arc::new(Mutex::new((is_released, None))), Arc::new(Notify::new()));
+    let controller = Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default())
+        .forceful_shutdown_on(stopped.map(drop));
+    let context = Arc::new((blocks.clone(), begun.clone()));
+    let work = election.run_as_standby(std::future::pending(), |leadership| {
+        let reconciles = controller.with_leadership(&leadership).run(
+            async |_, context: Arc<(Arc<Mutex<Blocks>>, Arc<Notify>)>| {
+                let (blocks, begun) = &*context;
+                let (is_released, early) = &mut *blocks.lock();
+                begun.notify_one();
+                *early = Some(is_released.recv_timeout(SECOND / 2).is_ok());
+                Ok::<_, Refused>(Action::await_change())
+            },
+            |_, _, _| unreachable!("no reconcile fails"),
+            context,
+        );
+        reconciles.for_each(|_| std::future::ready(()))
+    });
+    // The test stops the controller, because a task that the blocked thread wakes would wait for that thread.
+    let stops = begun.notified().map(|()| stop.send(()));
+    let work = async { tokio::join!(work, stops).0 };
+    let outcome = timeout(SECOND * 30, work).await.expect("the controller ends");
+    assert_eq!(outcome, ElectionOutcome::Done(()));
+    let lease = server.get::<Lease>("default", "l").unwrap();
+    assert_eq!(lease.spec.unwrap().holder_identity.unwrap_or_default(), "", "the lease is released");
+    // While the reconcile blocks, it receives this.
+    released.send(()).unwrap();
+    assert_eq!(blocks.lock().1, Some(false), "released during a poll of the reconcile");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,14 +1,21 @@
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake};
 use std::time::Duration;
 
 use super::{config_map, config_maps, labelled, server};
 use flyball_kube_testing::ApiServer;
 use futures_util::{FutureExt, Stream, StreamExt};
+use http_body::Body as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
+use kube::client::Body;
 use kube::core::PartialObjectMeta;
 use serde_json::json;
+use tower_service::Service;
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<ConfigMap>>>>>;
 
@@ -153,4 +160,42 @@ async fn watches_of_metadata_send_metadata_only() {
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Bookmark(_)))));
     let Some(Ok(WatchEvent::Added(object))) = events.next().await else { panic!("no object") };
     assert_eq!(object.types.unwrap().kind, "PartialObjectMetadata");
+}
+
+struct Counting(AtomicUsize);
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Panicking;
+
+impl Wake for Panicking {
+    fn wake(self: Arc<Self>) {
+        // Without a message on stderr, unlike `panic!`.
+        resume_unwind(Box::new("a waker"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_wakes_all_watches_even_if_a_waker_panics() {
+    let server = server();
+    let from = server.resource_version().to_string();
+    let mut bodies = Vec::new();
+    for _ in 0..3 {
+        let uri = format!("/api/v1/configmaps?watch=true&resourceVersion={from}");
+        let request = http::Request::get(uri).body(Body::empty()).unwrap();
+        bodies.push(Service::call(&mut server.clone(), request).await.unwrap().into_body());
+    }
+    let woken = Arc::new(Counting(AtomicUsize::new(0)));
+    for (n, body) in bodies.iter_mut().enumerate() {
+        let waker = if n == 0 { Arc::new(Panicking).into() } else { woken.clone().into() };
+        assert!(Pin::new(body).poll_frame(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let change = catch_unwind(AssertUnwindSafe(|| server.put(&config_map("a", "1"))));
+    assert_eq!(change.unwrap_err().downcast_ref(), Some(&"a waker"));
+    assert_eq!(woken.0.load(Ordering::SeqCst), 2, "the watches whose wakers do not panic");
+    assert_eq!(server.list::<ConfigMap>().len(), 1, "the change was made");
 }
