@@ -268,6 +268,43 @@ fn no_batch_starts_after_the_ownership_of_its_keys_has_ended() {
     }
 }
 
+/// The keys of both batches are handed out by the queue before the first batch starts. The reconcile of the first batch ends the leadership.
+#[test]
+fn no_batch_starts_after_the_leadership_has_ended_during_the_batch_before_it() {
+    for workers in [1, 2] {
+        Simulation::explore(20, |sim| {
+            let (queue, log, leads) = (simulated(sim), Log::new(), Arc::new(AtomicBool::new(true)));
+            let (own_log, own_leads, filter) = (log.clone(), leads.clone(), leads.clone());
+            let controller = Controller::new(queue.clone())
+                .workers(workers)
+                .filter_keys(move |_| filter.load(Ordering::Relaxed));
+            let by_tens = BatchConfig::new(2).max_wait(SECOND).group_by(|key| key / 10);
+            let time = sim.time();
+            let _running = sim.run_batches(controller, by_tens, move |keys, _| {
+                let results = well(&keys);
+                own_log.note(keys);
+                own_leads.store(false, Ordering::Relaxed);
+                let time = time.clone();
+                async move {
+                    time.sleep(10 * SECOND).await;
+                    Ok::<_, String>(results)
+                }
+            });
+            sim.run_until_stalled();
+            // The batch of 11 and 12 is full, while that of key 1 is open; keys 21 and 22 stay in the queue until a worker collects again.
+            _ = queue.add_many([1, 11, 12, 21, 22]);
+            sim.run_until_stalled();
+            assert_eq!(log.take(), [[11, 12]]);
+            sim.advance(60 * SECOND);
+            assert_eq!(log.take(), [] as [Vec<u32>; 0], "a batch starts after the end of the leadership");
+            assert!(
+                crate::support::holds_nothing(&queue.stats()),
+                "keys of another leader stay in the queue"
+            );
+        });
+    }
+}
+
 /// If the clone of a key panics, `finally` runs for that key. It may take long, so it must not delay the reconcile of the other keys, during which the
 /// ownership could end.
 #[test]

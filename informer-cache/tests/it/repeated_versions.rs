@@ -140,6 +140,54 @@ fn streaming_list_ignores_a_late_deletion_of_another_identity() {
 }
 
 #[test]
+fn late_upsert_of_an_earlier_identity_is_stale() {
+    let mut store = store();
+    store.upsert(of(2, 9));
+    assert_eq!(store.upsert(of(1, 8)), stale(9));
+    assert_eq!(store.apply(WatchEvent::Modified(of(1, 8))), stale(9));
+    let mut late = store.transaction();
+    late.upsert(of(1, 8));
+    assert!(late.commit().is_empty());
+    // The same if the transaction itself creates the newer object.
+    let mut both = store.transaction();
+    both.upsert(of(3, 12));
+    both.upsert(of(2, 11));
+    both.commit();
+    assert_eq!(store.get(&1).as_deref(), Some(&of(3, 12)));
+    let store: SharedWriter<_, _> = store.into_shared();
+    assert_eq!(store.upsert(of(2, 11)), stale(12));
+    assert_eq!(
+        store.upsert(of(4, 12)),
+        WriteOutcome::Replaced,
+        "another identity of one version is not older"
+    );
+}
+
+#[test]
+fn informer_ignores_a_late_upsert_of_an_earlier_identity() {
+    // In a streaming list.
+    let source = ScriptedSource::new();
+    source.answer_watch(Ok(()));
+    for event in [
+        WatchEvent::Deleted(of(1, 9)),
+        WatchEvent::Added(of(2, 9)),
+        WatchEvent::Added(of(1, 8)),
+        WatchEvent::InitialListEnd(Version::new(9)),
+    ] {
+        source.send(event);
+    }
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists());
+    assert_eq!(world.settle().stored(), [of(2, 9)]);
+    // In the watch after it, while an object is stored, and after its deletion.
+    source.send(WatchEvent::Modified(of(1, 8)));
+    assert_eq!(world.settle().stored(), [of(2, 9)]);
+    source.send(WatchEvent::Deleted(of(2, 12)));
+    source.send(WatchEvent::Added(of(2, 11)));
+    assert_eq!(world.settle().stored(), []);
+    assert_eq!(world.informer.status().stale_events, 3);
+}
+
+#[test]
 fn informer_keeps_an_object_whose_creation_is_delivered_twice() {
     let source = ScriptedSource::new();
     let mut world = watching(&source, vec![of(1, 5)]);

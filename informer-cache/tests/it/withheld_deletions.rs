@@ -1,11 +1,13 @@
 //! A key function that panics on a listed object, list after list: only the stored objects that it may be are kept, and the status says so.
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drivers::cache::fixture::{EXPIRED, Object, World, error};
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{Informer, Page, Schema, Version, WatchEvent};
+use parking_lot::Mutex;
 
 /// The key of an object whose key cannot be read.
 const UNNAMED: u8 = 99;
@@ -103,4 +105,27 @@ fn many_unreadable_keys_are_not_all_compared() {
     );
     list(&source, &mut world, false, (100..110).map(|uid| object(UNNAMED, uid)).collect());
     assert!(keys(&world).is_empty());
+}
+
+#[test]
+fn on_error_receives_the_withheld_deletions_of_each_list() {
+    for streaming in [false, true] {
+        let (source, received) = (ScriptedSource::new(), Arc::new(Mutex::new(Vec::new())));
+        let mut builder = Informer::builder(IDENTIFIED, source.clone()).on_error({
+            let received = received.clone();
+            move |failure| received.lock().push(failure.to_string())
+        });
+        if streaming {
+            builder = builder.streaming_lists();
+        }
+        let mut world = World::new(builder);
+        list(&source, &mut world, streaming, vec![object(1, 1), object(2, 2)]);
+        for lists in 1..=3 {
+            list(&source, &mut world, streaming, vec![object(1, 1), object(UNNAMED, 2)]);
+            let reports = received.lock().iter().filter(|text| text.contains("1 stored objects")).count();
+            assert_eq!(reports, lists, "{:?}", received.lock());
+        }
+        list(&source, &mut world, streaming, vec![object(1, 1)]);
+        assert_eq!((keys(&world), world.informer.status().last_error), (vec![1], None));
+    }
 }

@@ -106,6 +106,28 @@ async fn the_answer_of_a_failing_server_reaches_the_log_the_status_and_the_monit
     assert!(warnings.len() == 1 && warnings[0].contains("WARN"), "{warnings:?}");
 }
 
+/// The first retries of kube's client follow within 5 ms to 160 ms, and the first wait of a cache is at least 800 ms long.
+#[tokio::test(start_paused = true)]
+async fn a_refused_list_or_watch_is_sent_once_before_the_backoff_of_the_cache() {
+    for (verb, code, reason) in [
+        (Verb::List, 429, "TooManyRequests"),
+        (Verb::List, 503, "ServiceUnavailable"),
+        (Verb::Watch, 429, "TooManyRequests"),
+        (Verb::Watch, 503, "ServiceUnavailable"),
+    ] {
+        let server = server(1);
+        server.fail_next(RequestMatcher::verb(verb), u32::MAX, Status::failure("no", reason).with_code(code));
+        let cache = informer(Api::<ConfigMap>::all(server.client()), Config::default()).start().unwrap();
+        let sent = async |after: Duration| {
+            tokio::time::sleep(after).await;
+            server.requests_matching(&RequestMatcher::verb(verb)).len()
+        };
+        assert_eq!(sent(SECOND * 7 / 10).await, 1, "{verb:?} {code}");
+        assert!(sent(60 * SECOND).await > 3, "{verb:?} {code}: the cache does not try again");
+        cache.shut_down();
+    }
+}
+
 /// Some clients repeat a refused request without end, so it is never answered.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_not_answered_in_time_is_followed_by_the_most_recent_one() {

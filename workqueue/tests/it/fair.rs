@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use flyball_sync::ManualClock;
+use flyball_sync::{Clock, ManualClock, Monotonic};
 use flyball_workqueue::{Added, DrainOptions, Fair, Queue, TryGetError};
 use testkit::random::cases;
 use testkit::wakers::poll_once;
+
+use crate::task::Task;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -370,4 +372,31 @@ fn the_clone_is_dropped_outside_the_lock_if_its_group_panics() {
     assert_eq!(queue.add_ref(&key), Ok(Added::New));
     let dead = queue.stop_now();
     assert_eq!(dead.ready.iter().map(|key| key.0).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Deadlines that have passed stay in the heap until they are gathered, a few in each operation. If each operation of a drain examined all of them, a drain
+/// would take quadratic time.
+#[test]
+fn an_operation_of_a_drain_costs_the_same_with_many_passed_deadlines() {
+    const OPS: u32 = 500;
+    let drain_some = |keys: u32| {
+        let times = (0..3).map(|_| {
+            let clock = ManualClock::new();
+            let order = Fair::by_group(|key: &u32| key % 4);
+            let queue = Queue::builder().order(order).timer(clock.timer()).build();
+            for key in 0..keys {
+                queue.add_after(key, Duration::from_nanos(1)).unwrap();
+            }
+            clock.advance(Duration::from_nanos(1));
+            let _drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(SECOND)));
+            let began = Monotonic.now();
+            for _ in 0..OPS {
+                queue.try_get().unwrap().done();
+            }
+            Monotonic.now().since(began)
+        });
+        times.min().unwrap()
+    };
+    let (few, many) = (drain_some(2 * OPS), drain_some(80 * OPS));
+    assert!(many < 8 * few + Duration::from_millis(20), "{many:?} instead of {few:?} for {OPS} keys");
 }

@@ -35,7 +35,7 @@ use self::consumers::{Consumer, Logged, Selected, Shown};
 use self::object::{
     BY_GROUP, BY_RANK, GROUPS, IDENTITY, INDEX, KEY, SCHEMA, TRANSFORM, Thing, UNIDENTIFIED, VERSION,
 };
-use self::source::{Objects, Options, Scripted, Write};
+use self::source::{Continues, Objects, Options, Scripted, Write};
 use self::waits::{Awaited, Outcome, Wait};
 use crate::cache::fixture::{BUSY, EXPIRED, INTERNAL, OTHER, REFUSED, TOO_LARGE};
 
@@ -102,6 +102,9 @@ pub const NAMES: &[&str] = &[
     "without identities",
     "deletions keep versions",
     "every step of a transaction",
+    "repeats nothing",
+    "repeats nothing, without bookmarks",
+    "continued without a repetition",
     "several events of a version",
     "another identity in a version",
     "interrupted",
@@ -197,6 +200,12 @@ impl<'a> World<'a> {
             deletions_keep_versions: has(5) && has(6),
             // With versions, an object has at most one state in a version, of which its deletion is one.
             verbose: has(7) && !versioned,
+            // A source without versions has no version to continue after.
+            continues: match (versioned && has(10), has(11)) {
+                (false, _) => Continues::No,
+                (true, false) => Continues::WithBookmarks,
+                (true, true) => Continues::Silently,
+            },
         };
         let source = Scripted::new(options);
         let schema = if options.identified { SCHEMA } else { UNIDENTIFIED };
@@ -220,6 +229,8 @@ impl<'a> World<'a> {
         tally.hit_if(!options.versioned, "without versions");
         tally.hit_if(!options.identified, "without identities");
         tally.hit_if(options.deletions_keep_versions, "deletions keep versions");
+        tally.hit_if(options.continues == Continues::WithBookmarks, "repeats nothing");
+        tally.hit_if(options.continues == Continues::Silently, "repeats nothing, without bookmarks");
         tally.hit_if(options.verbose, "every step of a transaction");
         let ttl_clock = ManualClock::new();
         let ttl = TtlStore::builder(|thing: &TtlEntry<Thing>| thing.key).ttl(TTL).clock(ttl_clock.clone());

@@ -29,6 +29,19 @@ pub(super) struct Options {
     pub(super) deletions_keep_versions: bool,
     /// Whether a write that changes an object several times delivers each step. Otherwise it delivers the effect.
     pub(super) verbose: bool,
+    pub(super) continues: Continues,
+}
+
+/// Whether a watch continues after the last delivered event, whatever version it begins at, as a stream does that reconnects by itself. Such a source
+/// delivers no event again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Continues {
+    /// A watch begins after its version.
+    No,
+    /// Before an error, a watch delivers a bookmark of its last event, as the contract of such a source says. It fails only between two versions.
+    WithBookmarks,
+    /// Without such a bookmark, the informer lists after an interruption.
+    Silently,
 }
 
 /// A write of one key in a transaction.
@@ -82,6 +95,8 @@ struct Place {
     first: VecDeque<First>,
     /// The streaming list that is being delivered.
     list: Option<StreamedList>,
+    /// The version of the last event, if the watch delivers a bookmark of it before an error.
+    bookmark_before_error: Option<u64>,
 }
 
 #[derive(Default)]
@@ -360,8 +375,16 @@ impl Server {
             return Some(Err(SourceErrorKind::VersionTooLarge));
         }
         (self.fails, self.ends, self.bookmark, self.repeat) = (None, false, false, (0, false));
-        let (mut place, end) =
-            (Place { epoch: self.epoch, next: 0, first: VecDeque::new(), list: None }, self.history.len());
+        let (mut place, end) = (
+            Place {
+                epoch: self.epoch,
+                next: 0,
+                first: VecDeque::new(),
+                list: None,
+                bookmark_before_error: None,
+            },
+            self.history.len(),
+        );
         let objects = self.objects.values().copied();
         if request.streaming_list {
             place.first.extend(objects.map(First::Listed));
@@ -374,12 +397,18 @@ impl Server {
             return Some(Err(SourceErrorKind::Expired));
         } else {
             place.next = self.position(from);
+            let continues = self.options.continues != Continues::No;
+            if continues && place.next < self.delivered.next {
+                self.delivered.cases.insert("continued without a repetition");
+                place.next = self.delivered.next;
+            }
             assert!(
                 place.next <= self.delivered.next,
                 "a watch begins after an event that was not delivered: {:?}",
                 self.history[self.delivered.next]
             );
-            let repeated = place.next.saturating_sub(std::mem::take(&mut self.repeat_at_start))..place.next;
+            let again = std::mem::take(&mut self.repeat_at_start);
+            let repeated = place.next.saturating_sub(if continues { 0 } else { again })..place.next;
             place.first.extend(self.history[repeated].iter().copied().map(First::Repeated));
         }
         Some(Ok(place))
@@ -390,18 +419,25 @@ impl Server {
         if place.epoch != self.epoch {
             return Some(Some(Err(SourceErrorKind::Expired)));
         }
-        if let Some(kind) = self.fails.take() {
+        let may_fail = self.options.continues != Continues::WithBookmarks || self.is_boundary(place.next);
+        if let Some(kind) = self.fails.take_if(|_| may_fail) {
+            if let Some(version) = place.bookmark_before_error.take() {
+                self.fails = Some(kind);
+                self.delivered.messages += 1;
+                self.delivered.reached(version);
+                return Some(Some(Ok(WatchEvent::Bookmark(Version::new(version)))));
+            }
             if !self.is_boundary(place.next) {
                 self.delivered.cases.insert("interrupted between events of a version");
             }
             return Some(Some(Err(kind)));
         }
-        if self.credit == Some(0) {
+        if self.credit == Some(0) && (self.fails.is_none() || may_fail) {
             return None;
         }
         let message = self.message(place)?;
         self.delivered.messages += 1;
-        self.credit = self.credit.map(|credit| credit - 1);
+        self.credit = self.credit.map(|credit| credit.saturating_sub(1));
         Some(message)
     }
 
@@ -425,6 +461,7 @@ impl Server {
             None => {}
         }
         let (count, late) = std::mem::take(&mut self.repeat);
+        let count = if self.options.continues == Continues::No { count } else { 0 };
         let from = place.next.saturating_sub(count);
         if from < place.next && self.options.versioned && place.list.is_none() {
             let until = if late { from + 1 } else { place.next };
@@ -461,6 +498,12 @@ impl Server {
             None => {}
         }
         place.next += 1;
+        if self.options.continues == Continues::WithBookmarks
+            && self.options.versioned
+            && place.list.is_none()
+        {
+            place.bookmark_before_error = Some(entry.version);
+        }
         event(entry.event())
     }
 }
