@@ -1,5 +1,7 @@
 //! SHELL. Adding keys, and cancelling adds.
 
+use std::borrow::Borrow;
+use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -241,7 +243,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// assert_eq!(queue.state(&"a"), KeyState::Absent);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel(&self, key: &K) -> bool {
+    pub fn cancel<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock();

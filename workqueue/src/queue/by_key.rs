@@ -1,5 +1,8 @@
 //! SHELL. Operations on a key without its lease.
 
+use std::borrow::Borrow;
+use std::hash::Hash;
+
 use flyball_sync::Timer;
 
 use super::Queue;
@@ -14,11 +17,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// # Errors
     /// Returns [`NotDetached`] if the key has no [detached](Lease::detach) lease; in that case the queue is unchanged.
-    pub fn done(&self, key: &K) -> Result<(), NotDetached> {
+    pub fn done<Q>(&self, key: &Q) -> Result<(), NotDetached>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         self.attach(key).map(Lease::done)
     }
 
     /// Converts a key with a detached lease back into a [`Lease`].
+    ///
+    /// Takes a borrowed form of the key, such as `&str` for a `String`, as the other methods do that find a key.
     ///
     /// # Errors
     /// Returns [`NotDetached`] if the key has no [detached](Lease::detach) lease.
@@ -40,7 +49,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// lease.succeed();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn attach(&self, key: &K) -> Result<Lease<K>, NotDetached> {
+    pub fn attach<Q>(&self, key: &Q) -> Result<Lease<K>, NotDetached>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.shared.hash(key);
         let (id, key) = self.shared.lock().state.attach(key, hash).ok_or(NotDetached)?;
         Ok(Lease::new(key, id, self.shared.clone()))

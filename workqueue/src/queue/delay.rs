@@ -1,5 +1,7 @@
 //! SHELL. Adds with options, delayed adds, and postponing keys.
 
+use std::borrow::Borrow;
+use std::hash::Hash;
 use std::time::Duration;
 
 use flyball_sync::{Nanos, Timer};
@@ -176,7 +178,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// assert!(!queue.postpone(&"b", seconds(5))); // absent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn postpone(&self, key: &K, delay: Duration) -> bool {
+    pub fn postpone<Q>(&self, key: &Q, delay: Duration) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.shared.hash(key);
         let now = self.shared.now();
         let mut locked = self.shared.lock();

@@ -1,5 +1,7 @@
 //! SHELL. Inspecting a queue.
 
+use std::borrow::Borrow;
+use std::hash::Hash;
 use std::time::Duration;
 
 use flyball_sync::{Nanos, Timer};
@@ -47,7 +49,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
 
     /// Returns the state of a key.
     #[must_use]
-    pub fn state(&self, key: &K) -> KeyState {
+    pub fn state<Q>(&self, key: &Q) -> KeyState
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
         self.shared.lock().state.state(key, hash, now)

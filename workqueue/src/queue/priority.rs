@@ -1,5 +1,6 @@
 //! SHELL. Operations that only queues with the order `Priority` or `Fair` have.
 
+use std::borrow::Borrow;
 use std::hash::Hash;
 
 use flyball_sync::Timer;
@@ -13,7 +14,11 @@ impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     /// Returns the priority of a key that is Ready or waiting. For a leased key that was added again, this is the highest priority of these adds; for
     /// any other leased key, the priority with which it was handed out. `None` if the key is not in the queue.
     #[must_use]
-    pub fn priority(&self, key: &K) -> Option<i8> {
+    pub fn priority<Q>(&self, key: &Q) -> Option<i8>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.shared.hash(key);
         self.shared.lock().state.priority(key, hash)
     }
@@ -41,7 +46,11 @@ impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     /// assert!(!queue.set_priority(&"c", 5)); // absent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_priority(&self, key: &K, priority: i8) -> bool {
+    pub fn set_priority<Q>(&self, key: &Q, priority: i8) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock();

@@ -28,7 +28,7 @@ mod effects;
 mod locked;
 mod observe;
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -118,7 +118,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     }
 
     #[inline]
-    pub(crate) fn hash(&self, key: &K) -> u32 {
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         fold(self.hasher.hash_one(key))
     }
 

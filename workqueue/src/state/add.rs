@@ -1,5 +1,7 @@
 //! PURE. Adds, delayed adds, and the operations that postpone or cancel them.
 
+use std::borrow::Borrow;
+
 use flyball_sync::Nanos;
 
 use super::{Added, NewKey, Phase, QueueState};
@@ -158,9 +160,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     /// Postpones the pending run of the key, so that it is not Ready before `at`. Returns whether the key had a pending run.
-    pub(crate) fn postpone(&mut self, key: &K, hash: u32, at: Nanos, now: Nanos) -> bool
+    pub(crate) fn postpone<Q>(&mut self, key: &Q, hash: u32, at: Nanos, now: Nanos) -> bool
     where
-        K: Eq,
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
     {
         if self.phase != Phase::Open {
             return false;
@@ -196,9 +199,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Cancels the pending run of the key. If the key is leased, the lease continues. Returns whether there was a run to cancel, and the key if it
     /// has left the queue.
-    pub(crate) fn cancel(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
+    pub(crate) fn cancel<Q>(&mut self, key: &Q, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
     where
-        K: Eq,
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
     {
         let Some(slot) = self.find(key, hash) else { return (false, None) };
         if now.is_some_and(|now| self.is_pending(slot, now)) {

@@ -1,5 +1,7 @@
 //! PURE. Queries of the state machine, and its `check`.
 
+use std::borrow::Borrow;
+
 use flyball_sync::Nanos;
 
 use super::{Leftovers, Phase, Postponed, QueueState};
@@ -146,9 +148,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     /// Returns whether the key is in the queue.
-    pub(crate) fn contains(&self, key: &K, hash: u32) -> bool
+    pub(crate) fn contains<Q>(&self, key: &Q, hash: u32) -> bool
     where
-        K: Eq,
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
     {
         self.find(key, hash).is_some()
     }
@@ -250,9 +253,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.queued() + self.survey(self.due_by(now.unwrap_or(self.seen)), usize::MAX).0
     }
 
-    pub(crate) fn state(&self, key: &K, hash: u32, now: Option<Nanos>) -> KeyState
+    pub(crate) fn state<Q>(&self, key: &Q, hash: u32, now: Option<Nanos>) -> KeyState
     where
-        K: Eq,
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
     {
         self.find(key, hash).map_or(KeyState::Absent, |slot| self.state_of(slot, now.unwrap_or(self.seen)))
     }

@@ -1,5 +1,7 @@
 //! PURE. The transitions that hand out keys and end leases.
 
+use std::borrow::Borrow;
+
 use flyball_sync::Nanos;
 
 use super::{LeaseId, NEXT, NextKey, Phase, QueueState, Transition};
@@ -167,9 +169,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Attaches the detached lease of a key again: returns the lease's id and a clone of the key, for a new guard. Returns `None` if the key has no
     /// detached lease.
-    pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(LeaseId, K)>
+    pub(crate) fn attach<Q>(&mut self, key: &Q, hash: u32) -> Option<(LeaseId, K)>
     where
-        K: Clone + Eq,
+        K: Borrow<Q> + Clone,
+        Q: Eq + ?Sized,
     {
         let slot = self.find(key, hash)?;
         let entry = self.slab.get(slot);

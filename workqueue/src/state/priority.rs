@@ -1,5 +1,7 @@
 //! PURE. The operations of the state machine that exist only for certain orders.
 
+use std::borrow::Borrow;
+
 use flyball_sync::Nanos;
 
 use super::QueueState;
@@ -9,13 +11,21 @@ use crate::state::order::levels::Levels;
 use crate::state::order::limits::Limits;
 use crate::state::order::{GroupStats, PriorityStats};
 
-impl<K: Eq> QueueState<K, Levels> {
-    pub(crate) fn priority(&self, key: &K, hash: u32) -> Option<i8> {
+impl<K> QueueState<K, Levels> {
+    pub(crate) fn priority<Q>(&self, key: &Q, hash: u32) -> Option<i8>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
         self.find(key, hash).map(|slot| self.order.priority(slot))
     }
 
     /// Sets the priority of a key. Returns whether the key is in the queue.
-    pub(crate) fn set_priority(&mut self, key: &K, hash: u32, priority: i8, now: Option<Nanos>) -> bool {
+    pub(crate) fn set_priority<Q>(&mut self, key: &Q, hash: u32, priority: i8, now: Option<Nanos>) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
         let now = self.observe(now);
         let Some(slot) = self.find(key, hash) else { return false };
         let (by, entry) = (self.due_by(now), self.slab.get(slot));

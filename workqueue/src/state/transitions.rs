@@ -1,6 +1,8 @@
 //! PURE. The basic steps from which the operations are built. `make_ready`, `wait` and `lease` link a slot that is not linked. `unlink` undoes the
 //! first two, `unlink_lease` the third.
 
+use std::borrow::Borrow;
+
 use flyball_sync::Nanos;
 
 use super::{Postponed, QueueState};
@@ -68,14 +70,15 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     #[inline]
-    pub(super) fn find(&self, key: &K, hash: u32) -> Option<u32>
+    pub(super) fn find<Q>(&self, key: &Q, hash: u32) -> Option<u32>
     where
-        K: Eq,
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
     {
         let slab = &self.slab;
         let is_key = |slot: &u32| {
             let entry = slab.get(*slot);
-            entry.hash == hash && entry.key.as_ref() == Some(key)
+            entry.hash == hash && entry.key.as_ref().map(K::borrow) == Some(key)
         };
         self.keys.find(spread(hash), is_key).copied()
     }

@@ -1,9 +1,10 @@
 //! Detached leases. A detached lease is ended once, by a call of `done` with its key; `done` has no effect on other keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use flyball_sync::Nanos;
-use flyball_workqueue::{Added, DrainOptions, KeyState, NotDetached, Queue, TryGetError};
+use flyball_workqueue::{Added, DrainOptions, KeyState, NotDetached, Priority, Queue, TryGetError};
 use testkit::panicking::{PanicSwitch, Point};
 
 use crate::support::{backoff, ns, timed};
@@ -220,4 +221,20 @@ fn a_detach_that_panics_in_a_drop_loses_no_key() {
     assert!(catch_unwind(AssertUnwindSafe(|| lease.detach())).is_err());
     assert_eq!((queue.stats().ready, queue.stats().leased), (1, 0));
     queue.check().unwrap();
+}
+
+/// Methods that find a key take a borrowed form of it, so a caller that has a `&str` allocates no `String`.
+#[test]
+fn keys_are_found_by_a_borrowed_form() {
+    let queue = Queue::builder().order(Priority::new()).build();
+    queue.add(String::from("a")).unwrap();
+    assert_eq!(queue.state("a"), KeyState::Ready);
+    assert!(queue.set_priority("a", 3));
+    assert_eq!(queue.priority("a"), Some(3));
+    assert!(queue.postpone("a", Duration::from_secs(3_600)));
+    assert!(queue.cancel("a"));
+    queue.add(String::from("a")).unwrap();
+    drop(queue.try_get().unwrap().detach());
+    drop(queue.attach("a").unwrap().detach());
+    assert!(queue.done("a").is_ok() && queue.done("a").is_err());
 }

@@ -17,8 +17,8 @@ const CRATES: [&str; 9] = [
     "kube-lease",
     "kube-testing",
 ];
-/// Types that belong to kube, so their methods are not in these sources.
-const OF_KUBE: [&str; 1] = ["Api"];
+/// Types that belong to kube or kube-runtime, so not all of their methods are in these sources.
+const OF_KUBE: [&str; 2] = ["Api", "Action"];
 
 fn sources(folder: &Path, text: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
