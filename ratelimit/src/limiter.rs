@@ -209,6 +209,18 @@ impl<K, P: Policy<K>, C> Limiter<K, P, C> {
 
     /// Returns true only if no key has stored state, so that [`forget`](Self::forget) has no effect; it may return false even so. One load, without a
     /// lock.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Limiter};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Limiter::new(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60)));
+    /// limiter.record_failure(&"a");
+    /// assert!(!limiter.is_empty());
+    /// limiter.forget(&"a");
+    /// assert!(limiter.is_empty());
+    /// ```
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {

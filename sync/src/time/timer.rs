@@ -67,6 +67,14 @@ pub trait Timer: Clock {
 
     /// Returns whether the clock always runs at the rate of the machine's monotonic clock, so that a thread can sleep until a time on this clock without
     /// an alarm. By default this is false; then an alarm wakes threads as well as tasks.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_sync::{ManualClock, ThreadTimer, Timer};
+    ///
+    /// assert!(ThreadTimer::new().is_real_time());
+    /// assert!(!ManualClock::new().timer().is_real_time());
+    /// ```
     fn is_real_time(&self) -> bool {
         false
     }

@@ -13,6 +13,18 @@ use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
 impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     /// Returns the priority of a key that is Ready or waiting. For a leased key that was added again, this is the highest priority of these adds; for
     /// any other leased key, the priority with which it was handed out. `None` if the key is not in the queue.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{AddOptions, Added, Priority, Queue};
+    ///
+    /// let queue = Queue::builder().order(Priority::new()).build();
+    /// queue.add("a")?;
+    /// let urgent = AddOptions { priority: 5, ..AddOptions::default() };
+    /// assert_eq!(queue.add_with("a", urgent)?, Added::Merged);
+    /// assert_eq!(queue.priority("a"), Some(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn priority<Q>(&self, key: &Q) -> Option<i8>
     where

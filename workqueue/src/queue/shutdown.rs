@@ -235,6 +235,15 @@ pub struct DrainOptions {
 
 impl DrainOptions {
     /// Waits as long as it takes. Keys that wait, are retried or are requeued after the shutdown are leftovers.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{DrainOptions, Queue};
+    ///
+    /// let queue = Queue::<&str>::new();
+    /// assert!(queue.blocking_drain(DrainOptions::unlimited()).is_empty());
+    /// assert!(queue.is_shutting_down());
+    /// ```
     #[must_use]
     pub const fn unlimited() -> Self {
         Self { limit: None, serves_waiting: false }

@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use crate::workspace::{Workspace, cargo};
 
-/// The manifest of a package without a lock file, so that cargo selects the newest releases.
+/// The manifest of a package without a lock file, so that cargo selects the newest releases. `.cargo/config.toml` of the repository selects the version
+/// of Kubernetes, because the package is in the target directory.
 const MANIFEST: &str = r#"
 [package]
 name = "newest-kube"
@@ -17,7 +18,6 @@ edition = "2024"
 
 [dependencies]
 flyball-kube = { path = "../../kube-adapter" }
-k8s-openapi = { version = "0.29", features = ["latest"] }
 kube = { version = "5", default-features = false, features = ["client", "runtime"] }
 
 [workspace]
