@@ -3,7 +3,7 @@
 use flyball_ops::PrometheusQueues;
 use flyball_ratelimit::controller_default;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{AddOptions, Fifo, LeaseOutcome, Priority, Queue, QueueLimiter};
+use flyball_workqueue::{AddOptions, Fifo, LeaseOutcome, Priority, Queue, QueueLimiter, Timer};
 use peers_rust::draws::Draws;
 
 use crate::Figures;

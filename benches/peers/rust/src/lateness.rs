@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use flyball_sync::TokioTimer;
-use flyball_workqueue::Queue;
+use flyball_workqueue::{Queue, Timer};
 use foldhash::fast::RandomState;
 use futures::StreamExt;
 use kube_runtime::scheduler::{ScheduleRequest, scheduler};
