@@ -92,7 +92,9 @@ pub(crate) fn cycle_priority(options: &Options) -> Figures {
         keys.into_iter().zip(levels.into_iter().map(|level| [-100, 0, 10][level as usize])).collect();
     rounds(options, keys.len(), || {
         for (key, priority) in &keys {
-            queue.add_with(key.clone(), AddOptions { priority: *priority, ..AddOptions::default() }).expect("open");
+            queue
+                .add_with(key.clone(), AddOptions { priority: *priority, ..AddOptions::default() })
+                .expect("open");
         }
         for _ in 0..keys.len() {
             queue.blocking_get().expect("open").done();
