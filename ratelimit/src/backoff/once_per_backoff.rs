@@ -23,10 +23,10 @@ use crate::policy::Policy;
 /// Counts at most one failure per backoff: further failures of the key during its backoff are not counted.
 ///
 /// The n-th counted failure of a key opens a backoff, which ends at a deadline D. If the key is added, runs before D and fails again, it waits for
-/// the rest of that backoff: neither n nor D changes, and [`Failure::counted`] is false. Only a failure at or after D is passed to the inner policy. So a storm of events cannot
-/// lengthen a key's backoff (kubernetes#136853), and failures within one backoff take one token from a shared bucket. A queue wraps its limiter in
-/// this type. The type stores an entry for each open wait and for each finished wait that is not evicted yet: at most 2²⁰ entries, or more if more
-/// keys are in the queue.
+/// the rest of that backoff: neither n nor D changes, and [`Failure::counted`] is false. Only a failure at or after D is passed to the inner policy. So
+/// a storm of events cannot lengthen a key's backoff (kubernetes#136853), and failures within one backoff take one token from a shared bucket. This type
+/// must be the outermost: a budget around it takes a token for each failure, counted or not. A queue wraps its limiter in this type. The type stores an
+/// entry for each open wait and for each finished wait that is not evicted yet: at most 2²⁰ entries, or more if more keys are in the queue.
 ///
 /// # Examples
 /// ```

@@ -20,10 +20,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// Use this for any future of the queue: [`get`](Self::get), [`get_many`](Self::get_many), [`wait_idle`](Self::wait_idle) and so on. It follows the
     /// queue's clock, also in a test that moves the clock by hand, and needs no runtime. The limit starts at the first poll. When the limit has passed,
-    /// `future` is polled once more, so a key that is Ready then is taken, even if the limit is zero.
+    /// `future` is polled once more, so a key that is Ready then is taken, even if the limit is zero. So a worker that passes a limit of zero does not yield
+    /// to other tasks while keys are Ready.
     ///
     /// # Panics
-    /// Panics if the clock or the timer panics, or `future`.
+    /// Panics if the clock, the timer, the waker of another waiter or `future` panics.
     ///
     /// # Cancel safety
     /// As cancel-safe as `future`: dropping this future drops `future`, and so does a limit that passes. To poll `future` again later, or to take the

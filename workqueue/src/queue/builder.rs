@@ -78,7 +78,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> QueueBuilder<K, O, L, T>
     ///
     /// The queue takes ownership of the timer, and arms it only while a task waits for a time: for a deadline, with a time limit, or for an overdue
     /// lease. A blocked thread sleeps until its deadline by itself, if the timer's clock runs [in real time](Timer::is_real_time). A queue reads its
-    /// clock only while keys wait for a deadline, or while it [tracks ages](Queue::track_ages).
+    /// clock only for an operation with a time or a failure, while keys wait for a deadline, and while it [tracks ages](Queue::track_ages).
     ///
     /// On tokio, pass a `TokioTimer`, so that deadlines need no thread, and follow a paused clock. If its runtime shuts down before the queue, the timer
     /// continues as a `ThreadTimer`. In a test, pass the timer of a [`ManualClock`](crate::ManualClock).

@@ -16,7 +16,7 @@ use crate::state::order::sealed::Tag;
 use crate::state::wait::{DelayMode, DelayRequest};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
-    /// Makes a key Ready after `delay`; a delay of zero is the same as [`add`](Self::add). If the key waits already, the earlier deadline applies.
+    /// Makes a key Ready after `delay`; a delay of zero is the same as [`add`](Self::add), but metrics count it as a delayed add, as client-go does. If the key waits already, the earlier deadline applies.
     ///
     /// Any duration is allowed. The clock counts to about 584 years, so a longer delay never ends. A Ready key stays Ready. O(log n) in the number of
     /// waiting keys.

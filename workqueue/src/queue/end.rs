@@ -205,6 +205,11 @@ impl Ending {
     pub(super) fn now(&self) -> Option<Nanos> {
         self.decision.now
     }
+
+    /// Returns whether the clock or the policy has panicked. Then there is no time, even in a queue with metrics.
+    pub(super) fn has_panicked(&self) -> bool {
+        self.panic.is_some()
+    }
 }
 
 /// The result of `end_locked`, for the work that is left after unlocking.

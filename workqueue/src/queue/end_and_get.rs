@@ -162,6 +162,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let shared = &self.shared;
         let ending = shared.decided(lease.key(), outcome);
         let (id, now) = (lease.lease_id(), ending.now());
+        // The caller receives the panic in place of a key, and a key that was taken and requeued would lose its position.
+        let has_panicked = ending.has_panicked();
         self.take_next(
             handle_of_queue,
             now,
@@ -169,7 +171,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
                 let ended = shared.end_locked(locked, id, &ending);
                 (ending, ended)
             },
-            take,
+            |locked, now| if has_panicked { NextKey::Empty } else { take(locked, now) },
             |(ending, ended), effects| {
                 let panic = shared.finish_end(lease.key(), ending, ended, effects);
                 // `lease` is dropped separately, because the drop of its key may panic, too.

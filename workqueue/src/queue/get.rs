@@ -311,7 +311,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     #[inline]
     pub(crate) fn next(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) -> NextKey<K> {
         match now {
-            // A queue with metrics always reads the clock.
+            // A queue with metrics has always read the clock here.
             None => locked.state.get(None),
             Some(_) => locked.state.get_metered(now),
         }

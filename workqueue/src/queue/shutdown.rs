@@ -1,9 +1,10 @@
 //! SHELL. Pausing, draining and stopping a queue.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, keep_first, raise};
 use flyball_sync::{Clock, Monotonic, Timer};
 
 use super::Queue;
@@ -80,7 +81,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// callers may drain at the same time, and each of them receives all leftovers.
     ///
     /// # Panics
-    /// Panics if the clock or the timer panics.
+    /// Panics if the clock, the timer, the waker of another waiter or `Clone` of a leftover key panics. The queue is shut down and not paused even so.
     ///
     /// # Cancel safety
     /// The first poll shuts the queue down and starts the time limit; before it, nothing happens. If the future is dropped after its first poll, only the
@@ -195,8 +196,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
 
     fn begin_drain(&self, options: DrainOptions) {
         let Some(limit) = options.limit.filter(|_| options.serves_waiting) else {
-            self.shut_down();
-            return self.resume();
+            // A waker of another waiter that panics must not leave the queue shut down and paused, because its workers would then wait for ever.
+            let mut panicked = Ok(());
+            keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| self.shut_down())));
+            keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| self.resume())));
+            return raise(panicked);
         };
         let now = self.shared.now();
         let mut locked = self.shared.lock();
@@ -249,7 +253,7 @@ impl DrainOptions {
         Self { limit: None, serves_waiting: false }
     }
 
-    /// Waits for at most `limit`. Keys that are Ready or leased when the limit has passed are leftovers, too.
+    /// Waits for at most `limit`, by the queue's clock in a task and in real time in a thread. Keys that are Ready or leased when the limit has passed are leftovers, too.
     ///
     /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call
     /// [`stop_now`](Queue::stop_now) next, and use its leftovers.

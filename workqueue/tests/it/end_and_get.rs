@@ -195,3 +195,41 @@ fn a_key_survives_payloads_that_panic() {
     queue.check().unwrap();
     assert_eq!(queue.try_get().unwrap().0, 1);
 }
+
+/// A policy that panics for one key costs no other key its place: the call that receives the panic takes no key.
+#[test]
+fn a_panic_in_the_policy_takes_no_other_key() {
+    struct Bad;
+    impl flyball_ratelimit::Policy<u32> for Bad {
+        fn record_failure(
+            &mut self,
+            key: &u32,
+            _: flyball_sync::Nanos,
+            _: u64,
+            _: &mut dyn FnMut(&u32) -> bool,
+        ) -> flyball_ratelimit::Failure {
+            assert!(*key != 0, "the policy panics");
+            flyball_ratelimit::Failure { wait: Duration::ZERO, counted: true }
+        }
+        fn forget(&mut self, _: &u32) {}
+        fn num_requeues(&self, _: &u32) -> u32 {
+            0
+        }
+        fn tracked_keys(&self) -> usize {
+            0
+        }
+    }
+    struct Sink;
+    impl flyball_workqueue::QueueMetrics for Sink {}
+    let queue = Queue::builder().limiter(Bad).metrics(Sink).build();
+    _ = queue.add_many(0..4);
+    let lease = queue.try_get().unwrap();
+    let ended =
+        catch_unwind(AssertUnwindSafe(|| queue.try_end_and_get(lease, LeaseOutcome::Dropped).is_ok()));
+    assert!(ended.is_err());
+    let order: Vec<u32> = std::iter::from_fn(|| queue.try_get().ok().map(|lease| lease.detach())).collect();
+    assert_eq!(order, [1, 2, 3, 0]);
+    assert_eq!((queue.stats().adds, queue.stats().leased), (5, 4));
+    order.iter().for_each(|key| queue.done(key).unwrap());
+    queue.check().unwrap();
+}

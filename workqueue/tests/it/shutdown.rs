@@ -1,13 +1,14 @@
 //! `shut_down`, drains and `stop_now`, with keys in every state and with several callers: no key is lost or handed out twice.
 
-use std::sync::Barrier;
-use std::task::Poll;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Barrier};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use flyball_sync::block_on;
 use flyball_workqueue::{DrainOptions, KeyState, LeaseOutcome, Leftovers, Queue, TryGetError};
-use testkit::wakers::{Counting, poll_once, poll_with};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed};
 
@@ -332,4 +333,21 @@ fn all_ends_at_once() {
         assert!(crate::support::holds_nothing(&queue.stats()));
         queue.check().unwrap();
     }
+}
+
+/// A queue that stayed paused after its shutdown would keep its workers waiting for ever.
+#[test]
+fn a_drain_whose_wake_up_panics_has_resumed_the_queue() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    queue.pause();
+    let waker = Waker::from(Arc::new(Panicking));
+    let mut getter = Box::pin(queue.get());
+    assert!(poll_with(getter.as_mut(), &waker).is_pending());
+    let drained = catch_unwind(AssertUnwindSafe(|| {
+        queue.blocking_drain(DrainOptions::within(Duration::ZERO)).is_empty()
+    }));
+    assert!(drained.is_err());
+    assert!(queue.is_shutting_down() && !queue.stats().paused);
+    assert_eq!(*queue.try_get().unwrap(), "a");
 }
