@@ -206,8 +206,8 @@ impl<K> Lease<K> {
         self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }
 
-    /// Like [`retry`](Self::retry), but the key waits for at least `least`, and if this is failure number `most` of the key, the key is not retried. Instead,
-    /// its failures are forgotten, and the lease is returned to the caller, which must end it.
+    /// Like [`retry`](Self::retry), but the key waits for at least `least`, and if this is failure number `most` of the key, the key is not retried.
+    /// Instead, its failures are forgotten, and the lease is returned to the caller, which must end it.
     ///
     /// This limits the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after); the lower of the two limits applies.
     /// A failure that the limiter does not count, such as one before the key's backoff is over, counts toward neither limit. Without a limiter no

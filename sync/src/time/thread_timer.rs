@@ -17,9 +17,9 @@ use crate::time::timer::Timer;
 
 /// A timer on the machine's monotonic clock that needs no runtime.
 ///
-/// All timers of a process share one thread, named `flyball-timer`. A timer without an alarm costs nothing. The first alarm starts the thread, and the thread
-/// ends about one second after the last alarm has fired or was removed, so a program whose timers are idle has no such
-/// thread. Wakers run on that thread: a waker that blocks delays the alarms of other timers; a waker that panics does not.
+/// All timers of a process share one thread, named `flyball-timer`. A timer without an alarm costs nothing. The first alarm starts the thread, and the
+/// thread ends about one second after the last alarm has fired or was removed, so a program whose timers are idle has no such thread. Wakers run on that
+/// thread: a waker that blocks delays the alarms of other timers; a waker that panics does not.
 ///
 /// If the operating system refuses to start the thread, the waker is woken immediately; its task then reads the clock
 /// and sets the alarm again.

@@ -76,6 +76,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Adds a key; waits asynchronously while the queue is full. If neither the queue nor the key's group has a capacity
     /// ([`QueueBuilder::capacity`](crate::QueueBuilder::capacity), [`Fair::capacity`](crate::Fair::capacity)), the future does not wait.
     ///
+    /// Adds that wait are not coalesced: each completes on its own when there is room, even if the key was added meanwhile. So a key that many callers
+    /// wait to add may run once for each of them.
+    ///
     /// Like the future of [`get`](Self::get), this future sometimes yields to other tasks even if there is room.
     ///
     /// When there is room for one more key, one waiting adder is woken: a task, in FIFO order, or a blocked thread if no task waits. The room is not

@@ -220,8 +220,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         if locked.needs_wakeups() { Some(locked.collect_wakeups(now)) } else { None }
     }
 
-    /// Sets `timed`. An operation that has not read the clock sets no deadline, so it has nothing to note, apart from a last deadline that it has removed;
-    /// the next operation then reads the clock once more.
+    /// Sets `timed`. An operation that has not read the clock sets no deadline before a shutdown (after it, a retried key gets one that has passed and
+    /// is never served), so it has nothing to note, apart from a last deadline that it has removed; the next operation then reads the clock once more.
     #[inline]
     fn note_timed(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) {
         if now.is_none() {
