@@ -76,19 +76,21 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     where
         K: Clone,
     {
-        self.track_ages(now);
-        if self.is_drained(Some(now)) {
-            return NextOverdue::Drained;
-        }
-        let Some(slot) = self.leases.front() else { return NextOverdue::Empty };
-        let since = self.slab.get(slot).at.max(self.ages.unwrap_or(now));
-        let overdue = since + bound;
-        if overdue > now {
-            return NextOverdue::Wait(overdue);
-        }
-        let Some(key) = self.slab.get(slot).key.clone() else {
-            unreachable!("invariant 1: a linked slot holds a key")
+        let drained = self.is_drained(Some(now));
+        let tracked = self.ages.unwrap_or(now);
+        let first = self.leases.front().filter(|_| !drained);
+        let first = first.map(|slot| (slot, self.slab.get(slot).at.max(tracked)));
+        // `Clone` may panic, so the key is cloned before anything changes. If the queue already tracked ages then, and no operation noted it, ages would
+        // count from the panic, although no operation would read the clock.
+        let key = match first {
+            Some((slot, since)) if since + bound <= now => self.slab.get(slot).key.clone(),
+            _ => None,
         };
+        self.track_ages(now);
+        let Some((slot, since)) = first else {
+            return if drained { NextOverdue::Drained } else { NextOverdue::Empty };
+        };
+        let Some(key) = key else { return NextOverdue::Wait(since + bound) };
         self.leases.unlink(&mut self.slab, slot);
         self.slab.get_mut(slot).flags.set(Flags::REPORTED, true);
         self.reported.push(&mut self.slab, slot);

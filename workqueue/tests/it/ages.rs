@@ -1,10 +1,12 @@
 //! Ages of keys and leases, and reports of overdue leases.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use flyball_sync::{Clock, Nanos};
-use flyball_workqueue::{DrainOptions, KeyState, OverdueLease};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use flyball_workqueue::{DrainOptions, KeyState, OverdueLease, Queue};
 use futures_util::FutureExt;
+use testkit::panicking::{PanicSwitch, Point};
 
 use crate::support::{TimedQueue, backoff, ns, timed};
 use crate::task::{Task, keys};
@@ -345,4 +347,23 @@ fn a_reported_lease_goes_on() {
     assert_eq!((left.ready, left.waiting, left.leased), (vec!["a"], vec!["b", "c"], vec!["d"]));
     queue.done(&d).unwrap();
     queue.check().unwrap();
+}
+
+/// If `Clone` of an overdue key panics at the first poll, nothing has changed: no later lease has the age of the time since then.
+#[test]
+fn a_panic_in_the_first_report_begins_no_ages() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().timer(clock.timer()).build();
+    let switch = PanicSwitch::new();
+    queue.add(switch.key(1)).unwrap();
+    let lease = queue.try_get().unwrap();
+    switch.arm(Point::Clone, 1);
+    let report = catch_unwind(AssertUnwindSafe(|| Task::new(queue.next_overdue(Duration::ZERO)).is_ready()));
+    assert!(report.is_err());
+    lease.done();
+    clock.advance(Duration::from_secs(3_600));
+    queue.add(switch.key(2)).unwrap();
+    let _lease = queue.try_get().unwrap();
+    let late = Task::new(queue.next_overdue(Duration::from_secs(60))).is_ready();
+    assert!(!late, "a lease of no age is overdue");
 }
