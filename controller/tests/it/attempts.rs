@@ -1,9 +1,13 @@
 //! `max_attempts`: a key that keeps failing is given up, and `on_give_up` is called.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use flyball_controller::{Action, Controller, ReconcileError};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
@@ -167,4 +171,21 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
         "given up at the fourth counted failure: at 0, 1, 3 and 7 s"
     );
     running.iter().for_each(|running| running.abort());
+}
+
+/// A queue that was built without a timer has one: a requeue needs no configuration.
+#[tokio::test]
+async fn a_controller_runs_on_a_queue_from_new() {
+    let queue = Queue::new();
+    queue.add(7_u32).unwrap();
+    let twice = Arc::new(Notify::new());
+    let controller = Controller::new(queue).graceful_shutdown_on(twice.clone().notified_owned());
+    let runs = AtomicUsize::new(0);
+    let running = controller.run(move |_, _| {
+        if runs.fetch_add(1, Ordering::Relaxed) == 1 {
+            twice.notify_one();
+        }
+        async { Ok::<_, std::io::Error>(Action::requeue_after(SECOND / 1_000)) }
+    });
+    running.await.unwrap();
 }

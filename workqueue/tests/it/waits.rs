@@ -1,11 +1,16 @@
 //! Waits are woken when what they wait for has changed, and only then; and no alarm is set that no future waits for.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, ThreadTimer, Timer};
 use flyball_workqueue::{DrainOptions, Fair, GetTimeoutError, Queue, TryGetError};
 use futures_util::future::{join, select};
+use testkit::wakers::{Counting, poll_with};
 
 use crate::support::{backoff, ns, timed};
 use crate::task::{Task, lists};
@@ -274,4 +279,74 @@ fn a_wait_for_ever_sets_no_alarm() {
     ];
     let _drain = Task::new(queue.drain(DrainOptions::serve_waiting(Duration::MAX))).poll();
     assert_eq!(clock.next_alarm(), None);
+}
+
+// ---- threads without an alarm ----------------------------------------------------------------------------------
+
+/// A timer in real time that counts its alarms.
+#[derive(Default)]
+struct Alarms {
+    timer: ThreadTimer,
+    set: Arc<AtomicUsize>,
+}
+
+impl Clock for Alarms {
+    fn now(&self) -> Nanos {
+        self.timer.now()
+    }
+}
+
+impl Timer for Alarms {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        self.set.fetch_add(1, Ordering::Relaxed);
+        self.timer.wake_at(at, waker);
+    }
+
+    fn is_real_time(&self) -> bool {
+        true
+    }
+}
+
+/// On a clock in real time, a blocked thread sleeps until its deadline, so a program of threads has no timer thread.
+#[test]
+fn no_alarm_is_set_for_a_thread_if_the_clock_runs_in_real_time() {
+    let alarms = Alarms::default();
+    let set = alarms.set.clone();
+    let queue = Queue::builder().timer(alarms).build();
+    queue.add_after("a", Duration::from_millis(2)).unwrap();
+    let lease = queue.blocking_get().unwrap();
+    queue.add_after("b", HOUR).unwrap();
+    assert!(queue.blocking_get_timeout(Duration::from_millis(1)).is_err());
+    assert!(!queue.blocking_wait_idle_timeout(Duration::from_millis(1)));
+    lease.done();
+    let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_millis(2)));
+    assert_eq!((left.waiting, set.load(Ordering::Relaxed)), (vec!["b"], 0));
+}
+
+#[test]
+fn an_alarm_is_set_for_a_task_in_real_time() {
+    let alarms = Alarms::default();
+    let set = alarms.set.clone();
+    let queue = Queue::builder().timer(alarms).build();
+    queue.add_after("a", HOUR).unwrap();
+    let _getter = Task::waiting(queue.get());
+    assert_eq!(set.load(Ordering::Relaxed), 1);
+}
+
+// ---- an adder that takes its key back --------------------------------------------------------------------------
+
+/// The wake-up of an adder that was woken for room, and does not use it, goes to the next adder.
+#[test]
+fn an_adder_that_takes_its_key_back_passes_its_wake_up_on() {
+    let queue = Queue::builder().capacity(1).build();
+    queue.add("full").unwrap();
+    let (first_woken, first_waker) = Counting::waker();
+    let mut first = queue.add_when_room("first");
+    assert!(poll_with(Pin::new(&mut first), &first_waker).is_pending());
+    let mut second = Task::waiting(queue.add_when_room("second"));
+    queue.try_get().unwrap().done();
+    assert_eq!((first_woken.wakes(), second.wakes()), (1, 0));
+    assert_eq!(first.into_key(), Some("first"));
+    assert_eq!(second.wakes(), 1, "the wake-up is lost");
+    assert!(second.finish().is_ok());
 }
