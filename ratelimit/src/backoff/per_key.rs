@@ -9,8 +9,9 @@
 //!    before that key is changed, so a panic leaves invariants 1 to 4 intact. Growing the index calls no `Hash`, because
 //!    slots store their hash.
 //!
-//! Hence every operation is O(1), amortised over the growth and the shrinking of the table, and a key that is never forgotten leaks nothing: an operation that may add
-//! one key also evicts up to two expired keys.
+//! Hence every operation is O(1), amortised over the growth and the shrinking of the table, and a key that is never forgotten leaks nothing: an operation
+//! that may add one key also evicts up to two expired keys. The one operation in which the table shrinks moves the keys that are left, at most an eighth
+//! of the slots; growing moves all of them.
 //!
 //! Rejected: a periodic sweep over the whole map (a pause under the owner's lock that grows with the map), and a heap
 //! of deadlines (a second structure with logarithmic cost, for an exact expiry that is not needed).

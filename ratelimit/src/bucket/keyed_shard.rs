@@ -11,9 +11,9 @@
 //! 5. User code (`Eq`, `Clone`) runs before the first change of an operation, so a panic in it leaves 1 to 4 intact.
 //!    Growing the index calls no `Hash`, because slots store their hash.
 //!
-//! A clock hand moves down over the slots, so that the slot that moves into a gap is one that the hand has passed: for each new key, it checks two slots and evicts each bucket that is full again. If there is still no room, it
-//! checks a few more. If none of these is full, the fullest of them and of the new bucket is not stored. So one call raises `floor` by at most its own
-//! tokens, and a large debt of a stored key does not affect other keys.
+//! A clock hand moves down over the slots, so that the slot that moves into a gap is one that the hand has passed: for each new key, it checks two slots
+//! and evicts each bucket that is full again. If there is still no room, it checks a few more. If none of these is full, the fullest of them and of the
+//! new bucket is not stored. So one call raises `floor` by at most its own tokens, and a large debt of a stored key does not affect other keys.
 //!
 //! Rejected: a list in the order of last use (each token taken would change the list, and the list would keep a nearly full bucket as long as an empty
 //! one), a heap of the times at which buckets are full (its cost is logarithmic), giving an evicted key a full bucket (two keys that evict each other
