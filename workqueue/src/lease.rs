@@ -1,6 +1,6 @@
 //! SHELL. Leases: a worker's exclusive right to a key, until the worker ends the lease with an outcome.
 
-mod leasing;
+pub(crate) mod leasing;
 pub(crate) mod outcome;
 
 use std::fmt;
@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use flyball_sync::panics::caught;
 
+use crate::lease::leasing::Leasing;
+use crate::lease::outcome::LeaseOutcome;
 use crate::queue::shared::Shared;
-use crate::state::LeaseId;
 use crate::state::order::Order;
-
-pub(crate) use leasing::Leasing;
-pub use outcome::LeaseOutcome;
+use crate::state::types::LeaseId;
 
 /// The exclusive right to work on a key. While the lease exists, the queue does not hand the key out again.
 ///

@@ -21,14 +21,28 @@ pub use crate::futures::next_overdue::NextOverdue;
 pub use crate::futures::stream::LeaseStream;
 pub use crate::futures::wait_idle::WaitIdle;
 pub use crate::key::Key;
-pub use crate::lease::{Lease, LeaseOutcome};
+pub use crate::lease::Lease;
+pub use crate::lease::outcome::LeaseOutcome;
 pub use crate::limiter::{NoLimiter, QueueLimiter};
-pub use crate::metrics::{QueueMetrics, StatsReader};
+pub use crate::metrics::QueueMetrics;
+pub use crate::metrics::stats_reader::StatsReader;
+pub use crate::queue::Queue;
+pub use crate::queue::add::AddedMany;
+pub use crate::queue::builder::QueueBuilder;
 pub use crate::queue::consumer::Consumer;
-pub use crate::queue::{AddOptions, AddedMany, DrainOptions, KeyInfo, Queue, QueueBuilder};
-pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};
+pub use crate::queue::delay::AddOptions;
+pub use crate::queue::inspect::KeyInfo;
+pub use crate::queue::shutdown::DrainOptions;
+pub use crate::state::ages::OverdueLease;
+pub use crate::state::inspect::KeyState;
+pub use crate::state::order::Order;
+pub use crate::state::order::fair::Fair;
+pub use crate::state::order::fifo::Fifo;
+pub use crate::state::order::priority::Priority;
+pub use crate::state::order::stats::{GroupStats, PriorityStats, TopGroups};
+pub use crate::state::stats::QueueStats;
+pub use crate::state::types::{Added, Leftovers};
 pub use crate::state::wait::DelayMode;
-pub use crate::state::{Added, KeyState, Leftovers, OverdueLease, QueueStats};
 
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]

@@ -5,16 +5,14 @@
 //!
 //! Cancel safety: nothing here waits.
 
-mod stats_reader;
+pub(crate) mod stats_reader;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use stats_reader::ReadStats;
-pub use stats_reader::StatsReader;
-
 use crate::error::AddErrorKind;
 use crate::lease::outcome::LeaseOutcome;
+use crate::metrics::stats_reader::StatsReader;
 
 /// A sink for the events of a queue, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///

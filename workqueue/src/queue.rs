@@ -1,21 +1,21 @@
 //! SHELL. The queue. The modules below contain its operations, grouped by purpose.
 
-mod add;
+pub(crate) mod add;
 pub(crate) mod adders;
 mod blocking;
-mod builder;
+pub(crate) mod builder;
 mod by_key;
 pub(crate) mod consumer;
-mod delay;
+pub(crate) mod delay;
 pub(crate) mod end;
 mod end_and_get;
 mod get;
 pub(crate) mod give_up;
 mod idle;
-mod inspect;
+pub(crate) mod inspect;
 mod priority;
 pub(crate) mod shared;
-mod shutdown;
+pub(crate) mod shutdown;
 pub(crate) mod stop_flag;
 pub(crate) mod task_waiters;
 pub(crate) mod thread_waiters;
@@ -27,16 +27,12 @@ use std::sync::Arc;
 
 use flyball_sync::{ThreadTimer, Timer};
 
-pub use add::AddedMany;
-pub use builder::QueueBuilder;
-pub use delay::AddOptions;
-pub use inspect::KeyInfo;
-pub use shutdown::DrainOptions;
-
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::queue::builder::QueueBuilder;
 use crate::queue::shared::Shared;
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 
 /// A work queue of distinct keys: each key is queued once, and leased to one worker at a time.
 ///

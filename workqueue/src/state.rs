@@ -20,32 +20,24 @@
 //! `Leased`. It also follows that no key is lost, because only `end`, `cancel` and `stop` vacate a slot, and they return its key.
 
 mod add;
-mod ages;
+pub(crate) mod ages;
 mod deadlines;
 mod delay;
 pub(crate) mod entry;
 pub(crate) mod hash;
-mod inspect;
+pub(crate) mod inspect;
 mod lease;
 mod list;
-mod metering;
+pub(crate) mod metering;
 pub(crate) mod order;
 mod priority;
 mod shutdown;
 mod slab;
 mod sparse;
-mod stats;
+pub(crate) mod stats;
 mod transitions;
-mod types;
+pub(crate) mod types;
 pub(crate) mod wait;
-
-pub(crate) use ages::NextOverdue;
-pub use ages::OverdueLease;
-pub use inspect::KeyState;
-pub(crate) use metering::HandedOut;
-pub use stats::QueueStats;
-pub use types::{Added, Leftovers};
-pub(crate) use types::{LeaseId, NewKey, NextKey, Transition};
 
 use std::time::Duration;
 
@@ -53,11 +45,11 @@ use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
 use crate::state::list::List;
-use crate::state::order::ReadyQueue;
+use crate::state::metering::Meter;
+use crate::state::order::sealed::ReadyQueue;
 use crate::state::slab::Slab;
 use crate::state::sparse::SparseMap;
 use crate::state::wait::Wait;
-use metering::Meter;
 
 /// The latest time that `horizon` can have. Deadlines at or before `horizon` count as passed, so `LAST` is before `Nanos::MAX`: a wait until
 /// `Nanos::MAX` does not end even after a shutdown.
@@ -163,6 +155,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 mod tests {
     use super::*;
     use crate::state::order::fifo::FifoList;
+    use crate::state::types::{Added, NewKey, NextKey};
     use crate::state::wait::DelayRequest;
 
     /// Keys with equal deadlines keep their order when the sequence numbers are renumbered.

@@ -12,9 +12,10 @@ use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
 use crate::queue::adders::AdderPlace;
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 use crate::state::order::sealed::Tag;
-use crate::state::order::{Fifo, Order};
-use crate::state::{Added, NewKey};
+use crate::state::types::{Added, NewKey};
 
 /// The future of [`Queue::add_when_room`].
 ///

@@ -10,8 +10,8 @@ use flyball_sync::waiting::Place;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
-use crate::state::Leftovers;
 use crate::state::order::Order;
+use crate::state::types::Leftovers;
 
 /// Waits until a drain that has begun is over, and resolves to the leftovers. Dropping the future only ends the wait.
 pub(crate) struct Drain<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> {

@@ -10,10 +10,12 @@ use flyball_sync::{ThreadTimer, Timer};
 use crate::error::TryGetError;
 use crate::futures::get::Get;
 use crate::key::Key;
-use crate::lease::{Lease, LeaseOutcome};
+use crate::lease::Lease;
+use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::{NoLimiter, QueueLimiter};
-use crate::state::NextKey;
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
+use crate::state::types::NextKey;
 
 /// The future of [`Queue::end_and_get`](crate::Queue::end_and_get).
 ///

@@ -14,8 +14,9 @@ use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
 use crate::queue::stop_flag::StopFlag;
-use crate::state::NextKey;
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
+use crate::state::types::NextKey;
 
 /// The future of [`Queue::get`].
 ///

@@ -11,7 +11,8 @@ use crate::futures::get::Get;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 
 /// The future of [`Queue::get_many`](crate::Queue::get_many).
 ///

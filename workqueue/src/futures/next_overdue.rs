@@ -13,8 +13,9 @@ use flyball_sync::{ThreadTimer, Timer};
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::state::order::{Fifo, Order};
-use crate::state::{NextOverdue as Next, OverdueLease};
+use crate::state::ages::{NextOverdue as Next, OverdueLease};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 
 /// The future of [`Queue::next_overdue`].
 ///

@@ -15,7 +15,8 @@ use crate::futures::get::Get;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 
 /// The stream that [`Queue::stream`](crate::Queue::stream) returns. It ends once the queue is closed.
 ///

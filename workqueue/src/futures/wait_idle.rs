@@ -11,7 +11,8 @@ use flyball_sync::{ThreadTimer, Timer};
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 
 /// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`]. It is woken once its condition holds, and only then.
 ///

@@ -5,12 +5,12 @@ use std::time::Duration;
 use flyball_sync::Timer;
 
 use crate::key::Key;
-use crate::lease::LeaseOutcome;
+use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::QueueLimiter;
 use crate::queue::end::{Decision, Ending};
 use crate::queue::shared::Shared;
-use crate::state::LeaseId;
 use crate::state::order::Order;
+use crate::state::types::LeaseId;
 
 /// The operations of a queue that its leases call. A lease holds its queue as a trait object of this trait, so the
 /// type of a lease does not depend on the queue's order and limiter.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Weak;
 
-use crate::state::QueueStats;
+use crate::state::stats::QueueStats;
 
 /// Reads the statistics of a queue. It is a weak handle, so it does not keep the queue alive.
 /// [`QueueMetrics::register`](crate::QueueMetrics::register) receives one.

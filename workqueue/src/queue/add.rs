@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::{Added, NewKey};
+use crate::state::types::{Added, NewKey};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Adds a key: an absent key becomes Ready, and a leased key runs once more when its lease ends. Never waits.

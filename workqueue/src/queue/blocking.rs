@@ -10,11 +10,13 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
-use crate::queue::shared::{Locked, OtherWaiters, Shared};
+use crate::queue::shared::Shared;
+use crate::queue::shared::locked::{Locked, OtherWaiters};
 use crate::queue::stop_flag::StopFlag;
+use crate::state::QueueState;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::{Added, Leftovers, NextKey, QueueState};
+use crate::state::types::{Added, Leftovers, NextKey};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Waits for a key, but at most until the time `until` of the machine's clock, or until `stop` is set.

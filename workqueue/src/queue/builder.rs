@@ -14,7 +14,8 @@ use crate::queue::Queue;
 use crate::queue::give_up::GiveUp;
 use crate::queue::shared::{Parts, Shared};
 use crate::state::Options;
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 
 /// Builds a [`Queue`]; sets its timer, limiter, order, metrics and limits.
 ///

@@ -10,9 +10,10 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::shared::Effects;
+use crate::queue::shared::effects::Effects;
 use crate::queue::stop_flag::StopFlag;
-use crate::state::order::{Fifo, Order};
+use crate::state::order::Order;
+use crate::state::order::fifo::Fifo;
 
 /// A handle that takes keys until it is stopped or the queue is closed. Stopping a consumer affects neither the queue nor
 /// other consumers.

@@ -10,9 +10,9 @@ use super::Queue;
 use crate::error::{AddError, AddErrorKind};
 use crate::key::Key;
 use crate::limiter::{AfterFailure, QueueLimiter};
-use crate::state::Added;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
+use crate::state::types::Added;
 use crate::state::wait::{DelayMode, DelayRequest};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {

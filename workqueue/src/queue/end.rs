@@ -8,13 +8,15 @@ use flyball_sync::panics::{Panic, forget};
 use flyball_sync::{Nanos, Timer};
 
 use super::give_up::GiveUp;
-use super::shared::{Effects, Locked, Shared};
+use super::shared::Shared;
 use crate::key::Key;
 use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::{self, AfterFailure, QueueLimiter};
+use crate::queue::shared::effects::Effects;
+use crate::queue::shared::locked::Locked;
 use crate::state::order::Order;
+use crate::state::types::{LeaseId, Transition};
 use crate::state::wait::Wait;
-use crate::state::{LeaseId, Transition};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     /// Ends a lease. The lease ends even if user code panics; the key is Ready again in that case.

@@ -12,14 +12,17 @@ use flyball_sync::{Nanos, Timer};
 
 use super::Queue;
 use super::end::{first, panic_of};
-use super::shared::{Effects, Locked};
 use crate::error::TryGetError;
 use crate::futures::end_and_get::EndAndGet;
 use crate::key::Key;
-use crate::lease::{Lease, LeaseOutcome, Leasing};
+use crate::lease::Lease;
+use crate::lease::leasing::Leasing;
+use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::QueueLimiter;
+use crate::queue::shared::effects::Effects;
+use crate::queue::shared::locked::Locked;
 use crate::state::order::Order;
-use crate::state::{NextKey, Transition};
+use crate::state::types::{NextKey, Transition};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Ends a lease and waits asynchronously for the next key; resolves to `None` once the queue is closed.

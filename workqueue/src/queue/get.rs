@@ -14,12 +14,16 @@ use crate::futures::get_many::GetMany;
 #[cfg(feature = "stream")]
 use crate::futures::stream::LeaseStream;
 use crate::key::Key;
-use crate::lease::{Lease, LeaseOutcome};
+use crate::lease::Lease;
+use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::QueueLimiter;
 use crate::queue::consumer::Consumer;
-use crate::queue::shared::{Effects, Locked, Shared};
+use crate::queue::shared::Shared;
+use crate::queue::shared::effects::Effects;
+use crate::queue::shared::locked::Locked;
+use crate::state::metering::HandedOut;
 use crate::state::order::Order;
-use crate::state::{HandedOut, LeaseId, NextKey};
+use crate::state::types::{LeaseId, NextKey};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Waits asynchronously for a key, on any executor; resolves to `None` once the queue is closed.

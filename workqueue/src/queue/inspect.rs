@@ -10,9 +10,10 @@ use super::Queue;
 use crate::futures::next_overdue::NextOverdue;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::metrics::StatsReader;
+use crate::metrics::stats_reader::StatsReader;
+use crate::state::inspect::KeyState;
 use crate::state::order::Order;
-use crate::state::{KeyState, QueueStats};
+use crate::state::stats::QueueStats;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Returns the number of Ready keys, including keys whose deadline has passed. O(1), plus one step for each deadline that has passed.

@@ -8,7 +8,9 @@ use flyball_sync::Timer;
 use super::Queue;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
+use crate::state::order::fair::Fair;
+use crate::state::order::priority::Priority;
+use crate::state::order::stats::{PriorityStats, TopGroups};
 
 impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     /// Returns the priority of a key that is Ready or waiting. For a leased key that was added again, this is the highest priority of these adds; for

@@ -24,8 +24,8 @@
 //!
 //! A woken waiter that leaves its wait queue decrements the count of woken waiters, so `collect_wakeups` can wake another waiter.
 
-mod effects;
-mod locked;
+pub(crate) mod effects;
+pub(crate) mod locked;
 mod observe;
 
 use std::hash::{BuildHasher, Hash};
@@ -39,18 +39,19 @@ use flyball_sync::waiting::{self, Alarm, Alarmed};
 use flyball_sync::{Nanos, Timer};
 use foldhash::fast::RandomState;
 
-pub(crate) use effects::Effects;
-pub(crate) use locked::{Locked, OtherWaiters};
-
 use crate::key::Key;
 use crate::limiter::{self, Limiter, QueueLimiter};
-use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
+use crate::metrics::QueueMetrics;
+use crate::metrics::stats_reader::{ReadStats, StatsReader};
 use crate::queue::adders::Signals;
 use crate::queue::give_up::GiveUp;
+use crate::queue::shared::effects::Effects;
+use crate::queue::shared::locked::Locked;
 use crate::state::hash::fold;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::{NewKey, Options, QueueState};
+use crate::state::types::NewKey;
+use crate::state::{Options, QueueState};
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
     /// Padded to its own cache lines, because adds read the neighbouring fields, such as the hasher, before they lock.

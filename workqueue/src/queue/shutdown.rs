@@ -11,8 +11,8 @@ use super::Queue;
 use crate::futures::drain::Drain;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::state::Leftovers;
 use crate::state::order::Order;
+use crate::state::types::Leftovers;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Pauses the queue: no key is handed out until [`resume`](Self::resume), and getters wait even if keys are Ready.

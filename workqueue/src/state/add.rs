@@ -4,10 +4,11 @@ use std::borrow::Borrow;
 
 use flyball_sync::Nanos;
 
-use super::{Added, NewKey, Phase, QueueState};
+use super::{Phase, QueueState};
 use crate::error::AddErrorKind;
 use crate::state::entry::{Flags, State};
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
+use crate::state::types::{Added, NewKey};
 use crate::state::wait::{DelayRequest, Wait};
 
 impl<K, O: ReadyQueue> QueueState<K, O> {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{LeaseId, QueueState};
+use super::QueueState;
 use crate::state::entry::Flags;
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
+use crate::state::types::LeaseId;
 
 /// A lease that has been held for at least as long as the bound that was passed to [`Queue::next_overdue`](crate::Queue::next_overdue).
 ///

@@ -4,7 +4,7 @@ use flyball_sync::Nanos;
 
 use super::QueueState;
 use crate::state::deadlines::Deadlines;
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Returns the earliest deadline and the slot that it belongs to.

@@ -4,10 +4,11 @@ use std::borrow::Borrow;
 
 use flyball_sync::Nanos;
 
-use super::{Leftovers, Phase, Postponed, QueueState};
+use super::{Phase, Postponed, QueueState};
 use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
+use crate::state::types::Leftovers;
 
 /// The state of a key. A key whose deadline has passed is reported as `Ready`, or as `LeasedDirty` if it is leased.
 ///

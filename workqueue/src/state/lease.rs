@@ -4,9 +4,10 @@ use std::borrow::Borrow;
 
 use flyball_sync::Nanos;
 
-use super::{LeaseId, NEXT, NextKey, Phase, QueueState, Transition};
+use super::{NEXT, Phase, QueueState};
 use crate::state::entry::{Flags, State};
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
+use crate::state::types::{LeaseId, NextKey, Transition};
 use crate::state::wait::Wait;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{LeaseId, NextKey, Phase, QueueState, QueueStats};
+use super::{Phase, QueueState};
 use crate::state::entry::State;
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
 use crate::state::sparse::SparseMap;
+use crate::state::stats::QueueStats;
+use crate::state::types::{LeaseId, NextKey};
 
 /// The additional state of a queue with metrics.
 #[derive(Debug, Default)]

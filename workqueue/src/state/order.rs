@@ -5,22 +5,15 @@
 //! ready queue holds the Ready and the waiting keys, and runs no user code except `Eq` and `Clone` of groups.
 
 mod credits;
-mod fair;
+pub(crate) mod fair;
 pub(crate) mod fifo;
 pub(crate) mod groups;
 mod level;
 pub(crate) mod levels;
 pub(crate) mod limits;
-mod priority;
+pub(crate) mod priority;
 mod refresh_count;
-mod stats;
-
-pub use fair::Fair;
-pub use fifo::Fifo;
-pub use priority::Priority;
-pub use stats::{GroupStats, PriorityStats, TopGroups};
-
-pub(crate) use sealed::ReadyQueue;
+pub(crate) mod stats;
 
 /// The line number of adders that need room in the queue, but not in a group.
 pub(crate) const ANY_ROOM: u32 = 0;
@@ -61,10 +54,10 @@ pub(crate) mod sealed {
     use flyball_sync::Nanos;
 
     use super::ANY_ROOM;
-    use crate::state::Transition;
     use crate::state::deadlines::Deadlines;
     use crate::state::entry::State;
     use crate::state::slab::Slab;
+    use crate::state::types::Transition;
 
     /// The part of an order that is used outside the queue's lock.
     pub trait Order<K>: Send + Sync + 'static {

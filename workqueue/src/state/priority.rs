@@ -9,7 +9,7 @@ use crate::state::entry::State;
 use crate::state::order::groups::Groups;
 use crate::state::order::levels::Levels;
 use crate::state::order::limits::Limits;
-use crate::state::order::{GroupStats, PriorityStats};
+use crate::state::order::stats::{GroupStats, PriorityStats};
 
 impl<K> QueueState<K, Levels> {
     pub(crate) fn priority<Q>(&self, key: &Q, hash: u32) -> Option<i8>

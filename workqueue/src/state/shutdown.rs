@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{LAST, Leftovers, Phase, QueueState};
+use super::{LAST, Phase, QueueState};
 use crate::state::entry::State;
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
+use crate::state::types::Leftovers;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Pauses or resumes hand-outs.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use super::QueueState;
-use crate::state::order::ReadyQueue;
+use crate::state::order::sealed::ReadyQueue;
 
 /// The statistics of a queue: the number of keys in each state, ages, and counters, all taken at the same time.
 ///

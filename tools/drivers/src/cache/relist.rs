@@ -163,8 +163,8 @@ struct UnreadableSource {
     /// The keys that could not be read since the current list began, with the identities of their objects.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
     /// The deletions that are applied even if they are old events that the server sends again: those whose version cannot be read, and those whose
-    /// object cannot be compared with the stored one. The informer cannot tell that one of the second kind is old if the stored object has its
-    /// version, because a single write has deleted the one object and created the other.
+    /// object cannot be compared with the stored one. The informer cannot detect that one of the second kind is old if the stored object has
+    /// its version, because a single write has deleted the one object and created the other.
     applied: Arc<Mutex<Vec<Object>>>,
     /// Whether the source reorders the events of different objects that it delivers together.
     reorders: bool,

@@ -11,7 +11,8 @@ use crate::queue::task_waiters::TaskWaiters;
 use crate::queue::thread_waiters::ThreadWaiters;
 use crate::queue::timeouts::Timeouts;
 use crate::state::QueueState;
-use crate::state::order::{NO_ROOM, ReadyQueue};
+use crate::state::order::NO_ROOM;
+use crate::state::order::sealed::ReadyQueue;
 
 pub(crate) struct Locked<K, O> {
     pub(crate) state: QueueState<K, O>,

@@ -6,12 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flyball_sync::Timer;
 
-use super::{Locked, Shared};
+use super::Shared;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::metrics::{QueueMetrics, ReadStats};
+use crate::metrics::QueueMetrics;
+use crate::metrics::stats_reader::ReadStats;
+use crate::queue::shared::locked::Locked;
+use crate::state::metering::HandedOut;
 use crate::state::order::Order;
-use crate::state::{HandedOut, QueueStats};
+use crate::state::stats::QueueStats;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     /// Calls `what` with every sink. Must be called while no lock is held. A panic in a sink is caught.

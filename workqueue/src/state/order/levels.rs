@@ -42,7 +42,6 @@ use std::num::NonZeroU32;
 
 use flyball_sync::Nanos;
 
-use crate::state::Transition;
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::State;
 use crate::state::order::credits::Credits;
@@ -50,6 +49,7 @@ use crate::state::order::level::{Level, Position, RaisedPosition};
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::order::stats::PriorityStats;
 use crate::state::slab::Slab;
+use crate::state::types::Transition;
 
 /// The Ready keys by priority, and the waiting keys.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use flyball_sync::Nanos;
 
 use super::{FIRST_GROUP, Group, Groups};
-use crate::state::Transition;
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::{NIL, State};
 use crate::state::list::List;
@@ -11,6 +10,7 @@ use crate::state::order::limits::GroupTag;
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::order::{ANY_ROOM, NO_ROOM};
 use crate::state::slab::Slab;
+use crate::state::types::Transition;
 
 impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     const GATHERS: bool = true;
