@@ -187,65 +187,6 @@ fn resume_vs_getters() {
 }
 
 #[test]
-fn stop_vs_async_getter() {
-    let claim = Model {
-        name: "workqueue::stop_vs_async_getter",
-        threads: 2,
-        floor: 45,
-        catches: "a getter that checks before it locks whether it was stopped",
-    };
-    model(claim, || {
-        let queue = Queue::<u32>::new();
-        let getter = queue.consumer();
-        let other = getter.clone();
-        let task = thread::spawn(move || assert!(block_on(other.get()).is_none()));
-        getter.stop();
-        task.join().unwrap();
-        queue.add(1).unwrap();
-        assert!(queue.try_get().is_ok(), "the queue is stopped");
-    });
-}
-
-#[test]
-fn stop_vs_blocking_getter() {
-    let claim = Model {
-        name: "workqueue::stop_vs_blocking_getter",
-        threads: 2,
-        floor: 13,
-        catches: "a thread that checks before it locks whether it was stopped",
-    };
-    model(claim, || {
-        let queue = Queue::<u32>::new();
-        let getter = queue.consumer();
-        let other = getter.clone();
-        let sleeper = thread::spawn(move || assert!(other.blocking_get().is_none()));
-        getter.stop();
-        sleeper.join().unwrap();
-    });
-}
-
-#[test]
-fn stop_and_add_vs_two_getters() {
-    let claim = Model {
-        name: "workqueue::stop_and_add_vs_two_getters",
-        threads: 3,
-        floor: 7900,
-        catches: "a stop that wakes the waiters before it sets the flag they check",
-    };
-    model(claim, || {
-        let queue = Queue::<u32>::new();
-        let getter = queue.consumer();
-        let (stopped, other) = (getter.clone(), queue.clone());
-        let stopped = thread::spawn(move || assert!(block_on(stopped.get()).is_none()));
-        let other = thread::spawn(move || block_on(other.get()).unwrap().done());
-        getter.stop();
-        queue.add(1).unwrap();
-        stopped.join().unwrap();
-        other.join().unwrap();
-    });
-}
-
-#[test]
 fn add_many_vs_two_getters() {
     let claim = Model {
         name: "workqueue::add_many_vs_two_getters",

@@ -1,30 +1,39 @@
-//! Shows how to stop one worker, how to serve delayed keys for a limited time during shutdown, and how to get the keys that are left.
+//! Shows how to stop one worker thread, how to serve delayed keys for a limited time during shutdown, and how to get the keys that are left.
 //!
 //! `cargo run -p flyball-workqueue --example shutdown`
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use flyball_workqueue::{AddErrorKind, DrainOptions, Queue};
+use flyball_workqueue::{AddErrorKind, DrainOptions, GetTimeoutError, Queue};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let queue = Queue::<&str>::new();
-    let getters = [queue.consumer(), queue.consumer()];
-    let workers = getters.clone().map(|getter| {
+    let stops = [Arc::<AtomicBool>::default(), Arc::default()];
+    let workers = stops.clone().map(|stop| {
+        let queue = queue.clone();
         thread::spawn(move || {
             let mut served = 0;
-            while let Some(lease) = getter.blocking_get() {
-                served += 1;
-                lease.done();
+            while !stop.load(Ordering::Relaxed) {
+                match queue.blocking_get_timeout(Duration::from_millis(50)) {
+                    Ok(lease) => {
+                        served += 1;
+                        lease.done();
+                    }
+                    Err(GetTimeoutError::Closed) => break,
+                    Err(_) => {} // look at the flag again
+                }
             }
             served
         })
     });
     _ = queue.add_many(["a", "b", "c"]);
 
-    // Stops one worker. The queue and the other worker keep running.
+    // Stops one worker. The queue and the other worker keep running. A task needs no flag: it drops its `get`, for example in a `select!`.
     let [first, second] = workers;
-    getters[0].stop();
+    stops[0].store(true, Ordering::Relaxed);
     let by_first = first.join().expect("workers do not panic");
     queue.blocking_wait_idle_timeout(Duration::from_secs(10));
 

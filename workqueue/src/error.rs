@@ -148,7 +148,7 @@ impl fmt::Display for GetTimeoutError {
 
 impl Error for GetTimeoutError {}
 
-/// The error that [`Queue::done`](crate::Queue::done) and [`Queue::attach`](crate::Queue::attach) return if the key has no detached lease. The queue
+/// The error that [`Queue::done`](crate::Queue::done) returns if the key has no detached lease. The queue
 /// is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotDetached;

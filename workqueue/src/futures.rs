@@ -2,7 +2,6 @@
 
 pub(crate) mod add_when_room;
 pub(crate) mod drain;
-pub(crate) mod end_and_get;
 pub(crate) mod get;
 pub(crate) mod get_many;
 pub(crate) mod next_overdue;

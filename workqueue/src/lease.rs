@@ -4,6 +4,7 @@ pub(crate) mod leasing;
 pub(crate) mod outcome;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -13,8 +14,6 @@ use flyball_sync::panics::caught;
 
 use crate::lease::leasing::Leasing;
 use crate::lease::outcome::LeaseOutcome;
-use crate::queue::shared::Shared;
-use crate::state::order::Order;
 use crate::state::types::LeaseId;
 
 /// The exclusive right to work on a key. While the lease exists, the queue does not hand the key out again.
@@ -69,25 +68,6 @@ impl<K> Lease<K> {
         Self { key, id, queue: Some(queue) }
     }
 
-    #[inline]
-    pub(crate) fn lease_id(&self) -> LeaseId {
-        self.id
-    }
-
-    /// Takes the handle to the queue out of the lease if the lease belongs to `queue`; otherwise returns `None`. The caller that gets the handle must
-    /// end the lease.
-    #[inline]
-    pub(crate) fn take_queue_if<O, L, T>(
-        &mut self,
-        queue: &Arc<Shared<K, O, L, T>>,
-    ) -> Option<Arc<dyn Leasing<K>>>
-    where
-        O: Order<K>,
-    {
-        let own = self.queue.as_ref().map(|own| Arc::as_ptr(own).cast::<()>());
-        if own == Some(Arc::as_ptr(queue).cast()) { self.queue.take() } else { None }
-    }
-
     /// The key.
     pub fn key(&self) -> &K {
         &self.key
@@ -105,10 +85,9 @@ impl<K> Lease<K> {
     }
 
     /// Converts the lease into its key without ending the lease. The key stays leased until you call
-    /// [`Queue::done`](crate::Queue::done) with the key, or convert the key back into a lease with
-    /// [`Queue::attach`](crate::Queue::attach).
+    /// [`Queue::done`](crate::Queue::done) with the key.
     ///
-    /// This is for frameworks that pass only the key to a worker. Dropping the key does not end the lease: unless `done` or `attach` is called, the
+    /// This is for frameworks that pass only the key to a worker. Dropping the key does not end the lease: unless `done` is called, the
     /// key is never handed out again, and [`next_overdue`](crate::Queue::next_overdue) reports the lease as overdue.
     ///
     /// # Panics
@@ -205,12 +184,13 @@ impl<K> Lease<K> {
         self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }
 
-    /// Like [`retry`](Self::retry), but the key waits for at least `least`, and if this is failure number `most` of the key, the key is not retried.
-    /// Instead, its failures are forgotten, and the lease is returned to the caller, which must end it.
+    /// Like [`retry`](Self::retry), but the key waits for at least `least`, and if this is failure number `most` of the key, the key is given up: its
+    /// failures are forgotten, and the lease is returned to the caller, which must end it. So the caller can store the key and its last error elsewhere
+    /// while no other worker has the key.
     ///
-    /// This limits the attempts of a key in addition to the [queue's limit](crate::QueueBuilder::give_up_after); the lower of the two limits applies.
-    /// A failure that the limiter does not count, such as one before the key's backoff is over, counts toward neither limit. Without a limiter no
-    /// failure is counted, so the lease is never returned.
+    /// The [queue's limit](crate::QueueBuilder::give_up_after) applies instead if it is lower than `most`. Metrics count the key as
+    /// [given up](crate::QueueMetrics::gave_up) in both cases. A failure that the limiter does not count, such as one before the key's backoff is over,
+    /// counts toward neither limit. Without a limiter no failure is counted, so the lease is never returned.
     ///
     /// # Errors
     /// Returns the lease if this is failure number `most` of the key.
@@ -219,24 +199,26 @@ impl<K> Lease<K> {
     /// ```
     /// # use flyball_ratelimit::Exponential;
     /// # use flyball_workqueue::{ManualClock, Queue};
+    /// # use std::num::NonZeroU32;
     /// # use std::time::Duration;
+    /// const TWICE: NonZeroU32 = NonZeroU32::new(2).unwrap();
     /// let clock = ManualClock::new();
     /// let seconds = Duration::from_secs;
     /// let backoff = Exponential::new(seconds(1)..=seconds(60));
     /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
     /// queue.add("a")?;
-    /// assert!(queue.try_get()?.retry_up_to(2, Duration::ZERO).is_ok());
+    /// assert!(queue.try_get()?.retry_up_to(TWICE, Duration::ZERO).is_ok());
     /// queue.add("a")?; // before its backoff is over
-    /// assert!(queue.try_get()?.retry_up_to(2, Duration::ZERO).is_ok());
+    /// assert!(queue.try_get()?.retry_up_to(TWICE, Duration::ZERO).is_ok());
     /// clock.advance(seconds(1));
-    /// let lease = queue.try_get()?.retry_up_to(2, Duration::ZERO).unwrap_err();
+    /// let lease = queue.try_get()?.retry_up_to(TWICE, Duration::ZERO).unwrap_err();
     /// println!("giving {} up", *lease);
     /// lease.done();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retry_up_to(mut self, most: u32, least: Duration) -> Result<(), Self> {
+    pub fn retry_up_to(mut self, most: NonZeroU32, least: Duration) -> Result<(), Self> {
         let Some(queue) = &self.queue else { return Ok(()) };
-        match queue.fail_up_to(&self.key, most, least) {
+        match queue.fail_up_to(&self.key, most.get(), least) {
             Some(decision) => {
                 let outcome = LeaseOutcome::Failed { at_least: least };
                 if let Some(queue) = self.queue.take() {
@@ -249,8 +231,6 @@ impl<K> Lease<K> {
     }
 
     /// Ends the lease with an outcome that is passed as a value. [`LeaseOutcome`] lists the outcomes, with the methods that describe them.
-    ///
-    /// To end a lease and take the next key in one call, use [`Queue::end_and_get`](crate::Queue::end_and_get).
     ///
     /// # Examples
     /// ```

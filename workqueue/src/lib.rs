@@ -13,7 +13,6 @@ mod state;
 
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
 pub use crate::futures::add_when_room::AddWhenRoom;
-pub use crate::futures::end_and_get::EndAndGet;
 pub use crate::futures::get::Get;
 pub use crate::futures::get_many::GetMany;
 pub use crate::futures::next_overdue::NextOverdue;
@@ -29,7 +28,6 @@ pub use crate::metrics::stats_reader::StatsReader;
 pub use crate::queue::Queue;
 pub use crate::queue::add::AddedMany;
 pub use crate::queue::builder::QueueBuilder;
-pub use crate::queue::consumer::Consumer;
 pub use crate::queue::delay::AddOptions;
 pub use crate::queue::inspect::KeyInfo;
 pub use crate::queue::shutdown::DrainOptions;

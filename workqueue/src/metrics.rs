@@ -126,8 +126,8 @@ pub trait QueueMetrics: Send + Sync + 'static {
     /// most one failure is counted per backoff.
     fn failure_counted(&self) {}
 
-    /// The queue gave a key up after this number of failures, see
-    /// [`give_up_after`](crate::QueueBuilder::give_up_after).
+    /// A key was given up after this number of failures, because of the limit of the queue ([`give_up_after`](crate::QueueBuilder::give_up_after)) or
+    /// of its worker ([`retry_up_to`](crate::Lease::retry_up_to)).
     fn gave_up(&self, failures: u32) {
         let _ = failures;
     }

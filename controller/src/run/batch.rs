@@ -290,9 +290,7 @@ where
             Some(finally) => self.finish(copied(&lease), result, &**finally, &span).await,
         };
         metrics_guard.disarm();
-        if let Some((lease, outcome)) = self.ended(lease, &result, &span) {
-            self.call(|| lease.end(outcome));
-        }
+        self.ended(lease, &result, &span);
     }
 }
 

@@ -4,14 +4,13 @@
 //! lease that is dropped without an outcome as a failure, so the key is retried by another worker. A panic in the drop of the
 //! reconcile does not change that.
 
-use std::future::{Future, poll_fn};
-use std::mem;
+use std::future::Future;
+use std::num::NonZeroU32;
 use std::panic::resume_unwind;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_workqueue::{EndAndGet, Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, Timer};
+use flyball_workqueue::{Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, Timer};
 
 use crate::metrics::{ControllerMetrics, ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::report::ReportCounters;
@@ -119,44 +118,16 @@ where
         self.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
         let mut may_expire = self.pool.exceeds_min();
-        // A future that ends the lease of the previous key. Dropping this future ends the lease, too.
-        let mut ending = None;
-        while let Some(lease) = self.next(may_expire, || self.end_and_get(ending.take())).await {
-            // There is no await point between the end of `serve` and the next `get`.
-            ending = self.serve(lease, &mut *reconciler).await;
+        while let Some(lease) = self.next(may_expire, || self.queue.get()).await {
+            self.serve(lease, &mut *reconciler).await;
             may_expire = self.pool.worker_idle();
         }
-        // If the phase changed before the next `get`, dropping `ending` ends the lease of the last key here. Ending a lease calls user code.
-        self.call(|| drop(ending));
     }
 
-    /// Returns the next key. The first poll of the returned future ends the previous lease, if it has not ended yet.
-    ///
-    /// Ending a lease calls user code, such as the limiter. A panic in the poll that ends the lease is counted, and the worker then gets the next
-    /// key.
-    fn end_and_get<'a>(
-        &'a self,
-        mut ending: Option<EndAndGet<'a, K, O, L, T>>,
-    ) -> impl Future<Output = Option<Lease<K>>> {
-        let mut get = self.queue.get();
-        let mut ends = true;
-        poll_fn(move |context| match &mut ending {
-            None => Pin::new(&mut get).poll(context),
-            Some(ending) => {
-                let first = mem::take(&mut ends).then(|| self.call(|| Pin::new(&mut *ending).poll(context)));
-                first.flatten().unwrap_or_else(|| Pin::new(ending).poll(context))
-            }
-        })
-    }
-
-    /// Reconciles a key. Returns `None` if the lease has ended, otherwise a future that ends it.
-    async fn serve(
-        &self,
-        lease: Lease<K>,
-        reconciler: &mut KeyReconciler<K>,
-    ) -> Option<EndAndGet<'_, K, O, L, T>> {
+    /// Reconciles a key, and ends its lease.
+    async fn serve(&self, lease: Lease<K>, reconciler: &mut KeyReconciler<K>) {
         let key = copied(&lease);
-        let lease = self.filter_key(lease)?;
+        let Some(lease) = self.filter_key(lease) else { return };
         let metrics = self.config.metrics.as_deref();
         self.report(|metrics| metrics.reconcile_started());
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
@@ -177,8 +148,7 @@ where
         // of the reconcile: if the worker is aborted at the yield, the reconcile counts as dropped.
         self.runtime.yield_now().await;
         metrics_guard.disarm();
-        let (lease, outcome) = self.ended(lease, &result, &span)?;
-        Some(self.queue.end_and_get(lease, outcome))
+        self.ended(lease, &result, &span);
     }
 
     /// The owner test: returns the lease if this replica reconciles the key. Otherwise completes the lease, which removes the key from the queue.
@@ -218,14 +188,13 @@ where
         }
     }
 
-    /// Records the outcome of a reconcile. After a failure, ends the lease. After a success, returns the lease and the outcome with which the caller
-    /// must end it.
+    /// Records the outcome of a reconcile, and ends the lease.
     pub(crate) fn ended(
         &self,
         lease: Lease<K>,
         result: &Result<Action, Arc<ReconcileError>>,
         span: &ReconcileSpan,
-    ) -> Option<(Lease<K>, LeaseOutcome)> {
+    ) {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
         let outcome = ReconcileOutcome::of(classified);
         // The calls below run the limiter and the clock, which are user code. If they panic, the worker continues, and the queue decides what happens
@@ -235,19 +204,15 @@ where
             Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
         };
         self.counters.record(outcome, took);
-        let ending = self.call(|| match result {
+        self.call(|| match result {
             Ok(action) => {
                 self.count_recovery(&lease);
-                Some((lease, action.lease_outcome()))
+                lease.end(action.lease_outcome());
             }
-            Err(failure) => {
-                self.failed(lease, failure, outcome.class().unwrap_or_default());
-                None
-            }
+            Err(failure) => self.failed(lease, failure, outcome.class().unwrap_or_default()),
         });
         self.report(|metrics| metrics.reconcile_ended(outcome, took));
         self.call(|| span.ended(outcome));
-        ending.flatten()
     }
 
     fn class_of(&self, failure: &ReconcileError) -> FailureClass {
@@ -269,7 +234,7 @@ where
                     .call(|| self.config.failure_policy.minimum_wait_of(lease.key(), failure))
                     .unwrap_or_default();
                 let key = self.config.failure_policy.counts().then(|| lease.key().clone());
-                let retried = match self.config.settings.max_attempts {
+                let retried = match self.config.settings.max_attempts.and_then(NonZeroU32::new) {
                     // `retry_up_to` compares `most` with the limiter's count, which does not include failures that occur before the previous backoff
                     // is over.
                     Some(most) => lease.retry_up_to(most, minimum),

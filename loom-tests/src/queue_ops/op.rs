@@ -36,11 +36,10 @@ ops! {
     ShutDown
     Get GetMany
     BlockingGet BlockingGetMany
-    GetterGet GetterBlockingGet GetterStop
     Drain BlockingDrain DrainWaiting BlockingDrainWaiting
     Pause Resume
     Advance
-    Detach DoneByKey Attach
+    Detach DoneByKey
     AddEarliest AddLatest AddReplace
     AddRateLimited
     Postpone
@@ -62,7 +61,6 @@ impl Op {
                 | BlockingAdd
                 | BlockingGet
                 | BlockingGetMany
-                | GetterBlockingGet
                 | BlockingDrain
                 | BlockingDrainWaiting
         )
@@ -82,14 +80,14 @@ impl Op {
     }
 
     pub(crate) fn takes_detached(self) -> bool {
-        matches!(self, Self::DoneByKey | Self::Attach)
+        self == Self::DoneByKey
     }
 
     /// The condition that the operation waits for, if any.
     pub fn waits_for(self) -> For {
         use Op::*;
         match self {
-            Get | GetMany | BlockingGet | BlockingGetMany | GetterGet | GetterBlockingGet => For::Key,
+            Get | GetMany | BlockingGet | BlockingGetMany => For::Key,
             AddWhenRoom | BlockingAdd => For::Room,
             Drain | BlockingDrain | DrainWaiting | BlockingDrainWaiting => For::Drained,
             WaitIdle | BlockingWaitIdle => For::Idle,
@@ -110,7 +108,7 @@ impl Op {
 
     /// Runs the operation. If `stepwise` is true, the operation yields between its steps, and waits as a task instead of blocking a thread.
     pub(crate) async fn run(self, mut tools: Tools, stepwise: bool) -> Answer {
-        let Tools { queue, getter, clock, .. } = &tools;
+        let Tools { queue, clock, .. } = &tools;
         // Each adder has its own key.
         let own = 5 + tools.side;
         let lease =
@@ -154,12 +152,6 @@ impl Op {
                     leases.extend(queue.try_get_many(1).into_iter().flatten());
                 }
                 Answer::leased(leases)
-            }
-            Self::GetterBlockingGet if !stepwise => Answer::leased(getter.blocking_get()),
-            Self::GetterGet | Self::GetterBlockingGet => Answer::leased(getter.get().await),
-            Self::GetterStop => {
-                getter.stop();
-                Answer::nothing()
             }
             Self::BlockingDrain if !stepwise => {
                 Answer::value(queue.blocking_drain(DrainOptions::unlimited()))
@@ -207,13 +199,7 @@ impl Op {
                 }
                 Answer::value(tools.queue.done(&key))
             }
-            Self::DoneByKey if !stepwise => Answer::value(queue.done(&tools.detached)),
-            Self::DoneByKey => {
-                let attached = queue.attach(&tools.detached);
-                step().await;
-                Answer::value(attached.map(Lease::done))
-            }
-            Self::Attach => Answer::leased(queue.attach(&tools.detached)),
+            Self::DoneByKey => Answer::value(queue.done(&tools.detached)),
             Self::AddEarliest => Answer::value(queue.add_after(1, SECOND / 2)),
             Self::AddLatest => {
                 let mode = DelayMode::Debounce { max_wait: 4 * SECOND };

@@ -13,7 +13,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 type Time = ManualTimer;
 pub(crate) type Queue = flyball_workqueue::Queue<u32, Fifo, FastSlow<u32>, Time>;
-pub(crate) type Consumer = flyball_workqueue::Consumer<u32, Fifo, FastSlow<u32>, Time>;
 pub(crate) type Lease = flyball_workqueue::Lease<u32>;
 
 /// The initial state of key 1, and the waiters that are added before the operations start.
@@ -38,7 +37,6 @@ pub enum Start {
 /// The arguments of an operation.
 pub(crate) struct Tools {
     pub(crate) queue: Queue,
-    pub(crate) getter: Consumer,
     pub(crate) clock: ManualClock,
     pub(crate) lease: Option<Lease>,
     /// A key whose lease was detached, if an operation needs one; otherwise 0.
@@ -50,7 +48,6 @@ pub(crate) struct Tools {
 pub(crate) struct Scene {
     clock: ManualClock,
     pub(crate) queue: Queue,
-    getter: Consumer,
     capacity: usize,
     /// The leases that no operation takes; they are completed at the end.
     leases: Vec<Lease>,
@@ -102,16 +99,8 @@ impl Scene {
                 waiters.extend([For::Key, For::Drained]);
             }
         }
-        let mut scene = Self {
-            clock,
-            getter: queue.consumer(),
-            queue,
-            capacity,
-            leases,
-            detached: 0,
-            tasks: Vec::new(),
-            trace: Vec::new(),
-        };
+        let mut scene =
+            Self { clock, queue, capacity, leases, detached: 0, tasks: Vec::new(), trace: Vec::new() };
         if detached {
             // The last lease is detached, because `task` takes leases for operations from the front.
             scene.detached = scene.leases.pop().expect("no lease").detach();
@@ -149,7 +138,6 @@ impl Scene {
         let lease = op.takes_lease().then(|| self.leases.remove(0));
         let tools = Tools {
             queue: self.queue.clone(),
-            getter: self.getter.clone(),
             clock: self.clock.clone(),
             lease,
             detached: self.detached,

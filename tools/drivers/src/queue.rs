@@ -4,7 +4,6 @@
 
 pub mod costs;
 pub mod driver;
-mod end_then_get;
 mod groups;
 pub mod metrics_sink;
 pub mod model_answers;

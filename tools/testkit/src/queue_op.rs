@@ -32,8 +32,8 @@ pub enum QueueOp {
     PollGet,
     /// Creates an async getter of several keys, polls it once and drops it.
     PollGetMany(usize),
-    /// Creates a getter of a `Consumer`, polls it once and drops it. If the value is `true`, the consumer is stopped before the poll.
-    PollHandle(bool),
+    /// Creates an async getter with a time limit, polls it once and drops it.
+    PollGetTimeout(Delay),
     /// Ends a lease with `done`.
     Done(u8),
     /// Ends a lease with `done` and a requeue after a delay.
@@ -52,8 +52,6 @@ pub enum QueueOp {
     Detach(u8),
     /// Ends a detached lease.
     DoneKey(SmallKey),
-    /// Attaches a detached lease.
-    Attach(SmallKey),
     /// Cancels a key.
     Cancel(SmallKey),
     /// Forgets failures.
@@ -103,7 +101,7 @@ impl<'a> Arbitrary<'a> for QueueOp {
             120..=128 => Self::PollGet,
             129 => Self::PollOverdue(u.arbitrary()?),
             130..=131 => Self::PollGetMany(usize::from(u8::arbitrary(u)? % 4) + 1),
-            132..=134 => Self::PollHandle(u.arbitrary()?),
+            132..=134 => Self::PollGetTimeout(u.arbitrary()?),
             135..=142 => Self::Done(u.arbitrary()?),
             143..=144 => Self::WaitIdle,
             145..=153 => Self::Succeed(u.arbitrary()?),
@@ -113,9 +111,8 @@ impl<'a> Arbitrary<'a> for QueueOp {
             183..=189 => Self::DropLease(u.arbitrary()?),
             190..=194 => Self::Detach(u.arbitrary()?),
             195..=202 => Self::Cancel(u.arbitrary()?),
-            203..=208 => Self::DoneKey(u.arbitrary()?),
+            203..=208 | 212..=213 => Self::DoneKey(u.arbitrary()?),
             209..=211 => Self::Forget(u.arbitrary()?),
-            212..=213 => Self::Attach(u.arbitrary()?),
             214..=247 => Self::Advance(u.arbitrary()?),
             248..=249 => Self::RetryNoSooner(u.arbitrary()?, u.arbitrary()?),
             250..=251 => Self::DoneAfter(u.arbitrary()?, u.arbitrary()?),
@@ -150,7 +147,7 @@ impl<'a> Arbitrary<'a> for HeldOp {
             184..=196 => QueueOp::DropLease(u.arbitrary()?),
             197..=201 => QueueOp::Detach(u.arbitrary()?),
             202..=206 => QueueOp::DoneKey(key(u)?),
-            207..=215 => QueueOp::Attach(key(u)?),
+            207..=215 => QueueOp::DoneKey(key(u)?),
             216..=224 => QueueOp::Cancel(key(u)?),
             225..=227 => QueueOp::Forget(key(u)?),
             228..=248 => QueueOp::Advance(u.arbitrary()?),

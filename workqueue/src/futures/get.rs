@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flyball_sync::waiting::Place;
@@ -13,7 +12,6 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::stop_flag::StopFlag;
 use crate::state::order::Order;
 use crate::state::order::fifo::Fifo;
 use crate::state::types::NextKey;
@@ -45,12 +43,11 @@ pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T
     /// Whether the future has yielded to other tasks since it last returned a key. It yields at most once before it returns a key. Otherwise a task
     /// that is always polled after many other tasks would yield every time, and would never receive a key.
     has_yielded: bool,
-    stop: Option<Arc<StopFlag>>,
 }
 
 impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Get<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<StopFlag>>) -> Self {
-        Self { queue, ticket: None, has_yielded: false, stop }
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>) -> Self {
+        Self { queue, ticket: None, has_yielded: false }
     }
 
     pub(crate) fn queue(&self) -> &'a Queue<K, O, L, T> {
@@ -78,10 +75,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Get<'_, K, O,
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let next = match &this.stop {
-                Some(stop) if stop.is_set() => NextKey::Closed,
-                _ => shared.next(&mut locked, now),
-            };
+            let next = shared.next(&mut locked, now);
             if matches!(next, NextKey::Wait(_) | NextKey::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| locked.getters.waits_for(own, context.waker())) {
                     // The task is parked already. `finish` is called nevertheless, because the next deadline may have changed since the task parked.

@@ -12,30 +12,20 @@ use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::Shared;
 use crate::queue::shared::locked::{Locked, OtherWaiters};
-use crate::queue::stop_flag::StopFlag;
 use crate::state::QueueState;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::types::{Added, Leftovers, NextKey};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
-    /// Waits for a key, but at most until the time `until` of the machine's clock, or until `stop` is set.
-    pub(crate) fn block(
-        &self,
-        until: Option<Nanos>,
-        stop: Option<&StopFlag>,
-    ) -> Result<Lease<K>, GetTimeoutError> {
+    /// Waits for a key, but at most until the time `until` of the machine's clock.
+    pub(crate) fn block(&self, until: Option<Nanos>) -> Result<Lease<K>, GetTimeoutError> {
         let shared = &self.shared;
         let _pass_signal = PassSignal(shared);
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
             let mut locked = shared.lock();
-            if stop.is_some_and(StopFlag::is_set) {
-                shared.finish(locked, now);
-                // To a getter of a stopped consumer, the queue appears closed.
-                return Err(GetTimeoutError::Closed);
-            }
             let deadline = match shared.next(&mut locked, now) {
                 NextKey::Key(id, key) => return Ok(self.lease(locked, now, id, key)),
                 NextKey::Closed => {

@@ -8,32 +8,20 @@ use flyball_sync::Timer;
 use super::Queue;
 use crate::error::NotDetached;
 use crate::key::Key;
-use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
-    /// Ends the detached lease of a key, like [`Lease::done`]. For other outcomes, use [`attach`](Self::attach).
-    ///
-    /// # Errors
-    /// Returns [`NotDetached`] if the key has no [detached](Lease::detach) lease; in that case the queue is unchanged.
-    pub fn done<Q>(&self, key: &Q) -> Result<(), NotDetached>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.attach(key).map(Lease::done)
-    }
-
-    /// Converts a key with a detached lease back into a [`Lease`].
+    /// Ends the detached lease of a key, like [`Lease::done`](crate::Lease::done) (client-go's `Done`). As in client-go, forget the failures of the key before it if the work
+    /// succeeded, or add the key with [`add_rate_limited`](Self::add_rate_limited) before it if the work failed.
     ///
     /// Takes a borrowed form of the key, such as `&str` for a `String`, as the other methods do that find a key.
     ///
     /// # Errors
-    /// Returns [`NotDetached`] if the key has no [detached](Lease::detach) lease.
+    /// Returns [`NotDetached`] if the key has no [detached](crate::Lease::detach) lease; in that case the queue is unchanged.
     ///
     /// # Panics
-    /// Panics if `Hash`, `Eq` or `Clone` of the key panics; the lease stays detached in that case.
+    /// Panics if `Hash` or `Eq` of the key or the clock panics; the lease stays detached in that case. Otherwise panics like the end of a [lease](crate::Lease#panics).
     ///
     /// # Examples
     /// For a framework that passes keys instead of leases:
@@ -44,19 +32,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// queue.add("a")?;
     /// let key = queue.try_get()?.detach();
     ///
-    /// let lease = queue.attach(&key)?;
-    /// assert_eq!(queue.attach(&key).unwrap_err(), NotDetached); // the lease is attached already
-    /// lease.succeed();
+    /// let worked = false;
+    /// if worked { queue.forget(&key) } else { drop(queue.add_rate_limited(key)?) }
+    /// queue.done(&key)?;
+    /// assert_eq!(queue.done(&key), Err(NotDetached)); // the lease has ended
+    /// assert!(queue.has_ready());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn attach<Q>(&self, key: &Q) -> Result<Lease<K>, NotDetached>
+    pub fn done<Q>(&self, key: &Q) -> Result<(), NotDetached>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.shared.hash(key);
-        let (id, key) = self.shared.lock().state.attach(key, hash).ok_or(NotDetached)?;
-        Ok(Lease::new(key, id, self.shared.clone()))
+        self.shared.end_detached(key)
     }
 
     /// Forgets the failures of a key. If the key waits for a deadline, the deadline does not change.

@@ -1,6 +1,8 @@
 //! SHELL. Ending a lease. First, the clock and the limiter's policy (user code) determine the transition of the key; then the lease ends in one step
 //! under the lock.
 
+use std::borrow::Borrow;
+use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use flyball_sync::{Nanos, Timer};
 
 use super::give_up::GiveUp;
 use super::shared::Shared;
+use crate::error::NotDetached;
 use crate::key::Key;
 use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::{self, AfterFailure, QueueLimiter};
@@ -33,6 +36,24 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         }
     }
 
+    /// Ends the detached lease of a key with the outcome `Done`. The lease is found and ended under one lock, so only one of two such calls ends it.
+    pub(crate) fn end_detached<Q>(&self, key: &Q) -> Result<(), NotDetached>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        let now = self.now_if_timed();
+        let ending = Ending::new(LeaseOutcome::Done, Decision { now, ..Decision::of(Transition::Leave) });
+        let mut locked = self.lock();
+        let id = locked.state.take_detached(key, hash).ok_or(NotDetached)?;
+        let ended = self.end_locked(&mut locked, id, &ending);
+        let effects = self.collect_wakeups(&mut locked, now);
+        drop(locked);
+        raise_unless_panicking(self.finish_end(None, ending, ended, effects));
+        Ok(())
+    }
+
     #[inline(never)]
     fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
         self.end_by(id, key, self.decided(key, outcome));
@@ -44,9 +65,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
-        if own.is_none() && matches!(failure, AfterFailure::GaveUp { .. }) {
-            // The failure is reported here, because the caller ends the lease with an outcome that need not be a failure.
+        if let (None, AfterFailure::GaveUp { failures }) = (own, failure) {
+            // This is reported here, because the caller ends the lease with an outcome that need not be a failure.
             self.report(|sink| sink.failure_counted());
+            self.report(|sink| sink.gave_up(failures));
             return None;
         }
         Some(Decision::on(failure, now, at_least))
@@ -115,24 +137,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let ended = self.end_locked(&mut locked, id, &ending);
         let effects = self.collect_wakeups(&mut locked, now);
         drop(locked);
-        match self.finish_end(key, ending, ended, effects) {
-            // A second panic during unwinding would abort the process.
-            Some(panic) if std::thread::panicking() => forget(panic),
-            Some(panic) => resume_unwind(panic),
-            None => {}
-        }
+        raise_unless_panicking(self.finish_end(Some(key), ending, ended, effects));
     }
 
     /// Returns whether there is no user code to run and nothing to decide for the end of a lease: the key leaves the queue, unless it is dirty.
     #[inline]
-    pub(crate) fn ends_at_once(&self, outcome: LeaseOutcome) -> bool {
+    fn ends_at_once(&self, outcome: LeaseOutcome) -> bool {
         let leaves = matches!(outcome, LeaseOutcome::Done)
             || matches!(outcome, LeaseOutcome::Succeeded) && self.limiter.is_empty();
         leaves && !self.is_timed()
     }
 
     /// Runs the user code that decides how the lease ends. Called before locking. If the user code panics, the key becomes Ready.
-    pub(crate) fn decided(&self, key: &K, outcome: LeaseOutcome) -> Ending {
+    fn decided(&self, key: &K, outcome: LeaseOutcome) -> Ending {
         match catch_unwind(AssertUnwindSafe(|| self.decide(key, outcome))) {
             Ok(decision) => Ending { outcome, decision, panic: None },
             Err(panic) => Ending { outcome, decision: Decision::of(Transition::Ready), panic: Some(panic) },
@@ -141,12 +158,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
 
     /// Ends the lease, under the lock.
     #[inline]
-    pub(super) fn end_locked(
-        &self,
-        locked: &mut Locked<K, O::ReadyQueue>,
-        id: LeaseId,
-        ending: &Ending,
-    ) -> Ended<K> {
+    fn end_locked(&self, locked: &mut Locked<K, O::ReadyQueue>, id: LeaseId, ending: &Ending) -> Ended<K> {
         let Decision { transition, now, .. } = ending.decision;
         let begun = ending.outcome != LeaseOutcome::Requeued;
         let worked = locked.state.meter_end(id, now, begun);
@@ -155,10 +167,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     }
 
     /// Does the rest of the work, after unlocking: wake-ups, drops, the give-up hook and reports. If a part of it panics, the other parts still run.
-    /// Returns the first panic.
-    pub(super) fn finish_end(
+    /// Returns the first panic. `key` is for the give-up hook, so it may be `None` if the outcome is not a failure.
+    fn finish_end(
         &self,
-        key: &K,
+        key: Option<&K>,
         ending: Ending,
         ended: Ended<K>,
         effects: Option<Effects>,
@@ -167,8 +179,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let woken = effects.and_then(|effects| panic_of(|| self.perform(effects)));
         let dropped = panic_of(|| drop(ended.gone));
         // The give-up hook runs even if a waker panicked.
-        let reported = match (decision.given_up_after, &self.give_up) {
-            (Some(failures), Some(give_up)) => panic_of(|| give_up.notify(key, failures)),
+        let reported = match (decision.given_up_after, &self.give_up, key) {
+            (Some(failures), Some(give_up), Some(key)) => panic_of(|| give_up.notify(key, failures)),
             _ => None,
         };
         if let Some(worked) = ended.worked {
@@ -204,27 +216,31 @@ impl Ending {
     }
 
     #[inline]
-    pub(super) fn now(&self) -> Option<Nanos> {
+    fn now(&self) -> Option<Nanos> {
         self.decision.now
-    }
-
-    /// Returns whether the clock or the policy has panicked. Then there is no time, even in a queue with metrics.
-    pub(super) fn has_panicked(&self) -> bool {
-        self.panic.is_some()
     }
 }
 
 /// The result of `end_locked`, for the work that is left after unlocking.
-pub(super) struct Ended<K> {
+struct Ended<K> {
     /// The key, if it has left the queue. It is dropped outside the lock.
     gone: Option<K>,
     /// How long the lease was held; `None` unless the queue measures it for metrics.
     worked: Option<Duration>,
 }
 
+/// Raises a panic, unless the thread is unwinding: a second panic would abort the process.
+fn raise_unless_panicking(panic: Option<Panic>) {
+    match panic {
+        Some(panic) if std::thread::panicking() => forget(panic),
+        Some(panic) => resume_unwind(panic),
+        None => {}
+    }
+}
+
 /// Runs `user` and returns its panic, if any.
 #[inline]
-pub(super) fn panic_of(user: impl FnOnce()) -> Option<Panic> {
+fn panic_of(user: impl FnOnce()) -> Option<Panic> {
     catch_unwind(AssertUnwindSafe(user)).err()
 }
 
@@ -233,7 +249,7 @@ pub(super) fn panic_of(user: impl FnOnce()) -> Option<Panic> {
 /// The arguments are two options instead of a slice, because iterating over a slice of `Option<Panic>` would cost a fifth of the time of a worker's
 /// cycle, although panics are rare.
 #[inline]
-pub(super) fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
+fn first(one: Option<Panic>, other: Option<Panic>) -> Option<Panic> {
     match (one, other) {
         (None, other) => other,
         (one, None) => one,

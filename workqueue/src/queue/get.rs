@@ -17,7 +17,6 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::QueueLimiter;
-use crate::queue::consumer::Consumer;
 use crate::queue::shared::Shared;
 use crate::queue::shared::effects::Effects;
 use crate::queue::shared::locked::Locked;
@@ -61,7 +60,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn get(&self) -> Get<'_, K, O, L, T> {
-        Get::new(self, None)
+        Get::new(self)
     }
 
     /// Waits for a key like [`get`](Self::get), then also takes the other keys that are Ready, up to `most` keys in total. Returns an empty batch
@@ -247,7 +246,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         match self.try_get() {
             Ok(lease) => Some(lease),
             Err(TryGetError::Closed) => None,
-            Err(TryGetError::Empty) => self.block(None, None).ok(),
+            Err(TryGetError::Empty) => self.block(None).ok(),
         }
     }
 
@@ -259,7 +258,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// # Panics
     /// Panics like [`get`](Self::get).
     pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K>, GetTimeoutError> {
-        self.block(Some(Monotonic.now() + limit), None)
+        self.block(Some(Monotonic.now() + limit))
     }
 
     /// Like [`get_many`](Self::get_many), but blocks the thread for at most `limit`. The limit is in real time, even if the queue has a different
@@ -301,12 +300,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
             leases.extend(others.into_iter().flatten().flatten());
         }
         leases
-    }
-
-    /// Creates a consumer, which takes keys and can be stopped without stopping the queue.
-    #[must_use]
-    pub fn consumer(&self) -> Consumer<K, O, L, T> {
-        Consumer::new(self.clone())
     }
 }
 

@@ -168,11 +168,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
-    /// Attaches the detached lease of a key again: returns the lease's id and a clone of the key, for a new guard. Returns `None` if the key has no
-    /// detached lease.
-    pub(crate) fn attach<Q>(&mut self, key: &Q, hash: u32) -> Option<(LeaseId, K)>
+    /// Returns the detached lease of a key, which the caller must end under the same lock. Returns `None` if the key has no detached lease.
+    pub(crate) fn take_detached<Q>(&mut self, key: &Q, hash: u32) -> Option<LeaseId>
     where
-        K: Borrow<Q> + Clone,
+        K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         let slot = self.find(key, hash)?;
@@ -181,8 +180,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         if !state.is_leased() || !entry.flags.has(Flags::DETACHED) {
             return None;
         }
-        let key = entry.key.clone()?;
         self.slab.get_mut(slot).flags.set(Flags::DETACHED, false);
-        Some((LeaseId { slot, generation }, key))
+        Some(LeaseId { slot, generation })
     }
 }

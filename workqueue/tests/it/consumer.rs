@@ -1,18 +1,12 @@
-//! Ways to take keys: paused queues, consumers that are stopped, batches, and streams.
+//! Ways to take keys: paused queues, batches, and streams.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Wake;
 use std::thread;
 use std::time::Duration;
 
 use flyball_sync::block_on;
-use flyball_sync::locks::Mutex;
 use flyball_workqueue::{DrainOptions, GetTimeoutError, KeyState, Lease, ManualClock, Queue, TryGetError};
 use futures_util::FutureExt;
-use testkit::wakers::poll_with;
 
 use crate::support::{TimedQueue, ns, timed};
 use crate::task::{Task, keys, lists};
@@ -168,137 +162,6 @@ fn a_paused_thread_sleeps() {
             assert_eq!(getter.join().unwrap(), Some("a"));
         });
     }
-}
-
-// ---- getters that are stopped ----------------------------------------------------------------------------------
-
-/// A stopped consumer takes no key although keys are Ready. The queue and the other consumers continue.
-#[test]
-fn a_stopped_getter_takes_nothing() {
-    let (queue, _clock) = timed();
-    _ = queue.add_many(["a", "b"]);
-    let (getter, other) = (queue.consumer(), queue.consumer());
-    assert_eq!(*getter.blocking_get().unwrap(), "a", "not the first key; its dropped lease requeues it");
-    getter.stop();
-    getter.stop();
-    assert!(getter.get().now_or_never().unwrap().is_none());
-    assert!(getter.blocking_get().is_none());
-    assert!(getter.clone().blocking_get().is_none());
-    assert_eq!(queue.ready_len(), 2);
-    assert_eq!(*other.blocking_get().unwrap(), "b");
-    assert_eq!(*other.get().now_or_never().unwrap().unwrap(), "a");
-    assert!(!queue.is_shutting_down());
-    queue.check().unwrap();
-}
-
-/// `stop` ends the waits of the tasks and threads that wait through this consumer. All other getters continue to wait.
-#[test]
-fn stop_releases_its_waiting_getters() {
-    for _ in 0..30 {
-        let (queue, clock) = timed();
-        queue.add_after("late", ns(10)).unwrap();
-        let (getter, other) = (queue.consumer(), queue.consumer());
-        let mut stopped: Vec<_> = (0..2).map(|_| Task::waiting(getter.get())).collect();
-        let mut waits = Task::waiting(other.get());
-        let mut plain = Task::waiting(queue.get());
-        thread::scope(|scope| {
-            let blocked = scope.spawn(|| getter.blocking_get().is_none());
-            let another = scope.spawn(|| getter.blocking_get().is_none());
-            getter.clone().stop();
-            assert!(blocked.join().unwrap() && another.join().unwrap());
-        });
-        for task in &mut stopped {
-            assert!(task.was_woken());
-            assert!(task.finish().is_none());
-        }
-        assert!(waits.poll().is_pending() && plain.poll().is_pending());
-        clock.advance(ns(10));
-        let woken = [&mut waits, &mut plain]
-            .into_iter()
-            .find(|task| task.was_woken())
-            .expect("the alarm wakes one of the other getters");
-        assert_eq!(*woken.finish().unwrap(), "late");
-        queue.check().unwrap();
-    }
-}
-
-/// If a getter of a stopped consumer was woken for a key, the wake-up is passed on to the next getter.
-#[test]
-fn a_stopped_getter_passes_its_wake_up_on() {
-    for dropped in [false, true] {
-        let queue = Queue::new();
-        let getter = queue.consumer();
-        let mut stopped = Task::waiting(getter.get());
-        let mut other = Task::waiting(queue.get());
-        queue.add("a").unwrap();
-        assert!(stopped.was_woken() && !other.was_woken());
-        getter.stop();
-        if dropped {
-            drop(stopped);
-        } else {
-            assert!(stopped.finish().is_none());
-        }
-        assert!(other.was_woken());
-        assert_eq!(*other.finish().unwrap(), "a");
-    }
-}
-
-/// Stopping a consumer does not end its leases.
-#[test]
-fn stop_ends_no_lease() {
-    let queue = Queue::new();
-    queue.add("a").unwrap();
-    let getter = queue.consumer();
-    let lease = getter.blocking_get().unwrap();
-    getter.stop();
-    assert_eq!(queue.state(&"a"), KeyState::Leased);
-    lease.done();
-    assert_eq!(queue.state(&"a"), KeyState::Absent);
-}
-
-/// A getter of a consumer also returns `None` once the queue is closed.
-#[test]
-fn a_consumer_returns_none_once_the_queue_is_closed() {
-    let queue: Queue<u32> = Queue::new();
-    let getter = queue.consumer();
-    let mut waits = Task::waiting(getter.get());
-    queue.shut_down();
-    assert!(waits.was_woken() && waits.finish().is_none());
-    assert!(getter.blocking_get().is_none());
-}
-
-/// Workers are stopped one by one, and every key is still served.
-#[test]
-fn workers_are_stopped_one_by_one() {
-    let queue: Queue<u32> = Queue::new();
-    let getters: Vec<_> = (0..4).map(|_| queue.consumer()).collect();
-    thread::scope(|scope| {
-        let workers: Vec<_> = getters
-            .iter()
-            .enumerate()
-            .map(|(number, getter)| {
-                scope.spawn(move || {
-                    let mut served = 0;
-                    while let Some(lease) =
-                        if number % 2 == 0 { getter.blocking_get() } else { block_on(getter.get()) }
-                    {
-                        served += 1;
-                        lease.done();
-                    }
-                    served
-                })
-            })
-            .collect();
-        for key in 0..4_000 {
-            if key % 1_000 == 999 && key < 3_000 {
-                getters[key as usize / 1_000].stop();
-            }
-            queue.add(key).unwrap();
-        }
-        assert_eq!(lists(block_on(queue.drain(DrainOptions::unlimited()))), (vec![], vec![], vec![]));
-        let served: u32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
-        assert_eq!(served, 4_000);
-    });
 }
 
 // ---- batches ---------------------------------------------------------------------------------------------------
@@ -530,56 +393,9 @@ fn wakes_any_number_of_tasks() {
     assert!(drains.iter().chain(&idles).all(Task::was_woken), "a waiter was not woken by the idle queue");
 
     let queue = Queue::<u32>::new();
-    let getter = queue.consumer();
-    let (stopped, closed) = (all(|_| getter.get()), all(|_| queue.get()));
-    getter.stop();
-    assert!(stopped.iter().chain(&closed).all(Task::was_woken), "a getter was not woken by `stop`");
     let closed = all(|_| queue.get());
     queue.shut_down();
     assert!(closed.iter().all(Task::was_woken), "a getter was not woken by the shutdown");
-}
-
-/// A waker that polls its future inside `wake`, as the wakers of some executors do.
-struct PollsWhenWoken {
-    future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    polls: AtomicUsize,
-}
-
-impl PollsWhenWoken {
-    fn poll(self: &Arc<Self>) {
-        assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "one change woke the task again and again");
-        // If the task is woken during one of its polls, that poll holds the lock, so the future is not polled again.
-        let Some(mut future) = self.future.try_lock() else { return };
-        assert!(poll_with(future.as_mut(), &self.clone().into()).is_pending());
-    }
-}
-
-impl Wake for PollsWhenWoken {
-    fn wake(self: Arc<Self>) {
-        self.poll();
-    }
-}
-
-/// If a woken task finds that its condition does not hold and waits again, the same change does not wake the task a second time.
-#[test]
-fn a_change_wakes_a_task_once_however_many_wait_again() {
-    let clock = ManualClock::new();
-    let queue = Queue::builder().timer(clock.timer()).build();
-    queue.add_after("later", ns(1_000)).unwrap();
-    let tasks: Vec<_> = (0..40)
-        .map(|_| {
-            let queue = queue.clone();
-            let future = Box::pin(async move { drop(queue.get().await) });
-            let task = Arc::new(PollsWhenWoken { future: Mutex::new(future), polls: AtomicUsize::new(0) });
-            task.poll();
-            task
-        })
-        .collect();
-    // All getters check whether their consumer was stopped.
-    queue.consumer().stop();
-    for task in tasks {
-        assert_eq!(task.polls.load(Ordering::SeqCst), 2);
-    }
 }
 
 // ---- yielding --------------------------------------------------------------------------------------------------------

@@ -45,6 +45,12 @@ fn at_100(old: Option<Wait>, leased: bool) -> (TimedQueue, ManualClock) {
         queue.add("a").unwrap();
         let _ = queue.try_get().unwrap().detach();
     }
+    wait(&queue, old);
+    (queue, clock)
+}
+
+/// Makes the key wait, at the time 100.
+fn wait(queue: &TimedQueue, old: Option<Wait>) {
     match old {
         None => {}
         Some(Fixed(at)) => drop(queue.add_after("a", ns(at - 100))),
@@ -53,7 +59,6 @@ fn at_100(old: Option<Wait>, leased: bool) -> (TimedQueue, ManualClock) {
             AddOptions { delay: ns(at - 100), mode: latest(limit - 100), ..AddOptions::default() },
         )),
     }
-    (queue, clock)
 }
 
 #[test]
@@ -259,8 +264,11 @@ fn a_lease_ends_into_a_wait() {
         (Some(Debounced(150, 200)), 30, Debounced(130, 130)),
         (Some(Debounced(150, 200)), 80, Debounced(150, 180)),
     ] {
-        let (queue, _clock) = at_100(old, true);
-        queue.attach(&"a").unwrap().requeue_after(ns(after));
+        let (queue, _clock) = at_100(None, false);
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        wait(&queue, old);
+        lease.requeue_after(ns(after));
         queue.check().unwrap();
         assert_eq!(probe(&queue, "a"), new, "{old:?} after {after}");
     }

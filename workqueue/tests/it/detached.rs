@@ -38,7 +38,6 @@ fn done_ends_only_what_is_detached() {
     let before = queue.keys();
     for key in ["ready", "ready too", "waits"] {
         assert_eq!(queue.done(&key), Err(NotDetached), "{key}");
-        assert!(queue.attach(&key).is_err(), "{key}");
     }
     assert_eq!(queue.keys(), before);
     assert_eq!(*lease, "ready");
@@ -79,60 +78,6 @@ fn a_second_done_does_not_take_the_next_run() {
     queue.done(&key).unwrap();
     assert_eq!(queue.done(&key), Err(NotDetached));
     assert_eq!(serve(&queue), 1);
-}
-
-/// An attached lease supports every outcome.
-#[test]
-fn an_attached_lease_has_every_end() {
-    for end in 0..5 {
-        let (queue, _clock) = backoff();
-        queue.add("a").unwrap();
-        let key = queue.try_get().unwrap().detach();
-        let lease = queue.attach(&key).unwrap();
-        assert!(
-            queue.attach(&key).is_err() && queue.done(&key).is_err(),
-            "an attached lease still counts as detached"
-        );
-        let (state, failures) = match end {
-            0 => {
-                lease.done();
-                (KeyState::Absent, 0)
-            }
-            1 => {
-                lease.succeed();
-                (KeyState::Absent, 0)
-            }
-            2 => {
-                lease.requeue_after(ns(7));
-                (KeyState::Waiting(Nanos::new(7)), 0)
-            }
-            3 => {
-                lease.retry();
-                (KeyState::Waiting(Nanos::new(10)), 1)
-            }
-            _ => {
-                drop(lease);
-                (KeyState::Waiting(Nanos::new(10)), 1)
-            }
-        };
-        assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (state, failures));
-        queue.check().unwrap();
-    }
-}
-
-/// A lease that is detached and attached repeatedly stays the same lease.
-#[test]
-fn a_lease_changes_hands() {
-    let queue = Queue::new();
-    queue.add("a").unwrap();
-    let mut lease = queue.try_get().unwrap();
-    for _ in 0..5 {
-        let key = lease.detach();
-        assert_eq!(queue.stats().leased, 1);
-        lease = queue.attach(&key).unwrap();
-    }
-    lease.done();
-    assert!(crate::support::holds_nothing(&queue.stats()));
 }
 
 /// `done` counts neither as a success nor as a failure.
@@ -181,9 +126,7 @@ fn a_detach_that_panics_is_a_failure() {
     assert!(catch_unwind(AssertUnwindSafe(|| lease.detach())).is_err());
     assert_eq!(queue.stats().ready, 1);
     let key = queue.try_get().unwrap().detach();
-    switch.arm(Point::Clone, 1);
-    assert!(catch_unwind(AssertUnwindSafe(|| queue.attach(&key))).is_err());
-    switch.arm(Point::Clone, 1);
+    switch.arm(Point::Hash, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.done(&key))).is_err());
     queue.check().unwrap();
     queue.done(&key).unwrap();
@@ -204,9 +147,7 @@ fn an_unended_detached_key_is_overdue() {
     assert_eq!(queue.stats().oldest_lease, Some(ns(50)));
     let mut overdue = Task::new(queue.next_overdue(ns(50)));
     assert_eq!(overdue.finish().unwrap().key, "a");
-    let lease = queue.attach(&"a").unwrap();
-    assert_eq!(lease.age(), Some(ns(50)), "attaching changed the age of the lease");
-    lease.done();
+    queue.done(&"a").unwrap();
     queue.check().unwrap();
 }
 
@@ -235,6 +176,5 @@ fn keys_are_found_by_a_borrowed_form() {
     assert!(queue.cancel("a"));
     queue.add(String::from("a")).unwrap();
     drop(queue.try_get().unwrap().detach());
-    drop(queue.attach("a").unwrap().detach());
     assert!(queue.done("a").is_ok() && queue.done("a").is_err());
 }

@@ -3,10 +3,9 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos};
 use flyball_workqueue::{
-    AddError, Added, Consumer, DrainOptions, Fifo, KeyState, Lease, Leftovers, NoLimiter, OverdueLease,
-    Queue, TryGetError,
+    AddError, Added, DrainOptions, KeyState, Lease, Leftovers, OverdueLease, Queue, TryGetError,
 };
 use futures_util::FutureExt;
 use testkit::random::{cases, cases_are_chosen};
@@ -30,13 +29,11 @@ const STAGES: [At; 4] = [At::Unpolled, At::Parked, At::Woken, At::LostRace];
 #[test]
 fn getters_at_every_stage() {
     for at in STAGES {
-        for kind in 0..4 {
+        for kind in 0..3 {
             let (queue, _clock) = timed();
-            let getter = queue.consumer();
             let mut first = match kind {
                 0 => Task::new(async { queue.get().await.is_some() }),
                 1 => Task::new(async { !queue.get_many(9).await.is_empty() }),
-                2 => Task::new(async { getter.get().await.is_some() }),
                 _ => Task::new(streamed(&queue)),
             };
             if at != At::Unpolled {
@@ -275,8 +272,6 @@ fn an_adder_answers_once() {
 
 // ---- random operation sequences --------------------------------------------------------------------------------
 
-type TimedOf = ManualTimer;
-
 const KEYS: u64 = 6;
 const ROOM: usize = 4;
 
@@ -291,7 +286,6 @@ struct Held {
 struct Waiters<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
-    stoppable: &'a Consumer<u64, Fifo, NoLimiter, TimedOf>,
     getters: Vec<Task<'a, Vec<Lease<u64>>>>,
     adders: Vec<Task<'a, Result<Added, AddError<u64>>>>,
     idlers: Vec<Task<'a, ()>>,
@@ -313,12 +307,8 @@ impl<'a> Waiters<'a> {
             4 | 5 => drop(queue.add_after(key, ns(1 + choice % 9))),
             6 => drop(queue.postpone(&key, ns(choice % 9))),
             7 => drop(queue.cancel(&key)),
-            8 => self.getters.push(Task::new(async move { queue.get().await.into_iter().collect() })),
+            8 | 10 => self.getters.push(Task::new(async move { queue.get().await.into_iter().collect() })),
             9 => self.getters.push(Task::new(queue.get_many(2))),
-            10 => {
-                let getter = self.stoppable;
-                self.getters.push(Task::new(async move { getter.get().await.into_iter().collect() }));
-            }
             11 | 12 => self.adders.push(Task::new(queue.add_when_room(key))),
             13 => self.idlers.push(Task::new(queue.wait_idle())),
             14 => {
@@ -343,7 +333,6 @@ impl<'a> Waiters<'a> {
                     queue.resume();
                 }
             }
-            29 if choice < 40 => self.stoppable.stop(),
             30 if choice < 40 => self.drain(None, Task::new(queue.drain(DrainOptions::unlimited()))),
             30 if choice < 80 => {
                 let limit = ns(choice % 16);
@@ -561,11 +550,9 @@ fn random_waiters_dropped_at_any_poll() {
         let clock = ManualClock::new();
         let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).capacity(ROOM).build();
         queue.track_ages();
-        let stoppable = queue.consumer();
         let mut waiters = Waiters {
             queue: &queue,
             clock: &clock,
-            stoppable: &stoppable,
             getters: Vec::new(),
             adders: Vec::new(),
             idlers: Vec::new(),

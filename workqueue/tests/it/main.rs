@@ -15,7 +15,6 @@ mod delayed;
 mod detached;
 mod dropped;
 mod empty;
-mod end_and_get;
 mod failures_kept;
 mod fair;
 mod fair_limits;

@@ -9,10 +9,9 @@ use std::mem::size_of;
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualTimer;
 use flyball_workqueue::{
-    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Consumer, DelayMode, DrainOptions, Fifo, Get,
-    GetMany, GetTimeoutError, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, NextOverdue, NoLimiter,
-    NotDetached, OverdueLease, Queue, QueueBuilder, QueueStats, StatsReader, ThreadTimer, TryGetError,
-    WaitIdle,
+    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, DelayMode, DrainOptions, Fifo, Get, GetMany,
+    GetTimeoutError, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, NextOverdue, NoLimiter, NotDetached,
+    OverdueLease, Queue, QueueBuilder, QueueStats, StatsReader, ThreadTimer, TryGetError, WaitIdle,
 };
 
 type Limit = Exponential<&'static str>;
@@ -53,7 +52,7 @@ fn auto_traits() {
     sync::<Leftovers<u32>>();
 }
 
-/// The auto traits of the other futures, of `Consumer`, and of the types that contain only data.
+/// The auto traits of the other futures, and of the types that contain only data.
 #[test]
 fn auto_traits_of_the_rest() {
     type Time = ManualTimer;
@@ -71,9 +70,6 @@ fn auto_traits_of_the_rest() {
     send::<AddWhenRoom<'static, SendOnly>>();
     send::<GetMany<'static, SendOnly>>();
     send::<WaitIdle<'static, SendOnly>>();
-    send::<Consumer<SendOnly>>();
-    sync::<Consumer<SendOnly>>();
-    fixed::<Consumer<u32>>();
     fn data<T: Send + Sync + Unpin + Debug>() {}
     data::<AddedMany<u32>>();
     data::<Vec<KeyInfo<u32>>>();
@@ -167,7 +163,6 @@ fn debug_needs_nothing_of_the_key() {
     shows::<Added>();
     shows::<KeyState>();
     shows::<QueueStats>();
-    shows::<Consumer<SendOnly>>();
     shows::<AddWhenRoom<'static, SendOnly>>();
     fn speaks<T: Display>() {}
     speaks::<AddError<Mute>>();
@@ -183,7 +178,6 @@ fn sizes() {
     assert_eq!(size_of::<AddError<String>>(), size_of::<String>() + word, "a reason beside the key");
     assert_eq!(size_of::<TryGetError>(), 1);
     assert_eq!((size_of::<AddErrorKind>(), size_of::<NotDetached>()), (1, 0));
-    assert_eq!(size_of::<Consumer<String>>(), 2 * word, "the queue, and whether it was stopped");
     assert!(size_of::<GetMany<'static, String>>() <= size_of::<Get<'static, String>>() + word);
     assert_eq!(size_of::<GetTimeoutError>(), 1);
     assert_eq!(size_of::<Added>(), 1);

@@ -3,7 +3,7 @@
 use flyball_ops::PrometheusQueues;
 use flyball_ratelimit::controller_default;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{AddOptions, Fifo, LeaseOutcome, Priority, Queue, QueueLimiter, Timer};
+use flyball_workqueue::{AddOptions, Fifo, Priority, Queue, QueueLimiter, Timer};
 use peers_rust::draws::Draws;
 
 use crate::Figures;
@@ -46,7 +46,7 @@ pub(crate) fn cycle<P: Peer>(options: &Options) -> Figures {
     })
 }
 
-/// Adds all keys; a worker then completes each key and gets the next one in one call.
+/// Adds all keys; a worker then completes each key with success, and gets the next one.
 pub(crate) fn worker_cycle(options: &Options) -> Figures {
     let (queue, keys) = (Queue::new(), keys(options.keys));
     rounds(options, keys.len(), || {
@@ -77,11 +77,9 @@ pub(crate) fn worker_cycle_full(options: &Options) -> Figures {
 /// Gets and completes `count` keys.
 #[inline(never)]
 fn work_off<L: QueueLimiter<Key>, T: Timer>(queue: &Queue<Key, Fifo, L, T>, count: usize) {
-    let mut lease = queue.blocking_get().expect("open");
-    for _ in 1..count {
-        lease = queue.blocking_end_and_get(lease, LeaseOutcome::Succeeded).expect("open");
+    for _ in 0..count {
+        queue.blocking_get().expect("open").succeed();
     }
-    lease.succeed();
 }
 
 /// Like `cycle`, with each key at one of three priorities.

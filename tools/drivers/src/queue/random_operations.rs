@@ -12,7 +12,6 @@ use testkit::queue_answers::{Ending, Overdue};
 use testkit::queue_op::QueueOp;
 use testkit::queue_setup::{Mode, SmallKey};
 
-use crate::queue::end_then_get::EndThenGet;
 use crate::queue::groups::Groups;
 use crate::queue::metrics_sink::{Reports, read, without_delay};
 use crate::queue::model_answers::{
@@ -96,14 +95,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
             QueueOp::GetMany(most) => self.take(|queue| queue.try_get_many(most), most, at),
             QueueOp::PollGet => self.take(|queue| taken(poll(queue.get()).map(Vec::from_iter)), 1, at),
             QueueOp::PollGetMany(most) => self.take(|queue| taken(poll(queue.get_many(most))), most, at),
-            QueueOp::PollHandle(false) => {
-                self.take(|queue| taken(poll(queue.consumer().get()).map(Vec::from_iter)), 1, at);
-            }
-            QueueOp::PollHandle(true) => {
-                let getter = queue.consumer();
-                getter.clone().stop();
-                let none = poll(getter.get()).expect("a stopped getter does not wait");
-                assert!(none.is_none(), "{at}: {none:?}");
+            QueueOp::PollGetTimeout(limit) => {
+                self.take(
+                    |queue| taken(poll(queue.timeout(limit.0, queue.get())).flatten().map(Vec::from_iter)),
+                    1,
+                    at,
+                );
             }
             QueueOp::Done(index) => self.end(index, Ending::Done, Lease::done),
             QueueOp::Succeed(index) => self.end(index, Ending::Succeed, Lease::succeed),
@@ -118,11 +115,6 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
             }
             QueueOp::DoneKey(key) => {
                 assert_eq!(queue.done(&key).is_ok(), model.done(key, now).is_ok(), "{at}");
-            }
-            QueueOp::Attach(key) => {
-                let lease = queue.attach(&key);
-                assert_eq!(lease.is_ok(), model.attach(key, now).is_ok(), "{at}");
-                self.leases.extend(lease);
             }
             QueueOp::Cancel(key) => assert_eq!(queue.cancel(&key), model.cancel(key, now), "{at}"),
             QueueOp::Forget(key) => {
@@ -267,17 +259,10 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
             self.queue.track_ages();
             self.model.track_ages(self.now());
         }
-        let mut ops = ops.iter().enumerate().peekable();
-        while let Some((number, op)) = ops.next() {
+        for (number, op) in ops.iter().enumerate() {
             let at = Step { number, op };
             at.trace();
-            match EndThenGet::of(op, ops.peek().map(|(_, next)| *next)) {
-                Some(both) => {
-                    ops.next();
-                    self.end_then_get(&both, &at);
-                }
-                None => self.step_in_time(op, &at),
-            }
+            self.step_in_time(op, &at);
             self.compare(&at);
             self.compare_ages(&at);
             self.compare_metrics(&at);

@@ -25,7 +25,7 @@ use std::time::Duration;
 use arbitrary::Unstructured;
 use flyball_ratelimit::{Exponential, Jitter, MaxOf, Quota, TokenBucket};
 use flyball_sync::{Clock, ManualClock, Nanos};
-use flyball_workqueue::{Consumer, Lease, Priority, Queue, QueueBuilder, QueueLimiter};
+use flyball_workqueue::{Lease, Priority, Queue, QueueBuilder, QueueLimiter};
 use testkit::oracle::order::GroupLimits;
 use testkit::queue_setup::SmallKey;
 
@@ -122,17 +122,14 @@ impl Spec {
             builder = builder.metrics(Reports::default());
         }
         let queue = builder.build();
-        let consumers = [queue.consumer(), queue.consumer()];
         let mut simulation = Simulation {
             queue,
-            consumers,
             clock,
             groups,
             tasks: Vec::new(),
             leaked: Vec::new(),
             leases: Vec::new(),
             taken: Rc::new(RefCell::new(Vec::new())),
-            stopped: [false; 2],
             priority: 0,
             changes: 0,
             composite: 0,
@@ -156,7 +153,6 @@ impl Spec {
 /// A queue, its tasks and its leases.
 struct Simulation<O: Kind, L: QueueLimiter<SmallKey>> {
     queue: Queue<SmallKey, O, L, Timer>,
-    consumers: [Consumer<SmallKey, O, L, Timer>; 2],
     clock: ManualClock,
     groups: Option<Groups>,
     tasks: Vec<Task>,
@@ -165,7 +161,6 @@ struct Simulation<O: Kind, L: QueueLimiter<SmallKey>> {
     leases: Vec<Lease<SmallKey>>,
     /// The leases that futures have returned in this step.
     taken: Taken,
-    stopped: [bool; 2],
     priority: i8,
     /// Counts everything that may be the cause of a wake-up: operations, moves of the clock, completed futures.
     changes: u64,
@@ -222,11 +217,6 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
                 }
             }
             SimOp::Settle => self.settle(),
-            SimOp::StopConsumer(which) => {
-                self.changes += 1;
-                self.consumers[usize::from(*which)].stop();
-                self.stopped[usize::from(*which)] = true;
-            }
             SimOp::NextAlarm => {
                 if let Some(at) = self.clock.next_alarm().filter(|at| *at < FAR) {
                     self.changes += 1;
@@ -297,12 +287,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         }
         let mut futures = Vec::new();
         for wait in waits {
-            let Self { queue, consumers, leases, taken, .. } = self;
+            let Self { queue, leases, taken, .. } = self;
             let lease = |index| {
                 let count = leases.len();
                 (count > 0).then(|| leases.remove(usize::from(index) % count))
             };
-            futures.push((*wait, wait.future(queue, consumers, lease, taken)));
+            futures.push((*wait, wait.future(queue, lease, taken)));
         }
         self.tasks.push(Task::new(futures));
         if poll {
@@ -316,7 +306,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         let (changes, step) = (self.changes, self.step);
         let task = &mut self.tasks[index];
         let starts = !task.was_polled()
-            && task.live().any(|wait| wait.is_drain() || matches!(wait, Wait::EndAndGet(..)));
+            && task.live().any(|wait| wait.is_drain() || matches!(wait, Wait::EndThenGet(..)));
         if starts {
             self.changes += 1;
             let drain_all = |wait| match wait {
@@ -373,10 +363,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
                     assert!(until.is_some_and(|until| until <= now), "step {step}: {wait:?} timed out early");
                 }
                 Answer::Closed if wait.is_getter() => {
-                    let stopped =
-                        matches!(wait, Wait::ConsumerGet(which) if self.stopped[usize::from(which)]);
                     let nothing = matches!(wait, Wait::GetMany(0) | Wait::GetManyTimeout(0, _));
-                    self.closed |= !stopped && !nothing;
+                    self.closed |= !nothing;
                 }
                 _ => {}
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Consumer, DrainOptions, Fifo, Lease, LeaseOutcome, NoLimiter, Queue};
+use flyball_workqueue::{DrainOptions, Fifo, Lease, LeaseOutcome, NoLimiter, Queue};
 use testkit::queue_setup::SmallKey;
 
 type Timer = ManualTimer;
@@ -35,7 +35,6 @@ const LOST: Duration = Duration::from_secs(60);
 enum Wait {
     Get,
     GetLong,
-    ConsumerGet,
     GetMany(usize),
     Idle,
     IdleLong,
@@ -63,7 +62,6 @@ enum Op {
     Pause,
     Resume,
     Hours(u8),
-    StopConsumer,
     ShutDown,
 }
 
@@ -71,9 +69,8 @@ impl<'a> Arbitrary<'a> for Op {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let wait = |u: &mut Unstructured<'a>| {
             Ok(match u8::arbitrary(u)? % 32 {
-                0..=5 => Wait::Get,
+                0..=5 | 10..=13 => Wait::Get,
                 6..=9 => Wait::GetLong,
-                10..=13 => Wait::ConsumerGet,
                 14..=17 => Wait::GetMany(usize::from(u8::arbitrary(u)? % 3) + 1),
                 18..=20 => Wait::Idle,
                 21..=22 => Wait::IdleLong,
@@ -92,8 +89,7 @@ impl<'a> Arbitrary<'a> for Op {
             50..=52 => Self::Retry(u.arbitrary()?),
             53 => Self::Pause,
             54..=56 => Self::Resume,
-            57..=61 => Self::Hours(u.arbitrary()?),
-            62 => Self::StopConsumer,
+            57..=62 => Self::Hours(u.arbitrary()?),
             _ => Self::ShutDown,
         })
     }
@@ -123,7 +119,6 @@ pub fn run(bytes: &[u8]) {
 /// The threads are neither scoped nor joined if a check fails: they may be lost, and the failure would wait for them.
 struct Run {
     queue: TestQueue,
-    consumer: Consumer<SmallKey, Fifo, NoLimiter, Timer>,
     clock: ManualClock,
     threads: Vec<(Sender<Wait>, JoinHandle<()>)>,
     /// What each thread waits for.
@@ -132,19 +127,17 @@ struct Run {
     was_free: [bool; THREADS],
     answers: Receiver<Answer>,
     leases: VecDeque<Held>,
-    is_stopped: bool,
 }
 
 impl Run {
     fn new(queue: TestQueue, clock: ManualClock) -> Self {
-        let consumer = queue.consumer();
         let (sender, answers) = channel();
         let thread = |thread| {
-            let (queue, consumer, answers) = (queue.clone(), consumer.clone(), sender.clone());
+            let (queue, answers) = (queue.clone(), sender.clone());
             let (commands, received) = channel();
             let work = move || {
                 while let Ok(wait) = received.recv() {
-                    let (leases, closed) = perform(&queue, &consumer, wait);
+                    let (leases, closed) = perform(&queue, wait);
                     if answers.send(Answer { thread, leases, closed }).is_err() {
                         return;
                     }
@@ -154,17 +147,7 @@ impl Run {
         };
         let threads = (0..THREADS).map(thread).collect();
         let (waits, was_free) = ([None; THREADS], [false; THREADS]);
-        Self {
-            queue,
-            consumer,
-            clock,
-            threads,
-            waits,
-            was_free,
-            answers,
-            leases: VecDeque::new(),
-            is_stopped: false,
-        }
+        Self { queue, clock, threads, waits, was_free, answers, leases: VecDeque::new() }
     }
 
     fn step(&mut self, op: Op) {
@@ -182,10 +165,6 @@ impl Run {
             Op::Pause => self.queue.pause(),
             Op::Resume => self.queue.resume(),
             Op::Hours(by) => self.clock.advance(hours(by)),
-            Op::StopConsumer => {
-                self.consumer.stop();
-                self.is_stopped = true;
-            }
             Op::ShutDown => self.queue.shut_down(),
         }
         self.settle(&op);
@@ -228,12 +207,7 @@ impl Run {
     fn due(&self) -> Option<Wait> {
         let find = |is: &dyn Fn(Wait) -> bool| self.waits.iter().flatten().copied().find(|wait| is(*wait));
         let stats = self.queue.stats();
-        let getter = |wait| matches!(wait, Wait::Get | Wait::GetLong | Wait::ConsumerGet | Wait::GetMany(_));
-        if self.is_stopped {
-            if let Some(stopped) = find(&|wait| wait == Wait::ConsumerGet) {
-                return Some(stopped);
-            }
-        }
+        let getter = |wait| matches!(wait, Wait::Get | Wait::GetLong | Wait::GetMany(_));
         // A thread whose answer was not received yet holds these leases.
         let is_underway = stats.leased > self.leases.len();
         let is_closed = stats.shutting_down && stats.ready + stats.dirty == 0;
@@ -263,16 +237,13 @@ impl Run {
     fn receive(&mut self, answer: Answer) {
         let Answer { thread, leases, closed } = answer;
         let wait = self.waits[thread].take().expect("the thread has waited");
-        assert!(
-            !closed || self.queue.is_shutting_down() || wait == Wait::ConsumerGet && self.is_stopped,
-            "{wait:?} found an open queue closed"
-        );
+        assert!(!closed || self.queue.is_shutting_down(), "{wait:?} found an open queue closed");
         match wait {
             Wait::Idle | Wait::IdleLong | Wait::Empty | Wait::Drain => {
                 assert!(self.was_free[thread], "{wait:?} returned, and a key was leased throughout");
             }
             Wait::GetMany(most) => assert!(leases.len() <= most && (closed || !leases.is_empty())),
-            Wait::Get | Wait::GetLong | Wait::ConsumerGet => assert_eq!(leases.len(), usize::from(!closed)),
+            Wait::Get | Wait::GetLong => assert_eq!(leases.len(), usize::from(!closed)),
             Wait::Add(_) => {}
         }
         for lease in leases {
@@ -305,11 +276,7 @@ impl Run {
     }
 }
 
-fn perform(
-    queue: &TestQueue,
-    consumer: &Consumer<SmallKey, Fifo, NoLimiter, Timer>,
-    wait: Wait,
-) -> (Vec<Held>, bool) {
+fn perform(queue: &TestQueue, wait: Wait) -> (Vec<Held>, bool) {
     let one = |lease: Option<Held>| {
         let closed = lease.is_none();
         (Vec::from_iter(lease), closed)
@@ -317,7 +284,6 @@ fn perform(
     match wait {
         Wait::Get => one(queue.blocking_get()),
         Wait::GetLong => one(queue.blocking_get_timeout(LONG).ok()),
-        Wait::ConsumerGet => one(consumer.blocking_get()),
         Wait::GetMany(most) => {
             let leases = queue.blocking_get_many(most);
             let closed = leases.is_empty();

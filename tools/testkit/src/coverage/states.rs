@@ -90,13 +90,12 @@ pub enum Column {
     DeadlineServing,
     Detach,
     DoneKey,
-    Attach,
-    /// `done` or `attach` of a key without a detached lease.
+    /// `done` of a key without a detached lease.
     NotDetached,
 }
 
 impl Column {
-    const COUNT: usize = 26;
+    const COUNT: usize = 25;
 
     const ALL: [Self; Self::COUNT] = [
         Self::Add,
@@ -123,7 +122,6 @@ impl Column {
         Self::DeadlineServing,
         Self::Detach,
         Self::DoneKey,
-        Self::Attach,
         Self::NotDetached,
     ];
 
@@ -141,7 +139,6 @@ impl Column {
                 | Self::DeadlineServing
                 | Self::Detach
                 | Self::DoneKey
-                | Self::Attach
                 | Self::NotDetached
         )
     }
@@ -173,8 +170,7 @@ impl Column {
             | Self::Tail
             | Self::FailedServing
             | Self::Detach
-            | Self::DoneKey
-            | Self::Attach => !was.is_leased(),
+            | Self::DoneKey => !was.is_leased(),
             Self::Deadline | Self::DeadlineServing => !was.waits(),
         }
     }

@@ -329,12 +329,6 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects.more = self.fill_batch(&mut effects.wakers);
     }
 
-    /// Wakes every task and every thread that waits for a key.
-    pub(crate) fn wake_getters(&mut self, effects: &mut Effects) {
-        self.wake_tasks(effects);
-        effects.signal_all = self.blocked_getters.asleep > 0;
-    }
-
     /// Moves the wakers of the tasks to be notified into the batch. Returns whether some wakers did not fit.
     pub(super) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;

@@ -33,7 +33,7 @@ fn use_it(queue: &TimedQueue) {
         }
     }
     let _ = (queue.stats(), queue.keys(), queue.stats(), queue.done(&"nobody"));
-    let _ = (queue.wait_idle().now_or_never(), queue.consumer().stop());
+    let _ = queue.wait_idle().now_or_never();
     queue.check().unwrap();
 }
 
@@ -156,7 +156,6 @@ fn wakers_of_getters_may_call_the_queue() {
     calls_queue(|queue| Box::pin(queue.get()), nothing, add);
     calls_queue(|queue| Box::pin(queue.get_many(2)), nothing, add);
     calls_queue(|queue| Box::pin(queue.get()), nothing, |queue, _| drop(queue.add_many(["a", "b"])));
-    calls_queue(|queue| Box::pin(queue.get()), nothing, |queue, _| queue.consumer().stop());
     calls_queue(
         |queue| Box::pin(queue.get()),
         |queue, _| queue.pause(),
@@ -397,7 +396,6 @@ fn keys_may_call_the_queue_in_their_drop() {
     queue.try_get_many(2).unwrap().into_iter().for_each(Lease::retry);
     let detached = queue.try_get().unwrap().detach();
     queue.done(&detached).unwrap();
-    drop(queue.attach(&detached));
     clock.advance(ns(10));
     queue.try_get_many(2).unwrap().into_iter().for_each(Lease::retry);
     assert!(crate::support::holds_nothing(&queue.stats()), "a key that was given up is still in the queue");

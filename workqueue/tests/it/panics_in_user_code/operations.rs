@@ -40,23 +40,16 @@ enum Operation {
     TryGetMany,
     GetMany,
     BlockingGetMany,
-    GetterGet,
-    GetterStop,
     AddWhenRoom(u32),
     BlockingAdd(u32),
     Pause,
     Resume,
     Detach,
     Done,
-    Attach,
     /// Ends a lease with a failure, at which the key is given up.
     Die,
     /// If the outcome is a failure, the key is given up.
-    TryEndAndGet(LeaseOutcome),
-    EndAndGet(LeaseOutcome),
-    BlockingEndAndGet(LeaseOutcome),
-    /// An `end_and_get` future that is dropped before its first poll.
-    UnpolledEndAndGet(LeaseOutcome),
+    End(LeaseOutcome),
     KeepAges,
     Age,
     NextOverdue,
@@ -76,15 +69,7 @@ const OUTCOMES: [LeaseOutcome; 6] = [
 
 impl Operation {
     fn takes_a_lease(self) -> bool {
-        matches!(
-            self,
-            Self::Detach
-                | Self::Die
-                | Self::TryEndAndGet(_)
-                | Self::EndAndGet(_)
-                | Self::BlockingEndAndGet(_)
-                | Self::UnpolledEndAndGet(_)
-        )
+        matches!(self, Self::Detach | Self::Die | Self::End(_))
     }
 }
 
@@ -185,7 +170,7 @@ impl World {
         });
         let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
         // If the operation takes a lease, this lease was removed from `leases`. Otherwise `held` is the oldest lease, that of key 3.
-        let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
+        let (queue, held) = (&self.queue, self.leases.first());
         let mut many = Some(many);
         let mut key = Some(key);
         let mut future: Option<Task<'_, Given>> = None;
@@ -212,11 +197,6 @@ impl World {
                     return poll(Task::new(async { Given::Leases(queue.get_many(2).await) }));
                 }
                 Operation::BlockingGetMany => return Given::Leases(queue.blocking_get_many(2)),
-                Operation::GetterGet => {
-                    let get = async { Given::Leases(getter.get().await.into_iter().collect()) };
-                    return poll(Task::new(get));
-                }
-                Operation::GetterStop => getter.stop(),
                 Operation::AddWhenRoom(_) => {
                     let key = key.take().unwrap();
                     return poll(Task::new(async { refused(queue.add_when_room(key).await) }));
@@ -230,25 +210,8 @@ impl World {
                     return lease.take().map_or(Given::Nothing, |lease| Given::Key(lease.detach()));
                 }
                 Operation::Done => queue.done(key.as_ref().unwrap()).unwrap(),
-                Operation::Attach => {
-                    return Given::Leases(vec![queue.attach(key.as_ref().unwrap()).unwrap()]);
-                }
                 Operation::Die => lease.take().into_iter().for_each(Lease::retry),
-                Operation::TryEndAndGet(outcome) => {
-                    let next = queue.try_end_and_get(lease.take().unwrap(), outcome);
-                    return next.map_or(Given::Nothing, |next| Given::Leases(vec![next]));
-                }
-                Operation::EndAndGet(outcome) => {
-                    let next = queue.end_and_get(lease.take().unwrap(), outcome);
-                    return poll(Task::new(async { Given::Leases(next.await.into_iter().collect()) }));
-                }
-                Operation::BlockingEndAndGet(outcome) => {
-                    let next = queue.blocking_end_and_get(lease.take().unwrap(), outcome);
-                    return Given::Leases(next.into_iter().collect());
-                }
-                Operation::UnpolledEndAndGet(outcome) => {
-                    drop(queue.end_and_get(lease.take().unwrap(), outcome));
-                }
+                Operation::End(outcome) => lease.take().into_iter().for_each(|lease| lease.end(outcome)),
                 Operation::KeepAges => queue.track_ages(),
                 Operation::Age => {
                     std::hint::black_box((queue.stats(), held.unwrap().age()));
@@ -296,13 +259,10 @@ fn operations(scene: Scene) -> Vec<Operation> {
         Operation::AddMany,
         Operation::TryGetMany,
         Operation::GetMany,
-        Operation::GetterGet,
-        Operation::GetterStop,
         Operation::Pause,
         Operation::Resume,
         Operation::Detach,
         Operation::Done,
-        Operation::Attach,
         Operation::Die,
         Operation::KeepAges,
         Operation::Age,
@@ -313,15 +273,8 @@ fn operations(scene: Scene) -> Vec<Operation> {
     ];
     if scene != Scene::Quiet {
         operations.push(Operation::BlockingGetMany);
-        operations.extend(OUTCOMES.map(Operation::BlockingEndAndGet));
     }
-    operations.extend(OUTCOMES.into_iter().flat_map(|outcome| {
-        [
-            Operation::TryEndAndGet(outcome),
-            Operation::EndAndGet(outcome),
-            Operation::UnpolledEndAndGet(outcome),
-        ]
-    }));
+    operations.extend(OUTCOMES.map(Operation::End));
     if scene != Scene::Full {
         operations.push(Operation::BlockingAdd(8));
     }

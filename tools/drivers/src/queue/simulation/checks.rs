@@ -141,12 +141,6 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         }
         for wait in &pending {
             match *wait {
-                Wait::ConsumerGet(which) => {
-                    assert!(
-                        !self.stopped[usize::from(which)],
-                        "step {step}: liveness: a consumer is stopped"
-                    );
-                }
                 // After a jump, a lease that began later may be older, and is then reported late.
                 Wait::Overdue(bound) if !self.has_jumped_back => {
                     let overdue = poll_at_once(pin!(queue.next_overdue(bound)));

@@ -22,8 +22,6 @@ pub(super) enum SimOp {
     Leak(u8),
     /// Polls every woken task until none is woken.
     Settle,
-    /// Stops a consumer; its getters then return `None`.
-    StopConsumer(bool),
     /// Moves the clock to the next alarm.
     NextAlarm,
     /// Moves the clock back.
@@ -47,8 +45,7 @@ impl<'a> Arbitrary<'a> for SimOp {
             183..=190 => Self::Abort(u.arbitrary()?),
             191..=192 => Self::Leak(u.arbitrary()?),
             193..=219 => Self::Settle,
-            220 => Self::StopConsumer(u.arbitrary()?),
-            221..=235 => Self::NextAlarm,
+            220..=235 => Self::NextAlarm,
             236..=239 => Self::Back(u.arbitrary()?),
             240..=244 => Self::Block(u.arbitrary()?),
             245..=249 => Self::Queue(QueueOp::AddPriority([-1, 0, 0, 1][usize::from(u8::arbitrary(u)? % 4)])),

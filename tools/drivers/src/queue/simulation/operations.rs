@@ -36,7 +36,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
             }
             QueueOp::Postpone(key, delay) => _ = queue.postpone(&key, delay.0),
             QueueOp::AddLimited(key) => _ = queue.add_rate_limited(key),
-            QueueOp::TryGet | QueueOp::PollGet | QueueOp::PollHandle(_) => {
+            QueueOp::TryGet | QueueOp::PollGet | QueueOp::PollGetTimeout(_) => {
                 let taken = queue.try_get().map(|lease| vec![lease]);
                 self.took(taken);
             }
@@ -64,7 +64,6 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
                 });
             }
             QueueOp::DoneKey(key) => drop(queue.done(&key)),
-            QueueOp::Attach(key) => drop(queue.attach(&key)),
             QueueOp::Cancel(key) => _ = queue.cancel(&key),
             QueueOp::Forget(key) => queue.forget(&key),
             QueueOp::Pause => queue.pause(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_sync::{ManualTimer, Nanos};
-use flyball_workqueue::{Consumer, DrainOptions, Lease, LeaseOutcome, Queue, QueueLimiter};
+use flyball_workqueue::{DrainOptions, Lease, LeaseOutcome, Queue, QueueLimiter};
 use testkit::queue_setup::{Delay, SmallKey};
 use testkit::wakers::{Counting, poll_with};
 
@@ -24,12 +24,11 @@ type Waiting = Pin<Box<dyn Future<Output = Answer>>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     Get,
-    /// A getter of one of two consumers.
-    ConsumerGet(bool),
     GetMany(usize),
     GetTimeout(Duration),
     GetManyTimeout(usize, Duration),
-    EndAndGet(u8, LeaseOutcome),
+    /// Ends a lease, and then gets a key.
+    EndThenGet(u8, LeaseOutcome),
     /// A `Get` that is polled again after each key, for this many keys.
     Worker(u8),
     Idle,
@@ -48,7 +47,7 @@ pub(super) enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Done,
-    /// The queue is closed, or the consumer was stopped.
+    /// The queue is closed.
     Closed,
     TimedOut,
 }
@@ -71,11 +70,10 @@ impl Wait {
         matches!(
             self,
             Self::Get
-                | Self::ConsumerGet(_)
                 | Self::GetMany(_)
                 | Self::GetTimeout(_)
                 | Self::GetManyTimeout(..)
-                | Self::EndAndGet(..)
+                | Self::EndThenGet(..)
                 | Self::Worker(_)
         )
     }
@@ -97,7 +95,6 @@ impl Wait {
     pub(super) fn future<O: Kind, L: QueueLimiter<SmallKey>>(
         self,
         queue: &Queue<SmallKey, O, L, Timer>,
-        consumers: &[Consumer<SmallKey, O, L, Timer>; 2],
         lease: impl FnOnce(u8) -> Option<Lease<SmallKey>>,
         taken: &Taken,
     ) -> Waiting {
@@ -110,10 +107,6 @@ impl Wait {
         let in_time = |ended: Option<()>| ended.map_or(Answer::TimedOut, |()| Answer::Done);
         match self {
             Self::Get => Box::pin(async move { take(Vec::from_iter(queue.get().await)) }),
-            Self::ConsumerGet(which) => {
-                let consumer = consumers[usize::from(which)].clone();
-                Box::pin(async move { take(Vec::from_iter(consumer.get().await)) })
-            }
             Self::GetMany(most) => Box::pin(async move { take(queue.get_many(most).await) }),
             Self::GetTimeout(limit) => Box::pin(async move {
                 let taken = queue.timeout(limit, queue.get()).await;
@@ -123,13 +116,13 @@ impl Wait {
                 let taken = queue.timeout(limit, queue.get_many(most)).await;
                 taken.map_or(Answer::TimedOut, take)
             }),
-            Self::EndAndGet(index, outcome) => {
+            Self::EndThenGet(index, outcome) => {
                 let lease = lease(index);
                 Box::pin(async move {
-                    take(Vec::from_iter(match lease {
-                        Some(lease) => queue.end_and_get(lease, outcome).await,
-                        None => queue.get().await,
-                    }))
+                    if let Some(lease) = lease {
+                        lease.end(outcome);
+                    }
+                    take(Vec::from_iter(queue.get().await))
                 })
             }
             Self::Worker(keys) => Box::pin(async move {
@@ -187,12 +180,11 @@ impl<'a> Arbitrary<'a> for Wait {
         let limit = |u: &mut Unstructured<'a>| Ok(Delay::arbitrary(u)?.0);
         let many = |u: &mut Unstructured<'a>| Ok(usize::from(u8::arbitrary(u)? % 4));
         Ok(match u8::arbitrary(u)? % 64 {
-            0..=9 => Self::Get,
-            10..=13 => Self::ConsumerGet(u.arbitrary()?),
+            0..=13 => Self::Get,
             14..=16 => Self::GetMany(many(u)?),
             17..=21 => Self::GetTimeout(limit(u)?),
             22..=23 => Self::GetManyTimeout(many(u)?, limit(u)?),
-            24..=27 => Self::EndAndGet(u.arbitrary()?, outcome(u)?),
+            24..=27 => Self::EndThenGet(u.arbitrary()?, outcome(u)?),
             28..=30 => Self::Worker(u8::arbitrary(u)? % 4),
             31..=34 => Self::Idle,
             35..=36 => Self::IdleTimeout(limit(u)?),

@@ -1,4 +1,4 @@
-//! The operations that end, detach and attach leases.
+//! The operations that end and detach leases.
 
 use std::fmt::Debug;
 
@@ -133,18 +133,6 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.cells.hit(self.was(key), Column::DoneKey);
         self.report_ended(key, Ending::Done, now);
         self.end_by(key, NextRun::No, now);
-        Ok(())
-    }
-
-    /// Attaches a detached lease.
-    ///
-    /// # Errors
-    /// An error if the key has no detached lease.
-    pub fn attach(&mut self, key: K, now: Time) -> Result<(), NotDetached> {
-        self.pass_deadlines(now);
-        self.require_detached(key)?;
-        self.cells.hit(self.was(key), Column::Attach);
-        self.detached.retain(|of| *of != key);
         Ok(())
     }
 

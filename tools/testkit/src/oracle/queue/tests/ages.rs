@@ -41,7 +41,6 @@ fn each_lease_is_overdue_once() {
     assert_eq!(queue.next_overdue(ns(5), 6), Overdue::Lease('a', 5));
     assert_eq!(queue.next_overdue(ns(5), 6), Overdue::NotYet);
     queue.detach('a', 6);
-    queue.attach('a', 6).unwrap();
     assert_eq!(queue.next_overdue(ns(0), 6), Overdue::Lease('b', 4));
     queue.shut_down(6);
     assert_eq!(
@@ -49,7 +48,7 @@ fn each_lease_is_overdue_once() {
         Overdue::NotYet,
         "a key is leased, so a lease may become overdue"
     );
-    queue.end('a', Ending::Done, 9);
+    queue.done('a', 9).unwrap();
     queue.end('b', Ending::Done, 9);
     assert_eq!(queue.next_overdue(ns(0), 9), Overdue::Never);
 }
