@@ -14,6 +14,7 @@ mod controller_runtime;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use flyball_workqueue::{Added, DrainOptions, KeyState, Leftovers, Queue, TryGetE
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed};
+use crate::task::lists;
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -185,7 +187,7 @@ fn collapse_while_processing() {
     assert!(poll_with(second_worker.as_mut(), &waker).is_pending());
     lease.done();
     assert_eq!(counting.wakes(), 1);
-    let std::task::Poll::Ready(Some(again)) = poll_with(second_worker.as_mut(), &waker) else {
+    let Poll::Ready(Some(again)) = poll_with(second_worker.as_mut(), &waker) else {
         panic!("the second run is due");
     };
     again.done();
@@ -220,20 +222,23 @@ fn shut_down_does_not_wait() {
     drop(leases);
 }
 
-/// `TestForceQueueShutdownUsingShutDown`: in client-go `ShutDown` ends a running `ShutDownWithDrain`. Here `shut_down` has no effect on a running
-/// drain. Instead, a drain may have a time limit or be dropped, and `stop_now` returns the keys that are left.
+/// `TestForceQueueShutdownUsingShutDown`: a `shut_down` ends the wait of a drain, although keys are leased. (A second signal does not wait for the
+/// work.)
 #[test]
-fn a_drain_can_be_given_up() {
+fn shut_down_ends_a_drain() {
     let queue = Queue::new();
-    queue.add("foo").unwrap();
-    let lease = queue.try_get().unwrap();
+    _ = queue.add_many(["foo", "bar"]);
+    let leases = queue.try_get_many(2).unwrap();
+    let (counting, waker) = Counting::waker();
     let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
-    assert!(poll_once(drain.as_mut()).is_pending());
+    assert!(poll_with(drain.as_mut(), &waker).is_pending());
+    assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
     queue.shut_down();
-    assert!(poll_once(drain.as_mut()).is_pending());
-    assert_eq!(queue.blocking_drain(DrainOptions::within(Duration::ZERO)).leased, ["foo"]);
-    drop(drain);
-    lease.done();
+    assert_eq!(counting.wakes(), 1);
+    let Poll::Ready(left) = poll_with(drain.as_mut(), &waker) else { panic!("the drain goes on") };
+    assert_eq!(lists(left), (vec![], vec![], vec!["bar", "foo"]));
+    assert_eq!(queue.stats().leased, 2, "only the wait has ended");
+    drop(leases);
 }
 
 /// `TestQueueDrainageUsingShutDownWithDrainWithDirtyItem`.
@@ -417,7 +422,7 @@ fn drain_names_what_waits() {
     let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
     assert!(poll_once(drain.as_mut()).is_pending());
     queue.try_get().unwrap().done();
-    let std::task::Poll::Ready(Leftovers { ready, waiting, leased, .. }) = poll_once(drain.as_mut()) else {
+    let Poll::Ready(Leftovers { ready, waiting, leased, .. }) = poll_once(drain.as_mut()) else {
         panic!("nothing is ready or leased");
     };
     assert_eq!((ready, waiting, leased), (vec![], vec!["soon", "late"], vec![]));
