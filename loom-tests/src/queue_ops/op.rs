@@ -158,7 +158,12 @@ impl Op {
             }
             Self::Drain | Self::BlockingDrain => {
                 if stepwise {
-                    queue.shut_down();
+                    // A drain shuts the queue down in one step, and resumes it in the next. Unlike `shut_down`, it ends no other drain.
+                    let paused = queue.stats().paused;
+                    drop(poll_once(Box::pin(queue.drain(DrainOptions::unlimited())).as_mut()));
+                    if paused {
+                        queue.pause();
+                    }
                     step().await;
                     queue.resume();
                     step().await;

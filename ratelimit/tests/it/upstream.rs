@@ -1,11 +1,11 @@
-//! The cases of client-go's `default_rate_limiters_test.go`, each as a test with the same name, followed by cases that upstream does not test. Two
-//! cases have no counterpart here: a `MaxOf` of no policies cannot be built, and the tests of the queue cover limiters at shutdown.
+//! The cases of client-go 0.37's `default_rate_limiters_test.go`, each as a test with the same name, followed by cases that upstream does not test.
+//! Two of these have no counterpart here: a `MaxOf` of no policies cannot be built, and the tests of the queue cover limiters at shutdown.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket, controller_default,
+    Capped, Exponential, Failure, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket, controller_default,
 };
 use flyball_sync::{ManualClock, Nanos};
 
@@ -63,12 +63,38 @@ fn test_max_of_rate_limiter() {
     assert_eq!(limiter.record_failure(&"one"), millis(5));
 }
 
+/// A policy of the program: the first hundred failures of all keys together wait for a short time, and all others for a long time.
+struct Steps(u32);
+
+impl Policy<u32> for Steps {
+    const COUNTS_FAILURES: bool = false;
+
+    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64, _: &mut dyn FnMut(&u32) -> bool) -> Failure {
+        self.0 += 1;
+        Failure { wait: if self.0 <= 100 { millis(5) } else { secs(1_000) }, counted: true }
+    }
+
+    fn forget(&mut self, _: &u32) {}
+
+    fn num_requeues(&self, _: &u32) -> u32 {
+        0
+    }
+
+    fn tracked_keys(&self) -> usize {
+        0
+    }
+}
+
 #[test]
 fn test_with_max_wait_rate_limiter() {
-    let limiter = limiter(Capped::new(FastSlow::new(millis(5), secs(1_000), 100), secs(500)));
-    assert!(waits(&limiter, "one", 100).iter().all(|wait| *wait == millis(5)));
-    assert_eq!(waits(&limiter, "one", 100), [secs(500); 100]);
-    assert_eq!(limiter.num_requeues(&"one"), 200);
+    let steps = limiter(Capped::new(Steps(0), secs(500)));
+    for key in 0..200 {
+        assert_eq!(steps.record_failure(&key), if key < 100 { millis(5) } else { secs(500) });
+    }
+    let one = limiter(Capped::new(FastSlow::new(millis(5), secs(1_000), 100), secs(500)));
+    assert!(waits(&one, "one", 100).iter().all(|wait| *wait == millis(5)));
+    assert_eq!(waits(&one, "one", 100), [secs(500); 100]);
+    assert_eq!(one.num_requeues(&"one"), 200);
 }
 
 // Cases that upstream does not test.

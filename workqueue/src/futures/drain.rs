@@ -16,12 +16,14 @@ use crate::state::types::Leftovers;
 /// Waits until a drain that has begun is over, and resolves to the leftovers. Dropping the future only ends the wait.
 pub(crate) struct Drain<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> {
     queue: &'a Queue<K, O, L, T>,
+    /// How often drains had been ended when this one began.
+    begun: u64,
     ticket: Option<Place>,
 }
 
 impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drain<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>) -> Self {
-        Self { queue, ticket: None }
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, begun: u64) -> Self {
+        Self { queue, begun, ticket: None }
     }
 }
 
@@ -39,7 +41,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Drain<'_, K, 
         let old;
         let mut locked = shared.lock();
         old = this.ticket.take().and_then(|own| locked.others.drainers.leave(own));
-        if locked.state.is_drained(now) {
+        if locked.state.is_drained(now) || locked.others.has_ended(this.begun) {
             locked.state.leftovers(now, &mut left);
             // The timer may be armed for this task alone.
             shared.finish(locked, now);

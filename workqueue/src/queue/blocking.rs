@@ -12,7 +12,6 @@ use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::Shared;
 use crate::queue::shared::locked::{Locked, OtherWaiters};
-use crate::state::QueueState;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::types::{Added, Leftovers, NextKey};
@@ -71,12 +70,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         }
     }
 
-    /// Waits until the queue is shut down and no key is Ready or leased, but at most until the time `until` of the machine's clock. Returns the
-    /// leftovers.
-    pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
+    /// Waits until the queue is shut down and no key is Ready or leased, or the drain that began at the number `begun` was ended, but at most until
+    /// the time `until` of the machine's clock. Returns the leftovers.
+    pub(crate) fn drain_until(&self, begun: u64, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
-        let (mut locked, now) =
-            self.block_until(until, QueueState::is_drained, |others| &mut others.blocked_drainers);
+        let over = |locked: &mut Locked<K, O::ReadyQueue>, now| {
+            locked.state.is_drained(now) || locked.others.has_ended(begun)
+        };
+        let (mut locked, now) = self.block_until(until, over, |others| &mut others.blocked_drainers);
         locked.state.leftovers(now, &mut left);
         // The timer may be armed for this thread alone.
         self.shared.finish(locked, now);
@@ -84,15 +85,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     }
 
     pub(crate) fn block_until_idle(&self, until: Option<Nanos>) -> bool {
-        let (mut locked, now) =
-            self.block_until(until, QueueState::is_idle, |others| &mut others.blocked_idlers);
+        let idle = |locked: &mut Locked<K, O::ReadyQueue>, now| locked.state.is_idle(now);
+        let (mut locked, now) = self.block_until(until, idle, |others| &mut others.blocked_idlers);
         let idle = locked.state.is_idle(now);
         self.shared.finish(locked, now);
         idle
     }
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
-        let empty = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_empty();
+        let empty = |locked: &mut Locked<K, O::ReadyQueue>, _| locked.state.is_empty();
         let (locked, now) = self.block_until(until, empty, |others| &mut others.blocked_emptiers);
         let empty = locked.state.is_empty();
         self.shared.finish(locked, now);
@@ -104,20 +105,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     fn block_until(
         &self,
         until: Option<Nanos>,
-        condition: impl Fn(&mut QueueState<K, O::ReadyQueue>, Option<Nanos>) -> bool,
+        condition: impl Fn(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> bool,
         count: impl Fn(&mut OtherWaiters) -> &mut usize,
     ) -> (MutexGuard<'_, Locked<K, O::ReadyQueue>>, Option<Nanos>) {
         loop {
             let now = self.shared.now_if_timed();
             let rest = until.map(|until| until.since(Monotonic.now()));
             let mut locked = self.shared.lock();
-            if condition(&mut locked.state, now) || rest == Some(Duration::ZERO) {
+            if condition(&mut locked, now) || rest == Some(Duration::ZERO) {
                 return (locked, now);
             }
             locked.others.any = true;
             locked.others.quiet_notified = false;
-            // The queue may be drained at a time at which no operation is called. The thread wakes up then; on a clock that is moved by hand, only the
-            // timer wakes it.
+            // The queue may be drained at a time at which no operation is called. The thread wakes up then; on a clock that is moved by hand, only
+            // the timer wakes it.
             let closes_at = now.and_then(|now| locked.state.closes_at(now));
             let armed = closes_at.and_then(|at| locked.request_alarm(at));
             if let Some(effects) = armed {

@@ -19,8 +19,9 @@
 //! 2. The timer is armed for the next time for which a waiter waits, or earlier, and is disarmed while no waiter waits for a time. If threads sleep,
 //!    one of them sleeps at most until the next deadline.
 //! 3. All waiters for a condition are woken once the condition holds, and only then. The conditions are: the queue is closed, drained, idle or empty,
-//!    or there is a lease that no watcher (`next_overdue`) waits for yet. A condition is checked at the last time that was read from the clock, so
-//!    that a waiter and a later change agree on it. While a drain serves delayed keys, time alone may close the queue (`QueueState::closes_at`).
+//!    `shut_down` was called after a drain had begun, or there is a lease that no watcher (`next_overdue`) waits for yet. A condition is checked at the
+//!    last time that was read from the clock, so that a waiter and a later change agree on it. While a drain serves delayed keys, time alone may close
+//!    the queue (`QueueState::closes_at`).
 //!
 //! A woken waiter that leaves its wait queue decrements the count of woken waiters, so `collect_wakeups` can wake another waiter.
 

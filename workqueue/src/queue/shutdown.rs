@@ -54,6 +54,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// The backlog consists of all keys that are Ready now, and of the leased keys that are dirty now. Keys that wait for a later deadline, and keys
     /// that are retried after the shutdown, are leftovers, see [`drain`](Self::drain). Idempotent; does not wait. O(leased keys that wait).
     ///
+    /// A drain that has begun stops waiting: it returns its leftovers, which then also contain the keys that are Ready or leased. Nothing is dropped:
+    /// the backlog is still handed out, and leases still end. So a program can drain at the first signal, and end at the second.
+    ///
     /// # Examples
     /// ```
     /// use flyball_workqueue::{Queue, TryGetError};
@@ -66,26 +69,47 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    /// The first signal drains, the second one ends the program, although a key is still leased:
+    /// ```
+    /// use flyball_workqueue::{DrainOptions, Queue};
+    /// use std::thread;
+    ///
+    /// let queue = Queue::new();
+    /// queue.add_many(["a", "b"]);
+    /// let lease = queue.try_get()?; // a worker that is stuck
+    /// let main = thread::spawn({
+    ///     let queue = queue.clone();
+    ///     move || queue.blocking_drain(DrainOptions::unlimited()) // after the first signal
+    /// });
+    /// while !queue.is_shutting_down() { thread::yield_now() }
+    /// queue.shut_down(); // at the second signal
+    /// let left = main.join().unwrap();
+    /// assert_eq!((left.ready, left.leased), (vec!["b"], vec!["a"]));
+    /// # drop(lease);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shut_down(&self) {
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock();
+        locked.others.end_drains();
         locked.state.shut_down(now);
         self.shared.finish_for_all(locked, now);
     }
 
-    /// Shuts the queue down and resumes it, then waits until no key is Ready or leased, and returns the leftovers:
-    /// waiting keys, and keys of [suspended](crate::Fair::max_leased) groups. [`DrainOptions`] limit the wait, and say whether the drain serves waiting
-    /// keys, too.
+    /// Shuts the queue down and resumes it, then waits until no key is Ready or leased, and returns the leftovers: waiting keys, and keys of
+    /// [suspended](crate::Fair::max_leased) groups. [`DrainOptions`] limit the wait, and say whether the drain serves waiting keys, too.
     ///
-    /// A concurrent [`stop_now`](Self::stop_now) ends the drain; then the leftovers also contain the keys that are still leased. Any number of
-    /// callers may drain at the same time, and each of them receives all leftovers.
+    /// A later [`shut_down`](Self::shut_down) ends the wait, but not the work; then the leftovers also contain the keys that are Ready or leased. A
+    /// later [`stop_now`](Self::stop_now) ends the drain, too; then the leftovers contain only the keys that are still leased. Any number of callers
+    /// may drain at the same time, and each of them receives all leftovers.
     ///
     /// # Panics
-    /// Panics if the clock, the timer, the waker of another waiter or `Clone` of a leftover key panics. The queue is shut down and not paused even so.
+    /// Panics if the clock, the timer, the waker of another waiter or `Clone` of a leftover key panics. The queue is shut down and not paused even
+    /// so.
     ///
     /// # Cancel safety
-    /// The first poll shuts the queue down and starts the time limit; before it, nothing happens. If the future is dropped after its first poll, only the
-    /// wait ends. To shut down without waiting, use [`shut_down`](Self::shut_down).
+    /// The first poll shuts the queue down and starts the time limit; before it, nothing happens. If the future is dropped after its first poll, only
+    /// the wait ends. To shut down without waiting, use [`shut_down`](Self::shut_down).
     ///
     /// # Examples
     /// ```
@@ -113,8 +137,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ) -> impl Future<Output = Leftovers<K>> + Send + use<K, O, L, T> {
         let queue = self.clone();
         async move {
-            queue.begin_drain(options);
-            let mut drain = Drain::new(&queue);
+            let begun = queue.begin_drain(options);
+            let mut drain = Drain::new(&queue, begun);
             let Some(limit) = options.limit else { return drain.await };
             match queue.timeout(limit, &mut drain).await {
                 Some(left) => left,
@@ -131,8 +155,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
 
     /// Like [`drain`](Self::drain), but blocks the thread.
     ///
-    /// The limit counts in real time: the call returns after it even if the queue's clock stands still. Delayed keys that the drain serves become Ready
-    /// according to the queue's clock.
+    /// The limit counts in real time: the call returns after it even if the queue's clock stands still. Delayed keys that the drain serves become
+    /// Ready according to the queue's clock.
     ///
     /// # Panics
     /// Panics like `drain`.
@@ -151,8 +175,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// ```
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain(&self, options: DrainOptions) -> Leftovers<K> {
-        self.begin_drain(options);
-        self.drain_until(options.limit.map(|limit| Monotonic.now() + limit))
+        let begun = self.begin_drain(options);
+        self.drain_until(begun, options.limit.map(|limit| Monotonic.now() + limit))
     }
 
     /// Stops the queue immediately: removes and returns all Ready and waiting keys, and returns clones of the keys that
@@ -194,19 +218,34 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         !self.shared.lock().state.is_open()
     }
 
-    fn begin_drain(&self, options: DrainOptions) {
+    /// Shuts the queue down and resumes it. Returns how often drains were ended before this one began.
+    fn begin_drain(&self, options: DrainOptions) -> u64 {
+        let mut begun = 0;
         let Some(limit) = options.limit.filter(|_| options.serves_waiting) else {
             // A waker of another waiter that panics must not leave the queue shut down and paused, because its workers would then wait for ever.
             let mut panicked = Ok(());
-            keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| self.shut_down())));
+            keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| begun = self.close())));
             keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| self.resume())));
-            return raise(panicked);
+            raise(panicked);
+            return begun;
         };
         let now = self.shared.now();
         let mut locked = self.shared.lock();
+        begun = locked.others.drains_ended;
         locked.state.drain_delays(now, limit);
         locked.state.pause(false);
         self.shared.finish_for_all(locked, Some(now));
+        begun
+    }
+
+    /// Like [`shut_down`](Self::shut_down), but the drains that have begun keep waiting. Returns how often drains were ended so far.
+    fn close(&self) -> u64 {
+        let now = self.shared.now_if_timed();
+        let mut locked = self.shared.lock();
+        let begun = locked.others.drains_ended;
+        locked.state.shut_down(now);
+        self.shared.finish_for_all(locked, now);
+        begun
     }
 }
 
@@ -253,7 +292,8 @@ impl DrainOptions {
         Self { limit: None, serves_waiting: false }
     }
 
-    /// Waits for at most `limit`, by the queue's clock in a task and in real time in a thread. Keys that are Ready or leased when the limit has passed are leftovers, too.
+    /// Waits for at most `limit`, by the queue's clock in a task and in real time in a thread. Keys that are Ready or leased when the limit has
+    /// passed are leftovers, too.
     ///
     /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call
     /// [`stop_now`](Queue::stop_now) next, and use its leftovers.
@@ -262,12 +302,12 @@ impl DrainOptions {
         Self { limit: Some(limit), serves_waiting: false }
     }
 
-    /// Waits for at most `limit`, like [`within`](Self::within), and also serves delayed keys: until `limit` has passed, keys that wait, are retried or
-    /// are requeued still become Ready at their deadlines. Adds are refused, and leased keys cannot become dirty.
+    /// Waits for at most `limit`, like [`within`](Self::within), and also serves delayed keys: until `limit` has passed, keys that wait, are retried
+    /// or are requeued still become Ready at their deadlines. Adds are refused, and leased keys cannot become dirty.
     ///
-    /// When `limit` has passed, the queue is as after [`shut_down`](Queue::shut_down): a key that is retried or requeued from then on is a leftover, and
-    /// getters return `None` once no key is Ready, even if a lease is held for longer. If only keys of [suspended](crate::Fair::max_leased) groups are
-    /// left before that, the drain ends at once.
+    /// When `limit` has passed, the queue is as after [`shut_down`](Queue::shut_down): a key that is retried or requeued from then on is a leftover,
+    /// and getters return `None` once no key is Ready, even if a lease is held for longer. If only keys of [suspended](crate::Fair::max_leased)
+    /// groups are left before that, the drain ends at once.
     ///
     /// If there are several such drains, the `limit` of the first determines how long delayed keys are served, and each waits for at most its own
     /// `limit`. A call of `shut_down`, and a drain without this option, end the service of delayed keys, so a later drain serves none either.

@@ -11,6 +11,7 @@ use flyball_workqueue::{DrainOptions, KeyState, LeaseOutcome, Leftovers, Queue, 
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed};
+use crate::task::Task;
 
 fn parts<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
     let Leftovers { ready, waiting, mut leased, .. } = left;
@@ -228,6 +229,84 @@ fn a_stop_ends_a_drain() {
     assert_eq!(parts(queue.stop_now()), (vec!["a"], vec![], vec![]));
     assert_eq!(counting.wakes(), 1);
     assert!(poll_with(drain.as_mut(), &waker).is_ready());
+}
+
+/// A `shut_down` ends the wait of every drain that has begun, with whatever is left. The backlog is still handed out.
+#[test]
+fn a_shut_down_ends_the_wait_of_a_drain() {
+    let (queue, clock) = timed();
+    _ = queue.add_many(["a", "b"]);
+    queue.add_after("c", ns(20)).unwrap();
+    let a = queue.try_get().unwrap();
+    for options in [
+        DrainOptions::unlimited(),
+        DrainOptions::within(Duration::from_secs(60)),
+        DrainOptions::serve_waiting(ns(50)),
+    ] {
+        let mut drains = [Task::waiting(queue.drain(options)), Task::waiting(queue.drain(options))];
+        queue.shut_down();
+        for drain in &mut drains {
+            assert!(drain.was_woken());
+            assert_eq!(parts(drain.finish()), (vec!["b"], vec!["c"], vec!["a"]));
+        }
+        assert_eq!(clock.next_alarm(), None, "an alarm for a wait that has ended");
+        queue.check().unwrap();
+    }
+    a.done();
+    queue.try_get().unwrap().done();
+    assert!(matches!(queue.try_get(), Err(TryGetError::Closed)));
+}
+
+/// A drain waits for the work although the queue was shut down before it, and although other drains begin after it. A drain that was not awaited has
+/// not begun.
+#[test]
+fn a_drain_outlives_earlier_shut_downs_and_later_drains() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let a = queue.try_get().unwrap();
+    let mut late = Task::new(queue.drain(DrainOptions::unlimited()));
+    queue.shut_down();
+    let mut first = Task::waiting(queue.drain(DrainOptions::unlimited()));
+    let others = [
+        DrainOptions::unlimited(),
+        DrainOptions::within(Duration::from_secs(60)),
+        DrainOptions::serve_waiting(Duration::from_secs(60)),
+    ];
+    let _others = others.map(|options| Task::waiting(queue.drain(options)));
+    assert!(late.poll().is_pending());
+    assert!(!first.was_woken() && first.poll().is_pending());
+    a.done();
+    assert!(first.was_woken() && late.was_woken());
+    assert!(first.finish().is_empty() && late.finish().is_empty());
+}
+
+/// The first signal drains, the second one ends the program: also if a thread drains.
+#[test]
+fn a_shut_down_ends_the_wait_of_a_draining_thread() {
+    for options in [DrainOptions::unlimited(), DrainOptions::serve_waiting(Duration::from_secs(3600))] {
+        let queue = Queue::new();
+        _ = queue.add_many(["a", "b"]);
+        let a = queue.try_get().unwrap();
+        thread::scope(|scope| {
+            let drains = [
+                scope.spawn(|| queue.blocking_drain(options)),
+                scope.spawn(|| queue.blocking_drain(options)),
+            ];
+            while !queue.is_shutting_down() {
+                thread::yield_now();
+            }
+            // The second thread may begin its drain after a shutdown, which then does not end it.
+            while drains.iter().any(|drain| !drain.is_finished()) {
+                queue.shut_down();
+                thread::yield_now();
+            }
+            for drain in drains {
+                assert_eq!(parts(drain.join().unwrap()), (vec!["b"], vec![], vec!["a"]));
+            }
+        });
+        a.done();
+        assert_eq!(*queue.try_get().unwrap(), "b");
+    }
 }
 
 /// Dropping one of several drains does not affect the others.

@@ -50,6 +50,15 @@ struct Answer {
     closed: bool,
 }
 
+/// Whether the drain of a thread was ended by a shutdown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    No,
+    /// Only if the drain had begun already. Its thread may not have come that far, which shows only if the drain is the first shutdown.
+    Perhaps,
+    Yes,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Wait(Wait),
@@ -125,6 +134,10 @@ struct Run {
     waits: [Option<Wait>; THREADS],
     /// Whether no key was leased at some time since the thread began to wait.
     was_free: [bool; THREADS],
+    /// Whether the thread has begun a drain for certain, because the drain was what shut the queue down.
+    began: [bool; THREADS],
+    /// Whether a shutdown has ended the drain of the thread.
+    ended: [Ended; THREADS],
     answers: Receiver<Answer>,
     leases: VecDeque<Held>,
 }
@@ -146,8 +159,18 @@ impl Run {
             (commands, thread::spawn(work))
         };
         let threads = (0..THREADS).map(thread).collect();
-        let (waits, was_free) = ([None; THREADS], [false; THREADS]);
-        Self { queue, clock, threads, waits, was_free, answers, leases: VecDeque::new() }
+        let (waits, was_free, ended) = ([None; THREADS], [false; THREADS], [Ended::No; THREADS]);
+        Self {
+            queue,
+            clock,
+            threads,
+            waits,
+            was_free,
+            began: [false; THREADS],
+            ended,
+            answers,
+            leases: VecDeque::new(),
+        }
     }
 
     fn step(&mut self, op: Op) {
@@ -165,7 +188,12 @@ impl Run {
             Op::Pause => self.queue.pause(),
             Op::Resume => self.queue.resume(),
             Op::Hours(by) => self.clock.advance(hours(by)),
-            Op::ShutDown => self.queue.shut_down(),
+            Op::ShutDown => {
+                self.queue.shut_down();
+                for thread in (0..THREADS).filter(|thread| self.waits[*thread] == Some(Wait::Drain)) {
+                    self.ended[thread] = if self.began[thread] { Ended::Yes } else { Ended::Perhaps };
+                }
+            }
         }
         self.settle(&op);
     }
@@ -181,6 +209,8 @@ impl Run {
         let Some(free) = self.waits.iter().position(Option::is_none) else { return };
         self.waits[free] = Some(wait);
         self.was_free[free] = false;
+        self.ended[free] = Ended::No;
+        self.began[free] = wait == Wait::Drain && !self.queue.is_shutting_down();
         self.threads[free].0.send(wait).expect("the thread runs");
         // A drain begins on its thread. The operations after it find the queue shut down.
         while wait == Wait::Drain && !self.queue.is_shutting_down() {
@@ -208,6 +238,11 @@ impl Run {
         let find = |is: &dyn Fn(Wait) -> bool| self.waits.iter().flatten().copied().find(|wait| is(*wait));
         let stats = self.queue.stats();
         let getter = |wait| matches!(wait, Wait::Get | Wait::GetLong | Wait::GetMany(_));
+        let ended =
+            (0..THREADS).find(|thread| self.waits[*thread].is_some() && self.ended[*thread] == Ended::Yes);
+        if let Some(thread) = ended {
+            return self.waits[thread];
+        }
         // A thread whose answer was not received yet holds these leases.
         let is_underway = stats.leased > self.leases.len();
         let is_closed = stats.shutting_down && stats.ready + stats.dirty == 0;
@@ -240,7 +275,8 @@ impl Run {
         assert!(!closed || self.queue.is_shutting_down(), "{wait:?} found an open queue closed");
         match wait {
             Wait::Idle | Wait::IdleLong | Wait::Empty | Wait::Drain => {
-                assert!(self.was_free[thread], "{wait:?} returned, and a key was leased throughout");
+                let ended = self.ended[thread] != Ended::No;
+                assert!(ended || self.was_free[thread], "{wait:?} returned, and a key was leased throughout");
             }
             Wait::GetMany(most) => assert!(leases.len() <= most && (closed || !leases.is_empty())),
             Wait::Get | Wait::GetLong => assert_eq!(leases.len(), usize::from(!closed)),

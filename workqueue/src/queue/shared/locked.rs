@@ -44,6 +44,10 @@ pub(crate) struct OtherWaiters {
     /// Tasks and threads that wait for room.
     pub(crate) adders: Adders,
     pub(crate) drainers: TaskWaiters,
+    /// How often `shut_down` has ended the wait of all drains. A drain that began at a lower number stops waiting.
+    pub(crate) drains_ended: u64,
+    /// Whether the drains that wait must be woken, because `drains_ended` has changed.
+    drains_end: bool,
     pub(crate) idlers: TaskWaiters,
     /// Tasks that wait until the queue is empty. An idle queue need not be empty, so these tasks are not woken with `idlers`.
     pub(crate) emptiers: TaskWaiters,
@@ -66,6 +70,17 @@ impl OtherWaiters {
     /// Returns the tasks that wait until the queue is idle, or those that wait until it is empty.
     pub(crate) fn quiet(&mut self, empty: bool) -> &mut TaskWaiters {
         if empty { &mut self.emptiers } else { &mut self.idlers }
+    }
+
+    /// Ends the wait of all drains that have begun.
+    pub(crate) fn end_drains(&mut self) {
+        self.drains_ended += 1;
+        self.drains_end = self.any;
+    }
+
+    /// Returns whether the wait of a drain that began at the number `begun` has ended.
+    pub(crate) fn has_ended(&self, begun: u64) -> bool {
+        self.drains_ended > begun
     }
 
     /// Returns whether a task waits until the queue is drained. This is the end of `next_overdue`, too.
@@ -94,6 +109,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             any: false,
             adders: Adders::default(),
             drainers: TaskWaiters::new(),
+            drains_ended: 0,
+            drains_end: false,
             idlers: TaskWaiters::new(),
             emptiers: TaskWaiters::new(),
             blocked_drainers: 0,
@@ -273,13 +290,14 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle_at(latest);
         let empty = state.is_empty();
         let drained = state.is_drained_at(latest);
+        let over = std::mem::take(&mut others.drains_end) || drained;
         // If the queue accepts no more keys, all adders are woken, so that their adds are refused.
         effects.room = if state.is_open() {
             others.adders.notify(state.room(), |line| state.room_of(line))
         } else {
             others.adders.notify(usize::MAX, |_| usize::MAX)
         };
-        if drained {
+        if over {
             others.drainers.notify_all();
         }
         if idle {
@@ -288,7 +306,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         if empty {
             others.emptiers.notify_all();
         }
-        let come = (drained && others.blocked_drainers > 0)
+        let come = (over && others.blocked_drainers > 0)
             || (idle && others.blocked_idlers > 0)
             || (empty && others.blocked_emptiers > 0);
         effects.quiet = come && !others.quiet_notified;

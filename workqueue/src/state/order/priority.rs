@@ -10,7 +10,8 @@ use crate::state::order::{Order, sealed};
 /// A priority is a number from −128 to 127, by default 0; higher is more urgent.
 /// [`Queue::add_with`](crate::Queue::add_with) adds a key with a priority that you choose;
 /// [`set_priority`](crate::Queue::set_priority) sets the priority of a key to a higher or a lower value. Keys of one
-/// priority are handed out in the order in which they become Ready; a waiting key keeps its priority.
+/// priority are handed out in the order in which they become Ready; a waiting key keeps its priority. A key that was added while it was leased becomes
+/// Ready when its lease ends, and a waiting key at its deadline, or when an add ends its wait.
 ///
 /// # Raises
 /// If a key is added with several priorities, the highest one applies. When an add raises the priority of a key, the raise lasts for one hand-out. If

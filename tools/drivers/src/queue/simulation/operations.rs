@@ -11,6 +11,7 @@ use testkit::queue_setup::{Mode, SmallKey};
 use testkit::wakers::poll_at_once;
 
 use super::Simulation;
+use super::waiter::{Task, Wait};
 use crate::queue::model_answers::poll;
 use crate::queue::orders::Kind;
 
@@ -72,7 +73,13 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
             QueueOp::WaitIdle => _ = queue.has_ready(),
             QueueOp::PollOverdue(_) => queue.track_ages(),
             QueueOp::Advance(step) => self.clock.advance(step.0),
-            QueueOp::ShutDown => queue.shut_down(),
+            QueueOp::ShutDown => {
+                queue.shut_down();
+                // `poll` checks that such a drain completes.
+                let begun = |task: &&Task| task.was_polled() && task.live().any(Wait::is_drain);
+                let asleep = self.tasks.iter().filter(begun).find(|task| !task.is_woken());
+                assert!(asleep.is_none(), "step {}: liveness: a shutdown has not ended a drain", self.step);
+            }
             QueueOp::Drain => _ = poll_at_once(pin!(queue.drain(DrainOptions::unlimited()))),
             QueueOp::DrainWaiting(limit) => {
                 self.note_horizon(Some(limit.0));
