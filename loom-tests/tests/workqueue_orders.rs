@@ -108,15 +108,15 @@ fn adders_of_two_groups_vs_lease_ends() {
         name: "workqueue::adders_of_two_groups_vs_lease_ends",
         threads: 3,
         floor: 689,
-        catches: "a thread that is woken for room, finds none in its group, and sleeps without waking the next waiter",
+        catches: "a task that is woken for room, finds none in its group, and waits again without waking the next waiter",
     };
     model(claim, || {
         let queue = Queue::builder().order(one_of_the_second()).capacity(2).build();
         _ = queue.add_many([3, 6]);
         let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
         let (held_up, other) = (queue.clone(), queue.clone());
-        let held_up = thread::spawn(move || held_up.blocking_add_when_room(4).unwrap());
-        let other = thread::spawn(move || other.blocking_add_when_room(2).unwrap());
+        let held_up = thread::spawn(move || block_on(held_up.add_when_room(4)).unwrap());
+        let other = thread::spawn(move || block_on(other.add_when_room(2)).unwrap());
         first.done();
         let _ = queue.add(1);
         second.done();

@@ -34,49 +34,6 @@ fn wait_idle_vs_lease_end() {
 }
 
 #[test]
-fn blocking_wait_idle_vs_lease_end() {
-    let claim = Model {
-        name: "workqueue::blocking_wait_idle_vs_lease_end",
-        threads: 3,
-        floor: 440,
-        catches: "a thread that unlocks between checking whether the queue is idle and sleeping",
-    };
-    model(claim, || {
-        let queue = Queue::<u32>::new();
-        queue.add(1).unwrap();
-        let lease = queue.try_get().unwrap();
-        let other = queue.clone();
-        let worker = thread::spawn(move || lease.done());
-        let second = thread::spawn(move || assert!(other.blocking_wait_idle_timeout(NEVER)));
-        assert!(queue.blocking_wait_idle_timeout(NEVER));
-        worker.join().unwrap();
-        second.join().unwrap();
-    });
-}
-
-#[test]
-fn idler_vs_blocking_getter() {
-    let claim = Model {
-        name: "workqueue::idler_vs_blocking_getter",
-        threads: 3,
-        floor: 170,
-        catches: "a lease end that checks before it locks whether a thread waits for the queue to be idle",
-    };
-    model(claim, || {
-        let queue = Queue::<u32>::new();
-        queue.add(1).unwrap();
-        let lease = queue.try_get().unwrap();
-        let (getter, idler) = (queue.clone(), queue.clone());
-        let getter = thread::spawn(move || getter.blocking_get().unwrap().done());
-        let idler = thread::spawn(move || assert!(idler.blocking_wait_idle_timeout(NEVER)));
-        lease.done();
-        idler.join().unwrap();
-        queue.add(2).unwrap();
-        getter.join().unwrap();
-    });
-}
-
-#[test]
 fn cancel_vs_wait_idle() {
     let claim = Model {
         name: "workqueue::cancel_vs_wait_idle",

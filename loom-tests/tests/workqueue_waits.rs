@@ -77,52 +77,6 @@ fn cancelled_adder_passes_room_on() {
 }
 
 #[test]
-fn blocking_add_vs_done() {
-    let claim = Model {
-        name: "workqueue::blocking_add_vs_done",
-        threads: 2,
-        floor: 3,
-        catches: "an adder that unlocks between checking for room and sleeping",
-    };
-    model(claim, || {
-        let queue = Queue::<u32>::builder().capacity(1).build();
-        queue.add(1).unwrap();
-        let lease = queue.try_get().unwrap();
-        let other = queue.clone();
-        let adder = thread::spawn(move || other.blocking_add_when_room(2).unwrap());
-        lease.done();
-        adder.join().unwrap();
-        assert_eq!(queue.ready_len(), 1);
-    });
-}
-
-#[test]
-fn two_blocking_adders_vs_done() {
-    let claim = Model {
-        name: "workqueue::two_blocking_adders_vs_done",
-        threads: 3,
-        floor: 260,
-        catches: "a lease end that checks before it locks whether a thread waits for room",
-    };
-    model(claim, || {
-        let queue = Queue::<u32>::builder().capacity(2).build();
-        _ = queue.add_many([1, 2]);
-        let leases = queue.try_get_many(2).unwrap();
-        let adders = [3, 4].map(|key| {
-            let queue = queue.clone();
-            thread::spawn(move || queue.blocking_add_when_room(key).unwrap())
-        });
-        for lease in leases {
-            lease.done();
-        }
-        for adder in adders {
-            adder.join().unwrap();
-        }
-        assert_eq!(queue.ready_len(), 2);
-    });
-}
-
-#[test]
 fn adders_vs_shut_down() {
     let claim = Model {
         name: "workqueue::adders_vs_shut_down",
@@ -138,7 +92,7 @@ fn adders_vs_shut_down() {
             assert_eq!(added.unwrap_err().kind(), AddErrorKind::ShutDown);
         };
         let task = thread::spawn(move || refused(block_on(task.add_when_room(2))));
-        let sleeper = thread::spawn(move || refused(sleeper.blocking_add_when_room(3)));
+        let sleeper = thread::spawn(move || refused(block_on(sleeper.add_when_room(3))));
         queue.shut_down();
         task.join().unwrap();
         sleeper.join().unwrap();

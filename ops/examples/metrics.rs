@@ -1,6 +1,7 @@
 //! Prints a scrape in the format of a Prometheus endpoint, and passes the queue's events to `tracing`. There is one worker; one key fails, and a
 //! different key waits. Run it with `cargo run -p flyball-ops --features prometheus-client,tracing --example metrics`.
 
+use flyball_sync::block_on;
 use std::error::Error;
 use std::thread;
 use std::time::Duration;
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     // This loop also waits for the retries, because a key that fails after the shutdown would be left in the queue.
     loop {
-        queue.blocking_wait_idle();
+        block_on(queue.wait_idle());
         let counts = queue.stats();
         if (counts.ready, counts.leased, counts.waiting) == (0, 0, 1) {
             break;

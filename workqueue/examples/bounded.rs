@@ -2,6 +2,7 @@
 //!
 //! `cargo run -p flyball-workqueue --example bounded`
 
+use flyball_sync::block_on;
 use std::thread;
 
 use flyball_workqueue::{DrainOptions, Lease, Queue};
@@ -14,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             thread::spawn(move || {
                 let mut done = 0;
                 loop {
-                    let batch = queue.blocking_get_many(4); // up to 4 keys with one call
+                    let batch = block_on(queue.get_many(4)); // up to 4 keys with one call
                     if batch.is_empty() {
                         return done;
                     }
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut most = 0;
     for key in 0..1000 {
-        queue.blocking_add_when_room(key)?; // on a task: add_when_room(key).await
+        block_on(queue.add_when_room(key))?; // on a task: add_when_room(key).await
         let counts = queue.stats();
         most = most.max(counts.ready + counts.leased);
     }

@@ -2,6 +2,7 @@
 //!
 //! `cargo run -p flyball-workqueue --example shutdown`
 
+use flyball_sync::block_on_timeout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [first, second] = workers;
     stops[0].store(true, Ordering::Relaxed);
     let by_first = first.join().expect("workers do not panic");
-    queue.blocking_wait_idle_timeout(Duration::from_secs(10));
+    let _ = block_on_timeout(queue.wait_idle(), Duration::from_secs(10));
 
     // The drain refuses adds. Keys that fall due within the next ten seconds are still served at their deadlines, and the call returns after the last
     // of them.

@@ -46,4 +46,6 @@ pub use crate::state::wait::DelayMode;
 #[doc(no_inline)]
 pub use flyball_sync::TokioTimer;
 #[doc(no_inline)]
-pub use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, ThreadTimer, Timer};
+pub use flyball_sync::{
+    Clock, ManualClock, ManualTimer, Monotonic, Nanos, ThreadTimer, Timer, block_on, block_on_timeout,
+};

@@ -30,12 +30,11 @@ macro_rules! ops {
 ops! {
     Keys Stats Len State TrackAges NumRequeues Forget
     NextOverdue
-    WaitIdle BlockingWaitIdle
+    WaitIdle
     AddWhenRoom
-    BlockingAdd
     ShutDown
     Get GetMany
-    BlockingGet BlockingGetMany
+    BlockingGet
     Drain BlockingDrain DrainWaiting BlockingDrainWaiting
     Pause Resume
     Advance
@@ -55,15 +54,7 @@ impl Op {
     /// Returns true if the operation blocks a thread.
     pub fn blocks(self) -> bool {
         use Op::*;
-        matches!(
-            self,
-            BlockingWaitIdle
-                | BlockingAdd
-                | BlockingGet
-                | BlockingGetMany
-                | BlockingDrain
-                | BlockingDrainWaiting
-        )
+        matches!(self, BlockingGet | BlockingDrain | BlockingDrainWaiting)
     }
 
     pub(crate) fn takes_lease(self) -> bool {
@@ -87,10 +78,10 @@ impl Op {
     pub fn waits_for(self) -> For {
         use Op::*;
         match self {
-            Get | GetMany | BlockingGet | BlockingGetMany => For::Key,
-            AddWhenRoom | BlockingAdd => For::Room,
+            Get | GetMany | BlockingGet => For::Key,
+            AddWhenRoom => For::Room,
             Drain | BlockingDrain | DrainWaiting | BlockingDrainWaiting => For::Drained,
-            WaitIdle | BlockingWaitIdle => For::Idle,
+            WaitIdle => For::Idle,
             NextOverdue => For::Overdue,
             _ => For::Nothing,
         }
@@ -100,7 +91,7 @@ impl Op {
     pub(crate) fn steps(self) -> usize {
         match self {
             Self::Drain | Self::BlockingDrain => 3,
-            Self::GetMany | Self::BlockingGetMany | Self::DrainWaiting | Self::BlockingDrainWaiting => 2,
+            Self::GetMany | Self::DrainWaiting | Self::BlockingDrainWaiting => 2,
             Self::Detach | Self::DoneByKey | Self::Succeed | Self::RequeueAfter | Self::AddRateLimited => 2,
             _ => 1,
         }
@@ -131,21 +122,15 @@ impl Op {
                 Answer::nothing()
             }
             Self::NextOverdue => Answer::value(queue.next_overdue(SECOND).await.map(|overdue| overdue.key)),
-            Self::BlockingWaitIdle if !stepwise => {
-                queue.blocking_wait_idle();
-                Answer::nothing()
-            }
-            Self::WaitIdle | Self::BlockingWaitIdle => {
+            Self::WaitIdle => {
                 queue.wait_idle().await;
                 Answer::nothing()
             }
-            Self::BlockingAdd if !stepwise => Answer::value(queue.blocking_add_when_room(own)),
-            Self::AddWhenRoom | Self::BlockingAdd => Answer::value(queue.add_when_room(own).await),
+            Self::AddWhenRoom => Answer::value(queue.add_when_room(own).await),
             Self::BlockingGet if !stepwise => Answer::leased(queue.blocking_get()),
             Self::Get | Self::BlockingGet => Answer::leased(queue.get().await),
-            Self::BlockingGetMany if !stepwise => Answer::leased(queue.blocking_get_many(2)),
             Self::GetMany if !stepwise => Answer::leased(queue.get_many(2).await),
-            Self::GetMany | Self::BlockingGetMany => {
+            Self::GetMany => {
                 let mut leases = Vec::from_iter(queue.get().await);
                 if !leases.is_empty() {
                     step().await;

@@ -3,9 +3,8 @@
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Duration;
 
-use flyball_sync::{Clock, Monotonic, Nanos, Timer};
+use flyball_sync::{Nanos, Timer};
 
 use super::Queue;
 use super::shared::Shared;
@@ -107,22 +106,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// assert_eq!(block_on(queue.add_when_room("b"))?, Added::New);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_when_room(&self, key: K) -> AddWhenRoom<'_, K, O, L, T> {
-        let tag = self.shared.tag(&key);
-        AddWhenRoom::new(self, key, tag)
-    }
-
-    /// Like [`add_when_room`](Self::add_when_room), but blocks the thread.
     ///
-    /// # Errors
-    /// Returns [`AddError`] with the key if the queue is shut down.
-    ///
-    /// # Panics
-    /// Panics like [`add`](Self::add).
-    ///
-    /// # Examples
-    /// A full queue slows a producer down to the speed of its consumers:
+    /// A thread waits with `block_on`. A full queue slows it down to the speed of the workers:
     /// ```
+    /// use flyball_sync::block_on;
     /// use flyball_workqueue::{AddError, Queue};
     /// use std::thread;
     ///
@@ -131,7 +118,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///     let queue = queue.clone();
     ///     move || {
     ///         for key in 0..10 {
-    ///             queue.blocking_add_when_room(key)?;
+    ///             block_on(queue.add_when_room(key))?;
     ///         }
     ///         queue.shut_down();
     ///         Ok::<(), AddError<i32>>(())
@@ -146,34 +133,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// assert_eq!(served, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn blocking_add_when_room(&self, key: K) -> Result<Added, AddError<K>> {
+    pub fn add_when_room(&self, key: K) -> AddWhenRoom<'_, K, O, L, T> {
         let tag = self.shared.tag(&key);
-        self.block_for_room(key, tag, None)
-    }
-
-    /// Like [`blocking_add_when_room`](Self::blocking_add_when_room), but blocks for at most `limit`. The limit is in real time, even if the queue
-    /// has a different clock.
-    ///
-    /// # Errors
-    /// Returns [`AddError`] with the key if the queue is shut down, or if it is still full after `limit`.
-    ///
-    /// # Panics
-    /// Panics like [`add`](Self::add).
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_workqueue::{AddErrorKind, Queue};
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::builder().capacity(1).build();
-    /// queue.add("a")?;
-    /// let refused = queue.blocking_add_when_room_timeout("b", Duration::from_millis(10)).unwrap_err();
-    /// assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::Full, "b"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn blocking_add_when_room_timeout(&self, key: K, limit: Duration) -> Result<Added, AddError<K>> {
-        let tag = self.shared.tag(&key);
-        self.block_for_room(key, tag, Some(Monotonic.now() + limit))
+        AddWhenRoom::new(self, key, tag)
     }
 
     /// Adds many keys in the order of the iterator, and locks the queue once for all of them. The iterator is consumed before the queue is locked.

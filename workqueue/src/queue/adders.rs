@@ -1,4 +1,4 @@
-//! PURE. The wait queues of the adders, which are the tasks and threads that wait to add a key. A class is a set of keys that has its own capacity,
+//! PURE. The wait queues of the adders, which are the tasks that wait to add a key. A class is a set of keys that has its own capacity,
 //! such as a group; each class has its own wait queue, called a line.
 //!
 //! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in the line of its group if the
@@ -21,9 +21,8 @@ use std::task::Waker;
 use flyball_sync::waiting::{Place, WakeBatch};
 
 use crate::queue::task_waiters::TaskWaiters;
-use crate::queue::thread_waiters::ThreadWaiters;
 
-/// Tasks and threads that wait to add a key.
+/// Tasks that wait to add a key.
 #[derive(Default)]
 pub(crate) struct Adders {
     lines: Vec<Line>,
@@ -34,7 +33,6 @@ pub(crate) struct Adders {
 #[derive(Default)]
 struct Line {
     tasks: TaskWaiters,
-    threads: ThreadWaiters,
     is_active: bool,
 }
 
@@ -44,19 +42,9 @@ pub(crate) struct AdderPlace {
     place: Place,
 }
 
-/// The threads to signal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Signals {
-    /// The number of threads to signal, if there is only one line.
-    pub(crate) some: usize,
-    /// Whether to signal all threads. This is necessary if there are several lines, because a signal for one thread may reach a thread in the wrong
-    /// line.
-    pub(crate) all: bool,
-}
-
 impl Line {
     fn waiting(&self) -> usize {
-        self.tasks.waiting() + self.threads.asleep
+        self.tasks.waiting()
     }
 }
 
@@ -79,24 +67,9 @@ impl Adders {
         self.lines[place.line as usize].tasks.leave(place.place)
     }
 
-    /// Registers a thread that is about to sleep.
-    pub(crate) fn sleep(&mut self, line: u32) {
-        self.join(line).threads.asleep += 1;
-    }
-
-    pub(crate) fn wake_up(&mut self, line: u32) {
-        self.lines[line as usize].threads.wake_up(None);
-    }
-
     fn join(&mut self, line: u32) -> &mut Line {
         let index = line as usize;
         if index >= self.lines.len() {
-            // Until now there was only one line, so each signal was for one thread. Signals are sent outside the lock, so a pending signal may reach
-            // a thread that goes to sleep in the new line. Therefore pending signals no longer count as sent, and the next `notify` signals all
-            // threads.
-            if let [only] = &mut *self.lines {
-                only.threads.signalled = 0;
-            }
             self.lines.resize_with(index + 1, Line::default);
         }
         let own = &mut self.lines[index];
@@ -108,15 +81,14 @@ impl Adders {
     }
 
     /// Restores invariant 2. `room` is the number of keys that the queue has room for, and `room_of(line)` the number of keys that the class of the
-    /// line has room for. The caller wakes the tasks with [`fill_batch`](Self::fill_batch), and the threads by sending the returned signals.
-    pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) -> Signals {
-        let mut signals = Signals::default();
+    /// line has room for. The caller wakes the tasks with [`fill_batch`](Self::fill_batch).
+    pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) {
         let mut left = room;
         let lines = &mut self.lines;
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
             // Room for which an adder was already notified is reserved for that adder, so it is subtracted from `left`.
-            let notified = own.tasks.notified(room.min(room_of(*line))) + own.threads.signalled;
+            let notified = own.tasks.notified(room.min(room_of(*line)));
             left = left.saturating_sub(notified);
             own.is_active = own.waiting() + notified > 0;
             own.is_active
@@ -128,49 +100,22 @@ impl Adders {
             let Some(line) = self.active.pop_front() else { break };
             self.active.push_back(line);
             let own = &mut lines[line as usize];
-            let notified = own.tasks.notified(usize::MAX) + own.threads.signalled;
+            let notified = own.tasks.notified(usize::MAX);
             let most = room_of(line).saturating_sub(notified).min(left);
-            let mut woken = own.tasks.notify(most);
-            while woken < most && own.threads.signal() {
-                woken += 1;
-                signals.some += 1;
-            }
-            left -= woken;
+            left -= own.tasks.notify(most);
         }
-        signals.all = signals.some > 0 && lines.len() > 1;
-        signals
     }
 
     /// Wakes all adders of a line, so that they check for room again.
-    pub(crate) fn wake_line(&mut self, line: u32) -> Signals {
-        let Some(own) = self.lines.get_mut(line as usize) else { return Signals::default() };
-        own.tasks.notify_all();
-        let all = own.threads.signalled < own.threads.asleep;
-        own.threads.signalled = own.threads.asleep;
-        Signals { some: 0, all }
+    pub(crate) fn wake_line(&mut self, line: u32) {
+        if let Some(own) = self.lines.get_mut(line as usize) {
+            own.tasks.notify_all();
+        }
     }
 
     /// Moves the wakers of the tasks to be notified into the batch. Returns whether some wakers did not fit.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let lines = &mut self.lines;
         self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.fill_batch(batch) | more)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Adders, Signals};
-
-    /// If a signal for one thread is still pending when the second line is created, it may reach a thread in the second line.
-    #[test]
-    fn a_signal_for_one_thread_is_repeated_for_all_once_there_is_a_second_line() {
-        let mut adders = Adders::default();
-        let full_group = |line| if line == 3 { 0 } else { usize::MAX };
-        adders.sleep(0);
-        assert_eq!(adders.notify(1, full_group), Signals { some: 1, all: false });
-        assert_eq!(adders.notify(1, full_group), Signals::default(), "a signal is pending already");
-        adders.sleep(3);
-        assert_eq!(adders.notify(1, full_group), Signals { some: 1, all: true });
-        assert_eq!(adders.notify(1, full_group), Signals::default());
     }
 }

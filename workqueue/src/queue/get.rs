@@ -71,6 +71,25 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// # Cancel safety
     /// Like `get`.
+    ///
+    /// # Examples
+    /// A thread waits with `block_on`:
+    /// ```
+    /// use flyball_sync::block_on;
+    /// use flyball_workqueue::{Lease, Queue};
+    ///
+    /// let queue = Queue::new();
+    /// queue.add_many([1, 2, 3]);
+    /// queue.shut_down();
+    /// let mut batches = Vec::new();
+    /// loop {
+    ///     let leases = block_on(queue.get_many(2));
+    ///     if leases.is_empty() { break }
+    ///     batches.push(leases.len());
+    ///     leases.into_iter().for_each(Lease::succeed);
+    /// }
+    /// assert_eq!(batches, [2, 1]);
+    /// ```
     pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T> {
         GetMany::new(self.get(), most)
     }
@@ -127,14 +146,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// The batch contains the keys that are Ready now, even if they are fewer than `most`:
     /// ```
     /// use flyball_workqueue::Queue;
-    /// use std::time::Duration;
     ///
     /// let queue = Queue::new();
-    /// queue.add_many([1, 2, 3, 4, 5]);
+    /// queue.add_many([1, 2, 3]);
     /// let first = queue.try_get_many(2)?;
-    /// let second = queue.blocking_get_many(2);
-    /// let rest = queue.blocking_get_many_timeout(2, Duration::from_secs(60))?;
-    /// assert_eq!((first.len(), second.len(), rest.len()), (2, 2, 1));
+    /// let rest = queue.try_get_many(2)?;
+    /// assert_eq!((first.len(), rest.len()), (2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_get_many(&self, most: usize) -> Result<Vec<Lease<K>>, TryGetError> {
@@ -259,36 +276,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Panics like [`get`](Self::get).
     pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K>, GetTimeoutError> {
         self.block(Some(Monotonic.now() + limit))
-    }
-
-    /// Like [`get_many`](Self::get_many), but blocks the thread for at most `limit`. The limit is in real time, even if the queue has a different
-    /// clock.
-    ///
-    /// # Errors
-    /// Like [`blocking_get_timeout`](Self::blocking_get_timeout).
-    ///
-    /// # Panics
-    /// Panics like [`blocking_get`](Self::blocking_get).
-    pub fn blocking_get_many_timeout(
-        &self,
-        most: usize,
-        limit: Duration,
-    ) -> Result<Vec<Lease<K>>, GetTimeoutError> {
-        if most == 0 {
-            return Ok(Vec::new());
-        }
-        self.blocking_get_timeout(limit).map(|first| self.more(first, most))
-    }
-
-    /// Like [`get_many`](Self::get_many), but blocks the thread.
-    ///
-    /// # Panics
-    /// Panics like [`blocking_get`](Self::blocking_get).
-    pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K>> {
-        if most == 0 {
-            return Vec::new();
-        }
-        self.blocking_get().map_or_else(Vec::new, |first| self.more(first, most))
     }
 
     /// Returns a batch of at most `most` leases: `first`, and leases of keys that are Ready now.

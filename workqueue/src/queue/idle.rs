@@ -1,8 +1,6 @@
 //! SHELL. Waiting until a running queue is idle or empty.
 
-use std::time::Duration;
-
-use flyball_sync::{Clock, Monotonic, Timer};
+use flyball_sync::Timer;
 
 use super::Queue;
 use crate::futures::wait_idle::WaitIdle;
@@ -38,6 +36,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// block_on(queue.wait_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    /// (A task awaits the futures; a thread waits with `block_on`, or for a limited time with `block_on_timeout`.)
     pub fn wait_idle(&self) -> WaitIdle<'_, K, O, L, T> {
         WaitIdle::new(self, false)
     }
@@ -50,47 +49,5 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Dropping the future only ends the wait.
     pub fn wait_empty(&self) -> WaitIdle<'_, K, O, L, T> {
         WaitIdle::new(self, true)
-    }
-
-    /// Like [`wait_idle`](Self::wait_idle), but blocks the thread.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_workqueue::{Lease, Queue};
-    /// use std::thread;
-    /// use std::time::Duration;
-    ///
-    /// let queue = Queue::new();
-    /// queue.add("a")?;
-    /// assert!(!queue.blocking_wait_idle_timeout(Duration::from_millis(10))); // "a" is Ready
-    /// let worker = thread::spawn({
-    ///     let queue = queue.clone();
-    ///     move || queue.blocking_get().map(Lease::succeed)
-    /// });
-    /// queue.blocking_wait_idle();
-    /// queue.blocking_wait_empty(); // no key waits for a deadline either
-    /// assert!(queue.blocking_wait_empty_timeout(Duration::ZERO));
-    /// worker.join().unwrap();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn blocking_wait_idle(&self) {
-        self.block_until_idle(None);
-    }
-
-    /// Like [`wait_idle`](Self::wait_idle), but blocks the thread for at most `limit`, in real time. Returns true if the queue became idle within the
-    /// limit.
-    pub fn blocking_wait_idle_timeout(&self, limit: Duration) -> bool {
-        self.block_until_idle(Some(Monotonic.now() + limit))
-    }
-
-    /// Like [`wait_empty`](Self::wait_empty), but blocks the thread.
-    pub fn blocking_wait_empty(&self) {
-        self.block_until_empty(None);
-    }
-
-    /// Like [`wait_empty`](Self::wait_empty), but blocks the thread for at most `limit`, in real time. Returns true if the queue became empty within
-    /// the limit.
-    pub fn blocking_wait_empty_timeout(&self, limit: Duration) -> bool {
-        self.block_until_empty(Some(Monotonic.now() + limit))
     }
 }

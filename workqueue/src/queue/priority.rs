@@ -139,7 +139,7 @@ where
         let now = shared.now_if_timed();
         let mut locked = shared.lock();
         locked.state.limit_groups(&limits, refresh, now);
-        let signals = locked.wake_adders_without_room();
-        shared.finish_with(locked, now, signals);
+        locked.wake_adders_without_room();
+        shared.finish(locked, now);
     }
 }

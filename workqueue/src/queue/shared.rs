@@ -44,7 +44,6 @@ use crate::key::Key;
 use crate::limiter::{self, Limiter, QueueLimiter};
 use crate::metrics::QueueMetrics;
 use crate::metrics::stats_reader::{ReadStats, StatsReader};
-use crate::queue::adders::Signals;
 use crate::queue::give_up::GiveUp;
 use crate::queue::shared::effects::Effects;
 use crate::queue::shared::locked::Locked;
@@ -59,9 +58,7 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     locked: CachePadded<Mutex<Locked<K, O::ReadyQueue>>>,
     /// Signalled for threads that wait for a key.
     pub(crate) available: Condvar,
-    /// Signalled for threads that wait for room.
-    pub(crate) room: Condvar,
-    /// Signalled for threads that wait until the queue is drained or idle.
+    /// Signalled for threads that wait for the end of a drain.
     pub(crate) quiet: Condvar,
     timed: AtomicUsize,
     pub(crate) limiter: Limiter<K, L>,
@@ -94,7 +91,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let shared = Arc::new_cyclic(|this| Self {
             locked: CachePadded::new(Mutex::new(locked)),
             available: Condvar::new(),
-            room: Condvar::new(),
             quiet: Condvar::new(),
             timed: AtomicUsize::new(options.metered.is_some().into()),
             limiter: limiter::new(policy, seed),
@@ -237,20 +233,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
             // Ordering: Relaxed, see `now_if_timed`.
             self.timed.store(timed.into(), Ordering::Relaxed);
         }
-    }
-
-    /// Like [`finish`](Self::finish), but signals the given adders, too.
-    pub(crate) fn finish_with(
-        &self,
-        mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
-        now: Option<Nanos>,
-        signals: Signals,
-    ) {
-        self.note_timed(&mut locked, now);
-        let mut effects = locked.collect_wakeups(now);
-        effects.room.all |= signals.all;
-        drop(locked);
-        self.perform(effects);
     }
 
     pub(crate) fn perform(&self, mut effects: Effects) {

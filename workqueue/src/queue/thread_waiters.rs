@@ -2,7 +2,7 @@
 
 use flyball_sync::Nanos;
 
-/// Counts the threads that sleep in a blocking `get`, or those that sleep in a blocking `add`.
+/// Counts the threads that sleep in a blocking `get`.
 #[derive(Default)]
 pub(crate) struct ThreadWaiters {
     pub(crate) asleep: usize,

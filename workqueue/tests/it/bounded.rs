@@ -115,7 +115,7 @@ fn shut_down_comes_before_full() {
     assert_eq!(queue.add_after("b", ns(1)).unwrap_err().kind(), AddErrorKind::ShutDown);
     assert!(queue.add_many(["b"]).refused.iter().all(|refused| refused.kind() == AddErrorKind::ShutDown));
     assert_eq!(block_on(queue.add_when_room("b")).unwrap_err().kind(), AddErrorKind::ShutDown);
-    assert_eq!(queue.blocking_add_when_room("b").unwrap_err().kind(), AddErrorKind::ShutDown);
+    assert_eq!(block_on(queue.add_when_room("b")).unwrap_err().kind(), AddErrorKind::ShutDown);
 }
 
 /// `add_rate_limited` counts the failure of a key even if the queue is full.
@@ -217,9 +217,9 @@ fn add_many_from_the_queue_itself() {
 fn adds_without_waiting_if_there_is_room() {
     let (queue, _clock) = bounded(2);
     assert_eq!(queue.add_when_room("a").now_or_never().unwrap().unwrap(), Added::New);
-    assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::New);
+    assert_eq!(block_on(queue.add_when_room("b")).unwrap(), Added::New);
     assert_eq!(queue.add_when_room("a").now_or_never().unwrap().unwrap(), Added::Merged, "full, but present");
-    assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::Merged);
+    assert_eq!(block_on(queue.add_when_room("b")).unwrap(), Added::Merged);
     let unbounded = Queue::new();
     for key in 0..1_000 {
         // The future may complete only at its second poll, because it sometimes yields to other tasks at the first.
@@ -294,7 +294,7 @@ fn shutdown_refuses_waiting_adders() {
         queue.add("a").unwrap();
         let mut adders = ["b", "c"].map(|key| Task::waiting(queue.add_when_room(key)));
         let blocked = thread::scope(|scope| {
-            let blocked = scope.spawn(|| queue.blocking_add_when_room("d"));
+            let blocked = scope.spawn(|| block_on(queue.add_when_room("d")));
             end(&queue);
             blocked.join().unwrap()
         });
@@ -314,7 +314,7 @@ fn a_blocked_adder_gets_its_room() {
         let (queue, clock) = bounded(1);
         queue.add_after("a", ns(5)).unwrap();
         thread::scope(|scope| {
-            let blocked = scope.spawn(|| queue.blocking_add_when_room("b"));
+            let blocked = scope.spawn(|| block_on(queue.add_when_room("b")));
             clock.advance(ns(5));
             queue.blocking_get().unwrap().done();
             assert_eq!(blocked.join().unwrap().unwrap(), Added::New);
@@ -356,13 +356,7 @@ fn producers_wait_and_workers_make_room() {
                 scope.spawn(move || {
                     for number in 0..EACH {
                         let key = producer * EACH + number;
-                        let added = match producer {
-                            0 => queue.blocking_add_when_room(key),
-                            1 => block_on(queue.add_when_room(key)),
-                            _ if number % 2 == 0 => queue.blocking_add_when_room(key),
-                            _ => block_on(queue.add_when_room(key)),
-                        };
-                        assert_eq!(added.unwrap(), Added::New);
+                        assert_eq!(block_on(queue.add_when_room(key)).unwrap(), Added::New);
                     }
                 })
             })

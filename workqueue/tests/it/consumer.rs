@@ -1,5 +1,6 @@
 //! Ways to take keys: paused queues, batches, and streams.
 
+use flyball_sync::block_on_timeout;
 use std::future::Future;
 use std::thread;
 use std::time::Duration;
@@ -182,7 +183,7 @@ fn a_batch_is_that_many_gets() {
     drop(rest);
     first.into_iter().for_each(Lease::done);
     queue.shut_down();
-    assert_eq!(keys(&queue.blocking_get_many(9)), ["c", "due", "d"]);
+    assert_eq!(keys(&block_on(queue.get_many(9))), ["c", "due", "d"]);
     queue.check().unwrap();
 }
 
@@ -192,8 +193,8 @@ fn a_batch_of_none_takes_nothing_and_waits_for_nothing() {
     let (queue, _clock) = timed();
     for _ in 0..2 {
         assert!(queue.try_get_many(0).unwrap().is_empty());
-        assert!(queue.blocking_get_many(0).is_empty());
-        assert!(queue.blocking_get_many_timeout(0, ns(1)).unwrap().is_empty());
+        assert!(block_on(queue.get_many(0)).is_empty());
+        assert!(block_on_timeout(queue.get_many(0), ns(1)).unwrap().is_empty());
         assert!(Task::new(queue.get_many(0)).finish().is_empty());
         assert!(Task::new(queue.timeout(ns(1), queue.get_many(0))).finish().unwrap().is_empty());
         queue.add("a").unwrap();
@@ -209,10 +210,10 @@ fn a_batch_waits_for_its_first() {
     _ = queue.add_many([1, 2, 3, 4]);
     assert!(batch.was_woken());
     assert_eq!(keys(&batch.finish()), [1, 2, 3]);
-    assert_eq!(keys(&queue.blocking_get_many(3)).len(), 3);
+    assert_eq!(keys(&block_on(queue.get_many(3))).len(), 3);
     thread::scope(|scope| {
         drop(queue.stop_now());
-        let blocked = scope.spawn(|| queue.blocking_get_many(2).len());
+        let blocked = scope.spawn(|| block_on(queue.get_many(2)).len());
         assert_eq!(blocked.join().unwrap(), 0);
     });
     assert!(block_on(queue.get_many(2)).is_empty());
@@ -251,7 +252,7 @@ fn batches_on_threads() {
                     let mut served = 0;
                     loop {
                         let batch = if most % 2 == 0 {
-                            queue.blocking_get_many(most)
+                            block_on(queue.get_many(most))
                         } else {
                             block_on(queue.get_many(most))
                         };

@@ -16,6 +16,7 @@
 //! - Speed: k#127635, k#127944, k#90631, cr#3014, cr#3415, cr#3471, karmada#7072. Speed is measured, not tested.
 //! - D2 to D8 and D13 to D16 are about watches, stores and controllers.
 
+use flyball_sync::block_on_timeout;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -259,8 +260,8 @@ fn cr3239_get_after_shutdown_returns() {
     queue.shut_down();
     for _ in 0..2 {
         assert!(queue.blocking_get().is_none() && block_on(queue.get()).is_none());
-        assert!(queue.blocking_get_many(3).is_empty() && block_on(queue.get_many(3)).is_empty());
-        assert_eq!(queue.blocking_add_when_room(1).unwrap_err().kind(), AddErrorKind::ShutDown);
+        assert!(block_on(queue.get_many(3)).is_empty() && block_on(queue.get_many(3)).is_empty());
+        assert_eq!(block_on(queue.add_when_room(1)).unwrap_err().kind(), AddErrorKind::ShutDown);
     }
 }
 
@@ -273,8 +274,8 @@ fn cr3538_workers_that_add_beside_a_shutdown() {
             for worker in 0..6 {
                 let queue = &queue;
                 scope.spawn(move || {
-                    while queue.blocking_add_when_room(worker).is_ok() {
-                        queue.blocking_get_many(2).into_iter().for_each(Lease::done);
+                    while block_on(queue.add_when_room(worker)).is_ok() {
+                        block_on(queue.get_many(2)).into_iter().for_each(Lease::done);
                     }
                 });
             }
@@ -574,7 +575,7 @@ fn client_go700_all_is_done() {
     let mut done = Task::waiting(queue.wait_idle());
     queue.try_get().unwrap().done();
     assert!(done.was_woken() && done.is_ready());
-    assert!(queue.blocking_wait_idle_timeout(Duration::ZERO) && !queue.is_shutting_down());
+    assert!(block_on_timeout(queue.wait_idle(), Duration::ZERO).is_some() && !queue.is_shutting_down());
 }
 
 /// Adding or taking many keys locked the queue once for each key.
@@ -584,7 +585,7 @@ fn k99185_cr1744_port_k8s_exporter224_many_at_once() {
     assert_eq!(queue.add_many(0..10).new, 10);
     assert_eq!(queue.try_get_many(4).unwrap().len(), 4);
     assert_eq!(keys(&block_on(queue.get_many(3))), [4, 5, 6]);
-    assert_eq!(keys(&queue.blocking_get_many(9)).len(), 9, "a key of a dropped lease is missing");
+    assert_eq!(keys(&block_on(queue.get_many(9))).len(), 9, "a key of a dropped lease is missing");
 }
 
 /// The number of keys was limited outside the queue. It exceeded the limit, because the check and the add were two separate steps.

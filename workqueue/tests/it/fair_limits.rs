@@ -1,5 +1,7 @@
 //! Groups with a capacity, and suspended groups.
 
+use flyball_sync::block_on;
+use flyball_sync::block_on_timeout;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -74,7 +76,7 @@ fn a_group_holds_so_many_keys() {
 fn no_room_is_no_room_at_all() {
     let queue = Queue::builder().order(fair().capacity_by(|group| usize::from(*group != 'a'))).build();
     assert_eq!(kind(queue.add(('a', 1))), Some(AddErrorKind::Full));
-    assert_eq!(queue.blocking_add_when_room_timeout(('a', 1), ns(1)).unwrap_err().into_key(), ('a', 1));
+    assert!(block_on_timeout(queue.add_when_room(('a', 1)), ns(1)).is_none());
     queue.add(('b', 1)).unwrap();
     assert_eq!(queue.stats_by_group(9).groups.len(), 1, "a group without keys was kept");
     queue.check().unwrap();
@@ -267,7 +269,7 @@ fn threads_wait_for_room_in_their_group() {
         for group in ['a', 'b', 'c', 'd'] {
             for n in 1..4 {
                 let queue = &queue;
-                scope.spawn(move || queue.blocking_add_when_room((group, n)).unwrap());
+                scope.spawn(move || block_on(queue.add_when_room((group, n))).unwrap());
             }
         }
         for _ in 0..15 {
@@ -291,7 +293,7 @@ fn a_raised_limit_wakes_waiting_adders() {
         let _ = queue.add(('a', 0));
         let mut task = Task::waiting(queue.add_when_room(('a', 1)));
         thread::scope(|scope| {
-            let blocked = scope.spawn(|| queue.blocking_add_when_room(('a', 2)).unwrap());
+            let blocked = scope.spawn(|| block_on(queue.add_when_room(('a', 2))).unwrap());
             room.store(9, Ordering::Relaxed);
             queue.refresh_groups();
             assert!(task.was_woken());
@@ -410,7 +412,7 @@ fn a_queue_of_suspended_keys_is_idle() {
     assert_eq!(queue.wait_idle().now_or_never(), Some(()));
     clock.advance(ns(5));
     assert_eq!(queue.wait_idle().now_or_never(), Some(()));
-    assert!(queue.blocking_wait_idle_timeout(ns(1)));
+    assert!(block_on_timeout(queue.wait_idle(), ns(1)).is_some());
     assert_eq!(queue.wait_empty().now_or_never(), None);
     queue.check().unwrap();
 }
@@ -542,8 +544,8 @@ fn a_thread_whose_group_panics_passes_its_wake_up_on() {
         queue.add(('a', 1)).unwrap();
         thread::scope(|scope| {
             let blocked = thread::Builder::new().name("panicking".into());
-            let blocked = blocked.spawn_scoped(scope, || queue.blocking_add_when_room(('a', 2))).unwrap();
-            let other = scope.spawn(|| queue.blocking_add_when_room(('a', 3)));
+            let blocked = blocked.spawn_scoped(scope, || block_on(queue.add_when_room(('a', 2)))).unwrap();
+            let other = scope.spawn(|| block_on(queue.add_when_room(('a', 3))));
             while calls.load(Ordering::Relaxed) < 3 {
                 thread::yield_now();
             }

@@ -1,5 +1,6 @@
 //! Waiting until the queue is idle, and drains that serve delayed keys.
 
+use flyball_sync::block_on_timeout;
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn definition_of_idle() {
     let (queue, clock) = timed();
     let idle = || {
         let task = queue.wait_idle().now_or_never().is_some();
-        assert_eq!(queue.blocking_wait_idle_timeout(Duration::ZERO), task);
+        assert_eq!(block_on_timeout(queue.wait_idle(), Duration::ZERO).is_some(), task);
         task
     };
     assert!(idle());
@@ -75,7 +76,7 @@ fn all_idle_waiters_are_woken() {
         let lease = queue.try_get().unwrap();
         let mut waiting = [Task::waiting(queue.wait_idle()), Task::waiting(queue.wait_idle())];
         thread::scope(|scope| {
-            let blocked = scope.spawn(|| queue.blocking_wait_idle_timeout(HOUR));
+            let blocked = scope.spawn(|| block_on_timeout(queue.wait_idle(), HOUR).is_some());
             ends(&queue, lease);
             assert!(blocked.join().unwrap());
         });
@@ -128,7 +129,7 @@ fn a_pool_runs_dry() {
             }
             assert!(crate::support::holds_nothing(&queue.stats()));
             queue.add(9).unwrap();
-            assert!(queue.blocking_wait_idle_timeout(HOUR));
+            assert!(block_on_timeout(queue.wait_idle(), HOUR).is_some());
             queue.shut_down();
         });
     }

@@ -1,10 +1,12 @@
 //! Waiting with a time limit. Tasks measure the limit with the queue's clock, threads in real time.
 
+use flyball_sync::block_on;
+use flyball_sync::block_on_timeout;
 use std::thread;
 use std::time::Duration;
 
 use flyball_sync::ManualClock;
-use flyball_workqueue::{AddErrorKind, DrainOptions, Lease, Queue};
+use flyball_workqueue::{DrainOptions, Lease, Queue};
 
 use crate::support::{TimedQueue, ns, timed};
 use crate::task::Task;
@@ -108,7 +110,7 @@ fn a_get_many_with_a_limit_takes_a_batch() {
     _ = queue.add_many(["a", "b", "c"]);
     let batch = Task::new(queue.timeout(ns(5), queue.get_many(2))).finish().unwrap();
     assert_eq!(batch.iter().map(|lease| **lease).collect::<Vec<_>>(), ["a", "b"]);
-    let rest = queue.blocking_get_many_timeout(2, Duration::ZERO).unwrap();
+    let rest = block_on_timeout(queue.get_many(2), Duration::ZERO).unwrap();
     assert_eq!(rest.len(), 1);
     batch.into_iter().chain(rest).for_each(Lease::done);
     let mut none = Task::waiting(queue.timeout(ns(5), queue.get_many(2)));
@@ -133,14 +135,13 @@ fn a_key_that_finds_no_room_in_time_comes_back() {
     limited.finish().unwrap().unwrap();
     drop(limited);
     assert_eq!(adding.into_key(), None, "it was added");
-    let refused = queue.blocking_add_when_room_timeout("c", Duration::ZERO).unwrap_err();
-    assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::Full, "c"));
-    let short = Duration::from_millis(1);
-    assert_eq!(queue.blocking_add_when_room_timeout("c", short).unwrap_err().kind(), AddErrorKind::Full);
-    assert_eq!(
-        queue.blocking_add_when_room_timeout("b", Duration::ZERO).unwrap(),
-        flyball_workqueue::Added::Merged
-    );
+    for limit in [Duration::ZERO, Duration::from_millis(1)] {
+        let mut adding = queue.add_when_room("c");
+        assert!(block_on_timeout(&mut adding, limit).is_none());
+        assert_eq!(adding.into_key(), Some("c"));
+    }
+    let added = block_on_timeout(queue.add_when_room("b"), Duration::ZERO).unwrap();
+    assert_eq!(added.unwrap(), flyball_workqueue::Added::Merged);
 }
 
 #[test]
@@ -149,7 +150,10 @@ fn a_blocked_adder_finds_room_in_time() {
     queue.add("a").unwrap();
     let adder = thread::spawn({
         let queue = queue.clone();
-        move || queue.blocking_add_when_room_timeout("b", Duration::from_secs(600)).is_ok()
+        move || {
+            block_on_timeout(queue.add_when_room("b"), Duration::from_secs(600))
+                .is_some_and(|added| added.is_ok())
+        }
     });
     queue.try_get().unwrap().done();
     assert!(adder.join().unwrap());
@@ -161,7 +165,7 @@ fn a_wait_has_a_limit() {
     queue.add_after("later", ns(100)).unwrap();
     assert!(Task::new(queue.timeout(Duration::ZERO, queue.wait_idle())).finish().is_some());
     assert!(Task::new(queue.timeout(Duration::ZERO, queue.wait_empty())).finish().is_none());
-    assert!(!queue.blocking_wait_empty_timeout(Duration::ZERO));
+    assert!(block_on_timeout(queue.wait_empty(), Duration::ZERO).is_none());
     queue.add("a").unwrap();
     let mut idle = Task::waiting(queue.timeout(ns(5), queue.wait_idle()));
     let mut empty = Task::waiting(queue.timeout(ns(500), queue.wait_empty()));
@@ -171,8 +175,8 @@ fn a_wait_has_a_limit() {
     clock.advance(ns(95));
     queue.try_get().unwrap().done();
     assert!(empty.finish().is_some());
-    queue.blocking_wait_empty();
-    assert!(queue.blocking_wait_empty_timeout(Duration::ZERO));
+    block_on(queue.wait_empty());
+    assert!(block_on_timeout(queue.wait_empty(), Duration::ZERO).is_some());
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn a_thread_waits_for_an_empty_queue() {
     queue.add("a").unwrap();
     let waiter = thread::spawn({
         let queue = queue.clone();
-        move || queue.blocking_wait_empty()
+        move || block_on(queue.wait_empty())
     });
     queue.try_get().unwrap().done();
     assert!(queue.cancel(&"later"));

@@ -1,5 +1,6 @@
 //! Keys of different priorities.
 
+use flyball_sync::block_on;
 use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -477,7 +478,7 @@ fn an_add_has_a_priority_of_0_or_that_of_its_options() {
     assert_eq!(queue.add_ref(&3).unwrap(), Added::New);
     assert_eq!(queue.add_many([1, 3]).merged, 2);
     assert_eq!(queue.add_rate_limited(4).unwrap(), Added::New);
-    assert_eq!(queue.blocking_add_when_room(5).unwrap(), Added::New);
+    assert_eq!(block_on(queue.add_when_room(5)).unwrap(), Added::New);
     let refused = queue.add_with(6, at(7)).unwrap_err();
     assert_eq!(refused.into_key(), 6);
     assert_eq!([1, 2, 3, 4, 5].map(|key| queue.priority(&key).unwrap()), [7, 7, 0, 0, 0]);

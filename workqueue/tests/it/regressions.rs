@@ -488,7 +488,7 @@ fn a_batch_survives_its_second_key() {
     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(9));
     let queue = Queue::builder().limiter(backoff).build();
     _ = queue.add_many([Second(1), Second(2)]);
-    let batch = queue.blocking_get_many(2);
+    let batch = block_on(queue.get_many(2));
     assert_eq!(batch.iter().map(|lease| lease.key().0).collect::<Vec<_>>(), [1]);
     assert_eq!(queue.num_requeues(&Second(1)), 0);
     batch.into_iter().for_each(flyball_workqueue::Lease::done);

@@ -1,5 +1,6 @@
 //! Waits are woken when what they wait for has changed, and only then; and no alarm is set that no future waits for.
 
+use flyball_sync::block_on_timeout;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -317,7 +318,7 @@ fn no_alarm_is_set_for_a_thread_if_the_clock_runs_in_real_time() {
     let lease = queue.blocking_get().unwrap();
     queue.add_after("b", HOUR).unwrap();
     assert!(queue.blocking_get_timeout(Duration::from_millis(1)).is_err());
-    assert!(!queue.blocking_wait_idle_timeout(Duration::from_millis(1)));
+    assert!(!block_on_timeout(queue.wait_idle(), Duration::from_millis(1)).is_some());
     lease.done();
     let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_millis(2)));
     assert_eq!((left.waiting, set.load(Ordering::Relaxed)), (vec!["b"], 0));

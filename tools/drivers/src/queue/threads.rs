@@ -10,6 +10,8 @@
 //! Checked after every operation: `check()`; each thread whose condition holds returns; a key is leased once at a time; no thread returns for another
 //! reason than its own.
 
+use flyball_sync::block_on;
+use flyball_sync::block_on_timeout;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -321,20 +323,20 @@ fn perform(queue: &TestQueue, wait: Wait) -> (Vec<Held>, bool) {
         Wait::Get => one(queue.blocking_get()),
         Wait::GetLong => one(queue.blocking_get_timeout(LONG).ok()),
         Wait::GetMany(most) => {
-            let leases = queue.blocking_get_many(most);
+            let leases = block_on(queue.get_many(most));
             let closed = leases.is_empty();
             (leases, closed)
         }
         Wait::Idle => {
-            queue.blocking_wait_idle();
+            block_on(queue.wait_idle());
             (Vec::new(), false)
         }
-        Wait::IdleLong => (Vec::new(), !queue.blocking_wait_idle_timeout(LONG)),
+        Wait::IdleLong => (Vec::new(), !block_on_timeout(queue.wait_idle(), LONG).is_some()),
         Wait::Empty => {
-            queue.blocking_wait_empty();
+            block_on(queue.wait_empty());
             (Vec::new(), false)
         }
-        Wait::Add(key) => (Vec::new(), queue.blocking_add_when_room(key).is_err()),
+        Wait::Add(key) => (Vec::new(), block_on(queue.add_when_room(key)).is_err()),
         Wait::Drain => {
             _ = queue.blocking_drain(DrainOptions::unlimited());
             (Vec::new(), false)

@@ -9,7 +9,6 @@ use flyball_sync::waiting::{TimerCall, WakeBatch, arm};
 use super::Shared;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::queue::adders::Signals;
 use crate::state::order::Order;
 
 /// The wakers to wake, the threads to signal, and the call of the timer.
@@ -18,9 +17,7 @@ pub(crate) struct Effects {
     pub(super) wakers: WakeBatch,
     pub(in crate::queue) signals: usize,
     pub(super) signal_all: bool,
-    /// The adders to signal.
-    pub(in crate::queue) room: Signals,
-    /// Whether to signal the threads that wait until the queue is drained, idle or empty.
+    /// Whether to signal the threads that wait for the end of a drain.
     pub(in crate::queue) quiet: bool,
     pub(in crate::queue) arm: Option<TimerCall>,
     /// Whether more tasks must be woken than fit into `wakers`.
@@ -30,12 +27,7 @@ pub(crate) struct Effects {
 impl Effects {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.wakers.is_empty()
-            && self.signals + self.room.some == 0
-            && !self.signal_all
-            && !self.room.all
-            && !self.quiet
-            && self.arm.is_none()
+        self.wakers.is_empty() && self.signals == 0 && !self.signal_all && !self.quiet && self.arm.is_none()
     }
 
     /// Performs all effects, even if a waker or the timer panics.
@@ -53,11 +45,6 @@ impl Effects {
             shared.available.notify_all();
         } else {
             (0..self.signals).for_each(|_| shared.available.notify_one());
-        }
-        if self.room.all {
-            shared.room.notify_all();
-        } else {
-            (0..self.room.some).for_each(|_| shared.room.notify_one());
         }
         if self.quiet {
             shared.quiet.notify_all();

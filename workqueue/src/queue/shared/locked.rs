@@ -6,7 +6,7 @@ use flyball_sync::Nanos;
 use flyball_sync::waiting::{Alarm, WakeBatch};
 
 use super::effects::Effects;
-use crate::queue::adders::{AdderPlace, Adders, Signals};
+use crate::queue::adders::{AdderPlace, Adders};
 use crate::queue::task_waiters::TaskWaiters;
 use crate::queue::thread_waiters::ThreadWaiters;
 use crate::queue::timeouts::Timeouts;
@@ -41,7 +41,7 @@ const NEVER: Nanos = Nanos::new(u64::MAX - 1);
 pub(crate) struct OtherWaiters {
     /// Whether there may be any waiters of the kinds below. A new waiter sets it; `collect_wakeups` resets it once there are no waiters left.
     pub(crate) any: bool,
-    /// Tasks and threads that wait for room.
+    /// Tasks that wait for room.
     pub(crate) adders: Adders,
     pub(crate) drainers: TaskWaiters,
     /// How often `shut_down` has ended the wait of all drains. A drain that began at a lower number stops waiting.
@@ -51,10 +51,8 @@ pub(crate) struct OtherWaiters {
     pub(crate) idlers: TaskWaiters,
     /// Tasks that wait until the queue is empty. An idle queue need not be empty, so these tasks are not woken with `idlers`.
     pub(crate) emptiers: TaskWaiters,
-    /// Threads that wait until the queue is drained, idle or empty.
+    /// Threads that wait for the end of a drain.
     pub(crate) blocked_drainers: usize,
-    pub(crate) blocked_idlers: usize,
-    pub(crate) blocked_emptiers: usize,
     /// Whether these threads were signalled, and none of them has begun to wait since then. A blocking getter performs the
     /// collected effects before it sleeps. Without this flag, it would signal these threads again in each iteration of its loop until they have run.
     pub(crate) quiet_notified: bool,
@@ -93,8 +91,6 @@ impl OtherWaiters {
             + self.idlers.waiting()
             + self.emptiers.waiting()
             + self.blocked_drainers
-            + self.blocked_idlers
-            + self.blocked_emptiers
             + self.watchers.waiting()
             == 0
             && self.adders.has_no_waiters()
@@ -114,8 +110,6 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             idlers: TaskWaiters::new(),
             emptiers: TaskWaiters::new(),
             blocked_drainers: 0,
-            blocked_idlers: 0,
-            blocked_emptiers: 0,
             quiet_notified: false,
             timeouts: Timeouts::default(),
             watchers: TaskWaiters::new(),
@@ -176,18 +170,6 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         self.others.adders.leave(place)
     }
 
-    /// Registers a thread that has just found no room and is about to sleep. Returns its line.
-    pub(crate) fn adder_sleeps(&mut self, tag: &O::Tag) -> u32 {
-        let line = self.join_adders(tag);
-        self.others.adders.sleep(line);
-        line
-    }
-
-    pub(crate) fn adder_wakes_up(&mut self, line: u32) {
-        self.state.leave_line(line);
-        self.others.adders.wake_up(line);
-    }
-
     fn join_adders(&mut self, tag: &O::Tag) -> u32 {
         let line = self.state.adder_line(tag);
         self.state.join_line(line);
@@ -196,8 +178,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     }
 
     /// Wakes the adders in the line `NO_ROOM`, so that they check for room again.
-    pub(crate) fn wake_adders_without_room(&mut self) -> Signals {
-        self.others.adders.wake_line(NO_ROOM)
+    pub(crate) fn wake_adders_without_room(&mut self) {
+        self.others.adders.wake_line(NO_ROOM);
     }
 
     /// Returns whether `collect_wakeups` might have something to do.
@@ -287,16 +269,16 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     ) {
         let Self { state, others, .. } = self;
         let latest = state.latest(now);
-        let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle_at(latest);
+        let idle = others.idlers.waiting() > 0 && state.is_idle_at(latest);
         let empty = state.is_empty();
         let drained = state.is_drained_at(latest);
         let over = std::mem::take(&mut others.drains_end) || drained;
         // If the queue accepts no more keys, all adders are woken, so that their adds are refused.
-        effects.room = if state.is_open() {
-            others.adders.notify(state.room(), |line| state.room_of(line))
+        if state.is_open() {
+            others.adders.notify(state.room(), |line| state.room_of(line));
         } else {
-            others.adders.notify(usize::MAX, |_| usize::MAX)
-        };
+            others.adders.notify(usize::MAX, |_| usize::MAX);
+        }
         if over {
             others.drainers.notify_all();
         }
@@ -306,14 +288,12 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         if empty {
             others.emptiers.notify_all();
         }
-        let come = (over && others.blocked_drainers > 0)
-            || (idle && others.blocked_idlers > 0)
-            || (empty && others.blocked_emptiers > 0);
-        effects.quiet = come && !others.quiet_notified;
-        others.quiet_notified |= come;
-        let come = |at: Option<Nanos>| at.is_some_and(|at| now.is_some_and(|now| at <= now));
+        let signal = over && others.blocked_drainers > 0;
+        effects.quiet = signal && !others.quiet_notified;
+        others.quiet_notified |= signal;
+        let has_passed = |at: Option<Nanos>| at.is_some_and(|at| now.is_some_and(|now| at <= now));
         let has_unwatched = others.watch_at.is_none() && state.has_unreported();
-        if drained || has_unwatched || come(others.watch_at) {
+        if drained || has_unwatched || has_passed(others.watch_at) {
             others.watchers.notify_all();
             others.watch_at = None;
         }

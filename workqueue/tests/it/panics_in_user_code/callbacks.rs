@@ -1,6 +1,7 @@
 //! User code that calls the queue from every callback. This code never runs under a lock; otherwise these tests would deadlock. Also wakers that
 //! panic.
 
+use flyball_sync::block_on;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -401,7 +402,7 @@ fn keys_may_call_the_queue_in_their_drop() {
     assert!(crate::support::holds_nothing(&queue.stats()), "a key that was given up is still in the queue");
     _ = queue.add_many([1, 2, 3, 4].map(key));
     assert!(queue.add_when_room(key(5)).now_or_never().is_none());
-    assert_eq!(queue.blocking_add_when_room(key(4)).ok(), Some(flyball_workqueue::Added::Merged));
+    assert_eq!(block_on(queue.add_when_room(key(4))).ok(), Some(flyball_workqueue::Added::Merged));
     drop(queue.keys());
     let _lease = queue.try_get().unwrap();
     drop(queue.next_overdue(ns(0)).now_or_never().unwrap());

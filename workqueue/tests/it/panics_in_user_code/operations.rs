@@ -1,5 +1,6 @@
 //! User code that panics in the operations that the parent module does not test: no key is lost, no waiter is stranded, and the queue continues.
 
+use flyball_sync::block_on;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -196,13 +197,13 @@ impl World {
                 Operation::GetMany => {
                     return poll(Task::new(async { Given::Leases(queue.get_many(2).await) }));
                 }
-                Operation::BlockingGetMany => return Given::Leases(queue.blocking_get_many(2)),
+                Operation::BlockingGetMany => return Given::Leases(block_on(queue.get_many(2))),
                 Operation::AddWhenRoom(_) => {
                     let key = key.take().unwrap();
                     return poll(Task::new(async { refused(queue.add_when_room(key).await) }));
                 }
                 Operation::BlockingAdd(_) => {
-                    return refused(queue.blocking_add_when_room(key.take().unwrap()));
+                    return refused(block_on(queue.add_when_room(key.take().unwrap())));
                 }
                 Operation::Pause => queue.pause(),
                 Operation::Resume => queue.resume(),

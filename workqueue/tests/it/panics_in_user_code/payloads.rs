@@ -1,5 +1,6 @@
 //! Payloads of panics that panic in their drop: a panic that the queue discards harms no result.
 
+use flyball_sync::block_on;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -93,7 +94,7 @@ fn a_batch_keeps_its_keys() {
     // A batch that waits takes its first key alone.
     assert!(queue.cancel(&BombKey(2)));
     queue.add(BombKey(2)).unwrap();
-    let taken = catch_unwind(AssertUnwindSafe(|| queue.blocking_get_many(2)));
+    let taken = catch_unwind(AssertUnwindSafe(|| block_on(queue.get_many(2))));
     let taken = taken.map_err(std::mem::forget).expect("the panic of a later key propagated");
     assert_eq!(taken.iter().map(|lease| lease.0).collect::<Vec<_>>(), [1]);
     taken.into_iter().for_each(Lease::done);

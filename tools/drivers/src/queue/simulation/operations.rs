@@ -1,5 +1,6 @@
 //! The operations of a simulation that need no future.
 
+use flyball_sync::block_on_timeout;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -121,12 +122,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
                 let taken = queue.blocking_get_timeout(Duration::ZERO);
                 self.took(taken.map(|lease| vec![lease]).map_err(|_| TryGetError::Empty));
             }
-            1 => _ = queue.blocking_wait_idle_timeout(Duration::ZERO),
-            2 => _ = queue.blocking_wait_empty_timeout(Duration::ZERO),
-            3 => _ = queue.blocking_add_when_room_timeout(SmallKey(kind % SmallKey::COUNT), Duration::ZERO),
+            1 => _ = block_on_timeout(queue.wait_idle(), Duration::ZERO),
+            2 => _ = block_on_timeout(queue.wait_empty(), Duration::ZERO),
+            3 => _ = block_on_timeout(queue.add_when_room(SmallKey(kind % SmallKey::COUNT)), Duration::ZERO),
             _ => {
-                let taken = queue.blocking_get_many_timeout(2, Duration::ZERO);
-                self.took(taken.map_err(|_| TryGetError::Empty));
+                let taken = block_on_timeout(queue.get_many(2), Duration::ZERO);
+                self.took(taken.filter(|leases| !leases.is_empty()).ok_or(TryGetError::Empty));
             }
         }
     }
