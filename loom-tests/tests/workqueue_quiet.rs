@@ -9,8 +9,6 @@ use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A timeout in real time, long enough that it does not elapse.
-const NEVER: Duration = Duration::from_secs(3600);
 
 // === drained and idle ===
 

@@ -20,7 +20,7 @@ pub(crate) const ANY_ROOM: u32 = 0;
 /// The line number of adders whose group has no keys and a capacity of 0. No key of such a group can leave the queue and make room for them.
 pub(crate) const NO_ROOM: u32 = 1;
 
-/// The order in which a queue hands out its Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. This trait is sealed for two reasons: a wrong
+/// The order in which a queue hands out its Ready keys: [`Fifo`](crate::Fifo), [`Priority`](crate::Priority) or [`Fair`](crate::Fair). This trait is sealed for two reasons: a wrong
 /// implementation would make the queue incorrect, and methods can be added later without breaking users.
 ///
 /// # Examples
