@@ -304,7 +304,7 @@ fn blocking_drain_vs_lease_end() {
     let claim = Model {
         name: "workqueue::blocking_drain_vs_lease_end",
         threads: 3,
-        floor: 1200,
+        floor: 850,
         catches: "a drainer that unlocks between its check and its sleep",
     };
     model(claim, || {

@@ -107,7 +107,7 @@ fn adders_of_two_groups_vs_lease_ends() {
     let claim = Model {
         name: "workqueue::adders_of_two_groups_vs_lease_ends",
         threads: 3,
-        floor: 689,
+        floor: 9500,
         catches: "a task that is woken for room, finds none in its group, and waits again without waking the next waiter",
     };
     model(claim, || {

@@ -50,7 +50,7 @@ fn pairs_next_overdue() {
     let claim = Model {
         name: "workqueue::pairs_next_overdue",
         threads: 2,
-        floor: 13000,
+        floor: 11000,
         catches: "a watcher that finds no lease in one critical section and registers its waker in another",
     };
     check(claim, &[NextOverdue]);
@@ -60,8 +60,8 @@ fn pairs_next_overdue() {
 fn pairs_wait_idle() {
     let claim = Model {
         name: "workqueue::pairs_wait_idle",
-        threads: 3,
-        floor: 16000,
+        threads: 2,
+        floor: 5600,
         catches: "a task that checks in one critical section whether the queue is idle and registers its waker in another",
     };
     check(claim, &[WaitIdle]);
@@ -105,7 +105,7 @@ fn pairs_blocking_get() {
     let claim = Model {
         name: "workqueue::pairs_blocking_get",
         threads: 3,
-        floor: 100000,
+        floor: 80000,
         catches: "a thread that unlocks between its check and its sleep",
     };
     check(claim, &[BlockingGet]);
@@ -160,7 +160,7 @@ fn pairs_detach() {
     let claim = Model {
         name: "workqueue::pairs_detach",
         threads: 2,
-        floor: 4400,
+        floor: 2900,
         catches: "a lease that is found in one critical section and attached in another",
     };
     check(claim, &[Detach, DoneByKey]);

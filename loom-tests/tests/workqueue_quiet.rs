@@ -69,6 +69,27 @@ fn wait_empty_vs_cancel() {
 }
 
 #[test]
+fn drain_vs_shut_down() {
+    let claim = Model {
+        name: "workqueue::drain_vs_shut_down",
+        threads: 2,
+        floor: 12,
+        catches: "a drain that checks before it locks whether a shutdown has ended its wait",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let mut drain = Box::pin(queue.drain(DrainOptions::unlimited()));
+        assert!(poll_with(drain.as_mut(), &Counting::waker().1).is_pending());
+        let drainer = thread::spawn(move || block_on(drain).leased);
+        queue.shut_down();
+        assert_eq!(drainer.join().unwrap(), [1]);
+        lease.done();
+    });
+}
+
+#[test]
 fn drain_waiting_vs_retry() {
     let claim = Model {
         name: "workqueue::drain_waiting_vs_retry",

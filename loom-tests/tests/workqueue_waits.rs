@@ -190,7 +190,7 @@ fn done_by_key_twice() {
     let claim = Model {
         name: "workqueue::done_by_key_twice",
         threads: 3,
-        floor: 28,
+        floor: 16,
         catches: "a lease that is found in one critical section and attached in another",
     };
     model(claim, || {

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_workqueue::{AddOptions, DelayMode, DrainOptions, LeaseOutcome};
+use flyball_workqueue::{AddOptions, DelayMode, DrainOptions, LeaseOutcome, Leftovers};
 
 use crate::queue_ops::scene::{Lease, Tools};
 use crate::queue_ops::task::{Answer, For, step};
@@ -90,7 +90,7 @@ impl Op {
     /// The largest number of steps that the operation takes. Each step is one critical section.
     pub(crate) fn steps(self) -> usize {
         match self {
-            Self::Drain | Self::BlockingDrain => 3,
+            Self::Drain | Self::BlockingDrain => 2,
             Self::GetMany | Self::DrainWaiting | Self::BlockingDrainWaiting => 2,
             Self::Detach | Self::DoneByKey | Self::Succeed | Self::RequeueAfter | Self::AddRateLimited => 2,
             _ => 1,
@@ -139,36 +139,30 @@ impl Op {
                 Answer::leased(leases)
             }
             Self::BlockingDrain if !stepwise => {
-                Answer::value(queue.blocking_drain(DrainOptions::unlimited()))
+                Answer::value(left(queue.blocking_drain(DrainOptions::unlimited())))
             }
             Self::Drain | Self::BlockingDrain => {
                 if stepwise {
-                    // A drain shuts the queue down in one step, and resumes it in the next. Unlike `shut_down`, it ends no other drain.
-                    let paused = queue.stats().paused;
+                    // A drain shuts the queue down in one step, and checks it in the next. Unlike `shut_down`, it ends no other drain.
                     drop(poll_once(Box::pin(queue.drain(DrainOptions::unlimited())).as_mut()));
-                    if paused {
-                        queue.pause();
-                    }
-                    step().await;
-                    queue.resume();
                     step().await;
                 }
-                Answer::value(queue.drain(DrainOptions::unlimited()).await)
+                Answer::value(left(queue.drain(DrainOptions::unlimited()).await))
             }
             Self::BlockingDrainWaiting if !stepwise => {
-                Answer::value(queue.blocking_drain(DrainOptions::serve_waiting(NEVER)))
+                Answer::value(left(queue.blocking_drain(DrainOptions::serve_waiting(NEVER))))
             }
             Self::DrainWaiting | Self::BlockingDrainWaiting => {
                 let limit = if self == Self::DrainWaiting { 2 * SECOND } else { NEVER };
                 let mut drain = Box::pin(queue.drain(DrainOptions::serve_waiting(limit)));
                 if stepwise {
                     // The first poll shuts the queue down.
-                    if let Poll::Ready(left) = poll_once(drain.as_mut()) {
-                        return Answer::value(left);
+                    if let Poll::Ready(leftovers) = poll_once(drain.as_mut()) {
+                        return Answer::value(left(leftovers));
                     }
                     step().await;
                 }
-                Answer::value(drain.await)
+                Answer::value(left(drain.await))
             }
             Self::Pause => {
                 queue.pause();
@@ -246,4 +240,13 @@ impl Op {
             Self::StopNow => Answer::value(queue.stop_now()),
         }
     }
+}
+
+/// The leftovers of a drain: the keys that are Ready or leased, and those that wait. If a shutdown ends the drain, a getter may take a Ready key before
+/// or after the drain looks at it.
+fn left(leftovers: Leftovers<u32>) -> (Vec<u32>, Vec<u32>) {
+    let Leftovers { ready, waiting, leased, .. } = leftovers;
+    let mut held: Vec<u32> = ready.into_iter().chain(leased).collect();
+    held.sort_unstable();
+    (held, waiting)
 }

@@ -1,10 +1,9 @@
 //! SHELL. Pausing, draining and stopping a queue.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use flyball_sync::panics::{caught, keep_first, raise};
+use flyball_sync::panics::caught;
 use flyball_sync::{Clock, Monotonic, Timer};
 
 use super::Queue;
@@ -218,32 +217,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         !self.shared.lock().state.is_open()
     }
 
-    /// Shuts the queue down and resumes it. Returns how often drains were ended before this one began.
+    /// Shuts the queue down and resumes it, under one lock. Returns how often drains were ended before this one began.
     fn begin_drain(&self, options: DrainOptions) -> u64 {
-        let mut begun = 0;
-        let Some(limit) = options.limit.filter(|_| options.serves_waiting) else {
-            // A waker of another waiter that panics must not leave the queue shut down and paused, because its workers would then wait for ever.
-            let mut panicked = Ok(());
-            keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| begun = self.close())));
-            keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| self.resume())));
-            raise(panicked);
-            return begun;
+        let served = options.limit.filter(|_| options.serves_waiting);
+        let now = match served {
+            Some(_) => Some(self.shared.now()),
+            None => self.shared.now_if_timed(),
         };
-        let now = self.shared.now();
-        let mut locked = self.shared.lock();
-        begun = locked.others.drains_ended;
-        locked.state.drain_delays(now, limit);
-        locked.state.pause(false);
-        self.shared.finish_for_all(locked, Some(now));
-        begun
-    }
-
-    /// Like [`shut_down`](Self::shut_down), but the drains that have begun keep waiting. Returns how often drains were ended so far.
-    fn close(&self) -> u64 {
-        let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock();
         let begun = locked.others.drains_ended;
-        locked.state.shut_down(now);
+        match served.zip(now) {
+            Some((limit, now)) => locked.state.drain_delays(now, limit),
+            None => locked.state.shut_down(now),
+        }
+        locked.state.pause(false);
         self.shared.finish_for_all(locked, now);
         begun
     }
