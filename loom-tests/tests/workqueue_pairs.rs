@@ -161,7 +161,7 @@ fn pairs_detach() {
         name: "workqueue::pairs_detach",
         threads: 2,
         floor: 2900,
-        catches: "a lease that is found in one critical section and attached in another",
+        catches: "a lease that is found in one critical section and ended in another",
     };
     check(claim, &[Detach, DoneByKey]);
 }

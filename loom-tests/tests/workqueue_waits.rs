@@ -191,7 +191,7 @@ fn done_by_key_twice() {
         name: "workqueue::done_by_key_twice",
         threads: 3,
         floor: 16,
-        catches: "a lease that is found in one critical section and attached in another",
+        catches: "a lease that is found in one critical section and ended in another",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();

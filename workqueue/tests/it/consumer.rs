@@ -251,11 +251,7 @@ fn batches_on_threads() {
                 scope.spawn(move || {
                     let mut served = 0;
                     loop {
-                        let batch = if most % 2 == 0 {
-                            block_on(queue.get_many(most))
-                        } else {
-                            block_on(queue.get_many(most))
-                        };
+                        let batch = block_on(queue.get_many(most));
                         assert!(batch.len() <= most);
                         if batch.is_empty() {
                             return served;

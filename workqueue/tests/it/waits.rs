@@ -318,7 +318,7 @@ fn no_alarm_is_set_for_a_thread_if_the_clock_runs_in_real_time() {
     let lease = queue.blocking_get().unwrap();
     queue.add_after("b", HOUR).unwrap();
     assert!(queue.blocking_get_timeout(Duration::from_millis(1)).is_err());
-    assert!(!block_on_timeout(queue.wait_idle(), Duration::from_millis(1)).is_some());
+    assert!(block_on_timeout(queue.wait_idle(), Duration::from_millis(1)).is_none());
     lease.done();
     let left = queue.blocking_drain(DrainOptions::serve_waiting(Duration::from_millis(2)));
     assert_eq!((left.waiting, set.load(Ordering::Relaxed)), (vec!["b"], 0));

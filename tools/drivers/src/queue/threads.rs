@@ -331,7 +331,7 @@ fn perform(queue: &TestQueue, wait: Wait) -> (Vec<Held>, bool) {
             block_on(queue.wait_idle());
             (Vec::new(), false)
         }
-        Wait::IdleLong => (Vec::new(), !block_on_timeout(queue.wait_idle(), LONG).is_some()),
+        Wait::IdleLong => (Vec::new(), block_on_timeout(queue.wait_idle(), LONG).is_none()),
         Wait::Empty => {
             block_on(queue.wait_empty());
             (Vec::new(), false)
