@@ -19,6 +19,7 @@ mod end_and_get;
 mod failures_kept;
 mod fair;
 mod fair_limits;
+mod fair_rate;
 mod give_up;
 mod idle;
 mod limits;
