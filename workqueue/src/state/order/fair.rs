@@ -23,6 +23,8 @@ use crate::state::order::{Order, sealed};
 /// The other queued keys of a group at its limit are Ready, but cannot be handed out until a lease of the group ends. Such groups do not slow down
 /// the hand-outs of other groups.
 ///
+/// [`rate`](Self::rate) limits how often keys of a group are handed out: a group whose rate is used up is passed over until its next token.
+///
 /// *A group with a lease limit or a weight of 0 is suspended*: its keys stay Ready, and are not handed out. [`wait_idle`](crate::Queue::wait_idle)
 /// does not wait for these keys, they do not keep a queue open after its shutdown, and a drain returns them as leftovers.
 ///
