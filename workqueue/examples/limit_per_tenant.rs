@@ -16,9 +16,8 @@ const BURST: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::new();
-    let order = Fair::by_group(|key: &Key| key.0)
-        .max_leased(4)
-        .rate(Quota::per_second(RATE).allow_burst(BURST));
+    let order =
+        Fair::by_group(|key: &Key| key.0).max_leased(4).rate(Quota::per_second(RATE).allow_burst(BURST));
     let queue = Queue::builder().order(order).timer(clock.timer()).build();
     let added = queue.add_many((0..1_000).map(|object| ("acme", object)));
     assert_eq!(added.new, 1_000);
@@ -42,7 +41,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     println!("{} runs in {} s", runs.len(), clock.now().since(runs[0]).as_secs());
-    assert_eq!(clock.now(), Nanos::ZERO + Duration::from_secs(60 + 98), "a burst of 20, and then 10 a second");
+    assert_eq!(
+        clock.now(),
+        Nanos::ZERO + Duration::from_secs(60 + 98),
+        "a burst of 20, and then 10 a second"
+    );
     for (earlier, first) in runs.iter().enumerate() {
         for (count, last) in (1..).zip(&runs[earlier..]) {
             let arrived = last.since(*first).as_nanos() * u128::from(RATE.get()) / 1_000_000_000;
