@@ -1,8 +1,12 @@
 //! Models of the queue orders other than `Fifo`. In some of these orders, a key can be Ready although no getter may
 //! lease it before another lease ends.
 
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flyball_ratelimit::Quota;
 use flyball_sync::ManualClock;
 use flyball_workqueue::{AddOptions, Fair, Priority, Queue};
 use loom_tests::{Model, block_on, model, thread};
@@ -73,6 +77,82 @@ fn capped_deadline_vs_lease_end() {
         let ender = thread::spawn(move || first.done());
         clock.advance(SECOND);
         ender.join().unwrap();
+        getter.join().unwrap();
+    });
+}
+
+/// A token of a group arrives while a getter registers. The first key was handed out at the start, so the bucket is empty.
+#[test]
+fn token_vs_get() {
+    let claim = Model {
+        name: "workqueue::token_vs_get",
+        threads: 2,
+        floor: 73,
+        catches: "a getter that sets no alarm for a token that has arrived since it read the clock",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let quota = Quota::new(NonZeroU32::MIN, SECOND).unwrap();
+        let order = Fair::by_group(|_: &u32| ()).rate(quota);
+        let queue = Queue::builder().order(order).timer(clock.timer()).build();
+        _ = queue.add_many([1, 2]);
+        queue.try_get().unwrap().done();
+        let getter = thread::spawn(move || block_on(queue.get()).unwrap().done());
+        clock.advance(SECOND);
+        getter.join().unwrap();
+    });
+}
+
+/// The same for a task and a thread, which both wait for tokens of the same group.
+#[test]
+fn tokens_vs_task_and_thread() {
+    let claim = Model {
+        name: "workqueue::tokens_vs_task_and_thread",
+        threads: 3,
+        floor: 8281,
+        catches: "a thread that sets no alarm for a token that has arrived since it read the clock",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let quota = Quota::new(NonZeroU32::MIN, SECOND).unwrap().allow_burst(NonZeroU32::new(2).unwrap());
+        let order = Fair::by_group(|_: &u32| ()).rate(quota);
+        let queue = Queue::builder().order(order).timer(clock.timer()).build();
+        _ = queue.add_many([1, 2, 3, 4]);
+        for _ in 0..2 {
+            queue.try_get().unwrap().done();
+        }
+        let other = queue.clone();
+        let task = thread::spawn(move || block_on(other.get()).unwrap().done());
+        let blocked = thread::spawn(move || queue.blocking_get().unwrap().done());
+        clock.advance(SECOND);
+        clock.advance(SECOND);
+        task.join().unwrap();
+        blocked.join().unwrap();
+    });
+}
+
+/// A getter waits for a token that arrives in an hour, and the rate of the group is removed.
+#[test]
+fn rate_change_vs_get() {
+    let claim = Model {
+        name: "workqueue::rate_change_vs_get",
+        threads: 2,
+        floor: 228,
+        catches: "a change of the limits that checks before it locks whether there is a waiter",
+    };
+    model(claim, || {
+        let limited = Arc::new(AtomicBool::new(true));
+        let own = limited.clone();
+        let quota = Quota::per_hour(NonZeroU32::MIN);
+        let order =
+            Fair::by_group(|_: &u32| ()).rate_by(move |()| own.load(Ordering::Relaxed).then_some(quota));
+        let queue = Queue::builder().order(order).timer(ManualClock::new().timer()).build();
+        _ = queue.add_many([1, 2]);
+        queue.try_get().unwrap().done();
+        limited.store(false, Ordering::Relaxed);
+        let other = queue.clone();
+        let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
+        queue.refresh_groups();
         getter.join().unwrap();
     });
 }

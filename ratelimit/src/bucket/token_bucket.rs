@@ -124,6 +124,27 @@ impl TokenBucket {
         Ok(self.try_acquire_fitting(count, now)?)
     }
 
+    /// Returns when `count` tokens are available together, if no other call takes or reserves one: now, or later.
+    ///
+    /// # Errors
+    /// Returns [`InsufficientCapacity`] for more tokens than the burst.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Nanos, Quota, TokenBucket};
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let two = NonZeroU32::new(2).unwrap();
+    /// let mut bucket = TokenBucket::new(Quota::per_second(two));
+    /// bucket.try_acquire(Nanos::ZERO)?;
+    /// assert_eq!(bucket.available_at(NonZeroU32::MIN, Nanos::ZERO), Ok(Nanos::ZERO));
+    /// assert_eq!(bucket.available_at(two, Nanos::ZERO), Ok(Nanos::ZERO + Duration::from_millis(500)));
+    /// # Ok::<(), flyball_ratelimit::NotYet>(())
+    /// ```
+    pub fn available_at(&self, count: NonZeroU32, now: Nanos) -> Result<Nanos, InsufficientCapacity> {
+        self.fits(count)?;
+        Ok(self.scale.reserve(self.full_at, now, count).1)
+    }
+
     /// Gives back tokens that were not used, and returns whether this had an effect.
     ///
     /// It has no effect in four cases: the due time of the tokens has passed; other tokens are reserved for a later time (those keep their due time,

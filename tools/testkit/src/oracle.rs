@@ -6,6 +6,7 @@ pub mod keyed_rate_limiter;
 pub mod limiter;
 pub mod order;
 pub mod queue;
+pub mod rate;
 pub mod retry_budget;
 pub mod selector;
 pub mod store;

@@ -115,7 +115,7 @@ where
         TopGroups { groups, others }
     }
 
-    /// Calls the weight and limit functions of [`Fair`] again, for all groups. Call this after the values that they
+    /// Calls the weight, limit and rate functions of [`Fair`] again, for all groups, also for those without keys whose rate is remembered. Call this after the values that they
     /// return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise its
     /// capacity. Adds that wait for room then call the functions again, too.
     ///

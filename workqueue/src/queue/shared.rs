@@ -88,11 +88,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let Parts { order, policy, time, seed, mut options, give_up, sinks } = parts;
         options.metered = (!sinks.is_empty()).then(|| time.now());
         let locked = Locked::new(QueueState::new(options, order.ready_queue()), !time.is_real_time());
+        let timed = locked.is_noted_as_timed.into();
         let shared = Arc::new_cyclic(|this| Self {
             locked: CachePadded::new(Mutex::new(locked)),
             available: Condvar::new(),
             quiet: Condvar::new(),
-            timed: AtomicUsize::new(options.metered.is_some().into()),
+            timed: AtomicUsize::new(timed),
             limiter: limiter::new(policy, seed),
             give_up,
             sinks,

@@ -49,21 +49,26 @@ pub enum KeyState {
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
-    /// Returns whether operations need the current time, because there is a deadline, ages are tracked, or a drain serves delayed keys.
+    /// Returns whether operations need the current time, because there is a deadline, ages are tracked, groups have rates, or a drain serves delayed
+    /// keys.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         let waits = self.waits() + self.postponed.len() > 0;
-        waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
+        waits | self.ages.is_some() | self.order.has_rates() | (self.phase == Phase::DrainingDelays)
     }
 
-    /// Returns how many keys can be handed out, and the next deadline at which a key becomes Ready. If `now` is `None`, no deadline counts as passed.
-    /// After shutdown, exactly the deadlines up to the horizon count as passed, whatever `now` is. Examines at most `most` + 1 of the deadlines that
-    /// have passed.
+    /// Returns how many keys can be handed out, and the next time at which a key becomes Ready, or a Ready key gets the token of its group. If `now` is
+    /// `None`, no deadline counts as passed. After shutdown, exactly the deadlines up to the horizon count as passed, whatever `now` is. Examines at most
+    /// `most` + 1 of the deadlines that have passed, and as many groups whose tokens have arrived.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
-        let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
-        if self.paused || self.waits() == 0 || self.phase == Phase::Stopped {
-            return (if self.paused { 0 } else { ready }, None);
+        if self.paused || self.phase == Phase::Stopped {
+            return (0, None);
+        }
+        let (granted, token) = self.order.tokens(now.unwrap_or(self.seen), most);
+        let ready = self.order.available() + granted;
+        if self.waits() == 0 {
+            return (ready, token);
         }
         let by = match self.phase {
             Phase::ShutDown => self.horizon,
@@ -77,7 +82,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Phase::Open => Nanos::MAX,
             _ => self.horizon,
         };
-        (ready + due, next.filter(|at| *at <= served))
+        (ready + due, next.filter(|at| *at <= served).into_iter().chain(token).min())
     }
 
     /// Returns how many absent keys the queue has room for.
@@ -97,14 +102,16 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.leases.len() + self.reported.len()
     }
 
-    /// Returns the earliest time at which a key becomes Ready, or the queue may close, although no operation is called.
+    /// Returns the earliest time at which a key becomes Ready or gets the token of its group, or the queue may close, although no operation is called.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         let first = self.first_wait().map(|(at, _)| at).filter(|_| !self.paused);
+        let token = if self.paused { None } else { self.order.tokens(self.seen, usize::MAX).1 };
         match self.phase {
-            Phase::Open => first,
-            Phase::DrainingDelays => first.into_iter().chain(self.closes_at(self.seen)).min(),
-            Phase::ShutDown | Phase::Stopped => None,
+            Phase::Open => first.into_iter().chain(token).min(),
+            Phase::DrainingDelays => first.into_iter().chain(token).chain(self.closes_at(self.seen)).min(),
+            Phase::ShutDown => token,
+            Phase::Stopped => None,
         }
     }
 
@@ -145,7 +152,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// hand them out.
     #[cold]
     pub(crate) fn may_hand_out(&self, now: Option<Nanos>) -> bool {
-        !self.paused && (self.has_due(now) || self.next_slot(now.unwrap_or(self.seen)).is_some())
+        let at = now.unwrap_or(self.seen);
+        !self.paused && (self.has_due(now) || self.next_slot(at).is_some() || self.order.tokens(at, 0).0 > 0)
     }
 
     /// Returns whether the key is in the queue.

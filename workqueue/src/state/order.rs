@@ -12,6 +12,7 @@ mod level;
 pub(crate) mod levels;
 pub(crate) mod limits;
 pub(crate) mod priority;
+mod rates;
 mod refresh_count;
 pub(crate) mod stats;
 
@@ -104,7 +105,7 @@ pub(crate) mod sealed {
         /// The number of keys in the order.
         fn count(&self) -> usize;
 
-        /// The number of keys in the order that can be handed out even if no lease ends in the meantime.
+        /// The number of keys in the order that can be handed out even if no lease ends and no token arrives in the meantime.
         #[inline]
         fn available(&self) -> usize {
             self.count()
@@ -115,6 +116,25 @@ pub(crate) mod sealed {
         #[inline]
         fn suspended(&self) -> usize {
             0
+        }
+
+        /// Returns whether groups have rates, so that each hand-out needs the time.
+        #[inline]
+        fn has_rates(&self) -> bool {
+            false
+        }
+
+        /// Gives groups the tokens that have arrived up to `now`. Each group that gets tokens decrements `most`. At 0 this stops as soon as a key can be
+        /// handed out.
+        #[inline]
+        fn pass_time(&mut self, _now: Nanos, _most: &mut usize) {}
+
+        /// Returns how many more keys than [`available`](Self::available) can be handed out at `now`, because their tokens arrive up to then, and the
+        /// time of the first later token that lets a key be handed out. Examines at most `most` + 1 groups whose tokens have arrived; if there are
+        /// more, the second result may be wrong.
+        #[inline]
+        fn tokens(&self, _now: Nanos, _most: usize) -> (usize, Option<Nanos>) {
+            (0, None)
         }
 
         /// Returns whether the slot cannot be handed out even if all leases end, because its group is suspended.

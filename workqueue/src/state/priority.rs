@@ -8,7 +8,7 @@ use super::QueueState;
 use crate::state::entry::State;
 use crate::state::order::groups::Groups;
 use crate::state::order::levels::Levels;
-use crate::state::order::limits::Limits;
+use crate::state::order::limits::GroupLimits;
 use crate::state::order::stats::{GroupStats, PriorityStats};
 
 impl<K> QueueState<K, Levels> {
@@ -65,7 +65,12 @@ impl<K, G: Clone + Eq + Send + 'static> QueueState<K, Groups<G>> {
     }
 
     /// Sets the limits of groups. If the queue is closed, this has no effect, so that the queue stays closed.
-    pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], refresh: usize, now: Option<Nanos>) {
+    pub(crate) fn limit_groups(
+        &mut self,
+        limits: &[(u64, G, GroupLimits)],
+        refresh: usize,
+        now: Option<Nanos>,
+    ) {
         let now = self.observe(now);
         if !self.is_closed_at(now) {
             self.order.limit(limits, refresh);

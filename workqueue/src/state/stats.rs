@@ -36,7 +36,7 @@ use crate::state::order::sealed::ReadyQueue;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// The number of Ready keys, including keys of [`Fair`](crate::Fair) groups that are suspended or at their lease limits.
+    /// The number of Ready keys, including keys of [`Fair`](crate::Fair) groups that are suspended or at their limits.
     pub ready: usize,
     /// The number of keys that wait for a deadline and are not leased.
     pub waiting: usize,

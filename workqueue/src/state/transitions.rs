@@ -49,17 +49,24 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
                 break;
             }
             most = most.saturating_sub(1);
+            // A group whose token arrives before the deadline is placed before the group of the key.
+            self.order.pass_time(at, &mut most);
             self.gather_one(slot, at);
         }
+        self.order.pass_time(now, &mut most);
     }
 
-    /// Gathers all due keys. O(n log n).
+    /// Gathers all due keys, and gives groups all tokens that have arrived. O(n log n).
     pub(super) fn gather_all(&mut self, now: Option<Nanos>) {
         if O::GATHERS {
-            let by = self.due_by(now.unwrap_or(self.seen));
+            let now = now.unwrap_or(self.seen);
+            let by = self.due_by(now);
+            let mut most = usize::MAX;
             while let Some((at, slot)) = self.first_wait().filter(|(at, _)| *at <= by) {
+                self.order.pass_time(at, &mut most);
                 self.gather_one(slot, at);
             }
+            self.order.pass_time(now, &mut most);
         }
     }
 

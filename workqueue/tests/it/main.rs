@@ -18,6 +18,7 @@ mod empty;
 mod failures_kept;
 mod fair;
 mod fair_limits;
+mod fair_rate;
 mod give_up;
 mod idle;
 mod limits;

@@ -63,6 +63,12 @@ fn every_cell_by_group() {
     in_order("by_group", driver::by_group);
 }
 
+/// With rates, some cells are rarer: a key that its group's rate holds back is not leased.
+#[test]
+fn every_operation_by_rate() {
+    run_sequences("by_rate", 140_000, driver::by_rate);
+}
+
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
     let rare = run_sequences(name, 140_000, case).below(floor());
     let rare: Vec<_> = rare.iter().filter(|(_, column, _)| *column != Column::Tail).collect();

@@ -82,7 +82,7 @@ pub fn by_group(bytes: &[u8]) -> Cells {
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
     let leases = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
     let keys = [usize::MAX, usize::MAX, 1, 2][usize::from(how / 16 % 4)];
-    let groups = Groups::new(weights.map(|weight| GroupLimits { weight, leases, keys }));
+    let groups = Groups::new(weights.map(|weight| GroupLimits { weight, leases, keys, rate: None }));
     let ops = operations(ops, MOST).into_iter().map(|OrderedOp(op)| op).collect();
     // For a quarter of the values of `how`, operations change the limits of the groups during the run.
     let turned = (how / 64 == 3).then(|| groups.clone());
@@ -90,9 +90,35 @@ pub fn by_group(bytes: &[u8]) -> Cells {
     limited_in(groups.order(), groups.kind(), turned, *choice, ops, keys)
 }
 
-/// The fuzz target `order_ops`: drives a queue by priority or by group, depending on the parity of the input's length.
+/// Drives a queue with groups that have rates. The first byte selects the rates, the second byte the other limits. Operations change the rate of the
+/// first group during the run.
+pub fn by_rate(bytes: &[u8]) -> Cells {
+    let Some(([rates, how, choice], ops)) = bytes.split_first_chunk() else { return Cells::default() };
+    let groups = rated(*rates, *how);
+    let ops = match how / 64 {
+        0 => operations(ops, MOST),
+        1 => held(ops),
+        _ => operations(ops, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
+    };
+    let keys = SmallKey::all().collect();
+    limited_in(groups.order(), groups.kind(), Some(groups.clone()), *choice, ops, keys)
+}
+
+/// Groups with rates, and with weights and lease limits that `how` selects.
+fn rated(rates: u8, how: u8) -> Groups {
+    let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
+    let leases = [u32::MAX, u32::MAX, 1, 2][usize::from(how / 4 % 4)];
+    let keys = [usize::MAX, usize::MAX, usize::MAX, 2][usize::from(how / 16 % 4)];
+    Groups::rated(weights.map(|weight| GroupLimits { weight, leases, keys, rate: None }), rates)
+}
+
+/// The fuzz target `order_ops`: drives a queue by priority, by group or by rate, depending on the input's length.
 pub fn order_ops(bytes: &[u8]) -> Cells {
-    if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
+    match bytes.len() % 4 {
+        0 | 2 => by_priority(bytes),
+        1 => by_group(bytes),
+        _ => by_rate(bytes),
+    }
 }
 
 /// The fuzz target `queue_ops`: drives a queue with any valid combination of options.
@@ -133,6 +159,10 @@ pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
             let groups = Groups::new(limits);
             let turned = (order == 5).then(|| groups.clone());
             built(groups.order(), groups.kind(), turned, row, *choice, ops)
+        }
+        6 => {
+            let groups = rated(*choice, choice / 8);
+            built(groups.order(), groups.kind(), Some(groups.clone()), row, *choice, ops)
         }
         order => unreachable!("order {order} has no queue here"),
     };
@@ -243,7 +273,7 @@ impl QueueSpec {
 }
 
 /// Converts a quota of the oracle to the same quota for the bucket under test.
-fn quota_of(oracle: OracleQuota) -> Quota {
+pub(crate) fn quota_of(oracle: OracleQuota) -> Quota {
     let nz = |value| NonZeroU32::new(value).expect("zeros count as ones");
     let quota = Quota::new(nz(oracle.tokens().into()), Duration::from_nanos(oracle.period()));
     quota.expect("zeros count as ones").allow_burst(nz(oracle.burst().into()))

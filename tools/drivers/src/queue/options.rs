@@ -4,8 +4,15 @@
 //! has run, and a test fails if two values of different options never occurred together.
 
 /// The orders. Add new orders at the end, so that earlier rows keep their positions and the meaning of the corpora does not change.
-const ORDERS: &[&str] =
-    &["Fifo", "Priority", "Priority, strict", "Fair", "Fair with caps", "Fair with room, suspended"];
+const ORDERS: &[&str] = &[
+    "Fifo",
+    "Priority",
+    "Priority, strict",
+    "Fair",
+    "Fair with caps",
+    "Fair with room, suspended",
+    "Fair with rates",
+];
 
 /// The options, each with its values. The position of an option in this table is its position in a [`Row`].
 const OPTIONS: [(&str, &[&str]); 7] = [

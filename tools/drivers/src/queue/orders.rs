@@ -28,6 +28,14 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     {
     }
 
+    /// The number of Ready keys that the rates of their groups hold back.
+    fn rate_limited<L>(_: &Queue<SmallKey, Self, L, ManualTimer>) -> usize
+    where
+        L: QueueLimiter<SmallKey>,
+    {
+        0
+    }
+
     /// Compares the results of methods that only queues with this order have.
     fn compare<L>(
         _: &Queue<SmallKey, Self, L, ManualTimer>,
@@ -81,6 +89,13 @@ impl Kind for Fair<SmallKey, usize> {
         queue.refresh_groups();
     }
 
+    fn rate_limited<L>(queue: &Queue<SmallKey, Self, L, ManualTimer>) -> usize
+    where
+        L: QueueLimiter<SmallKey>,
+    {
+        queue.stats_by_group(0).others.rate_limited
+    }
+
     fn compare<L>(
         queue: &Queue<SmallKey, Self, L, ManualTimer>,
         model: &mut OracleQueue<SmallKey>,
@@ -100,6 +115,11 @@ impl Kind for Fair<SmallKey, usize> {
         assert_eq!(sum(|group| group.ready), tally.ready, "{at}");
         assert_eq!(sum(|group| group.leased), tally.leased, "{at}");
         assert_eq!(sum(|group| group.suspended), model.suspended(), "{at}");
+        assert_eq!(
+            (sum(|group| group.lease_limited), sum(|group| group.rate_limited)),
+            model.limited(),
+            "{at}"
+        );
         for group in &all.groups {
             assert_eq!(group.capacity_left, model.room_of(group.group), "{at}: {group:?}");
         }

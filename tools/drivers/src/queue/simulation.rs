@@ -64,7 +64,10 @@ pub fn run(bytes: &[u8]) {
                 limits[0].keys = usize::from(choice / 4 % 4) + 1;
                 limits[1].leases = u32::from(choice / 32 % 2);
             }
-            let groups = Groups::new(limits);
+            let groups = match order {
+                6 => Groups::rated(limits, choice.rotate_right(2)),
+                _ => Groups::new(limits),
+            };
             let builder = Queue::builder().order(groups.order());
             limited(builder, row, *choice, *how, Some(groups), ops);
         }

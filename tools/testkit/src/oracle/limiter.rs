@@ -54,7 +54,7 @@ pub enum Key {
 }
 
 /// A duration, in one of several units.
-#[derive(Arbitrary, Clone, Copy, Debug)]
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     /// Nanoseconds; such short durations reveal rounding errors.
     Nanos(u8),
@@ -96,7 +96,7 @@ pub enum OracleJitter {
 }
 
 /// A rate and a burst. Zero tokens and a burst of zero count as one.
-#[derive(Arbitrary, Clone, Copy, Debug)]
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OracleQuota {
     tokens: u16,
     period: Span,
@@ -108,6 +108,12 @@ impl OracleQuota {
     #[must_use]
     pub fn new(tokens: u16, period_millis: u32, burst: u8) -> Self {
         Self { tokens, period: Span::Millis(period_millis), burst }
+    }
+
+    /// Creates a quota of `tokens` tokens per `period_nanos` nanoseconds, with the given burst.
+    #[must_use]
+    pub fn per_nanos(tokens: u16, period_nanos: u8, burst: u8) -> Self {
+        Self { tokens, period: Span::Nanos(period_nanos), burst }
     }
 
     /// The number of tokens per period.

@@ -1,5 +1,9 @@
 //! The oracle of the queue orders: a list of the Ready keys, from which the rule of each order selects the next key.
 
+use crate::oracle::limiter::OracleQuota;
+use crate::oracle::rate::OracleRate;
+use crate::queue_answers::Time;
+
 /// The order of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKind {
@@ -21,13 +25,15 @@ pub struct GroupLimits {
     pub leases: u32,
     /// The maximum number of keys of the group in the queue.
     pub keys: usize,
+    /// How often keys of the group are handed out; `None` for no limit.
+    pub rate: Option<OracleQuota>,
 }
 
 impl GroupLimits {
     /// A group with a weight and without limits.
     #[must_use]
     pub fn weight(weight: u32) -> Self {
-        Self { weight, leases: u32::MAX, keys: usize::MAX }
+        Self { weight, leases: u32::MAX, keys: usize::MAX, rate: None }
     }
 }
 
@@ -76,6 +82,11 @@ pub struct OracleOrder<K> {
     came: u64,
     /// The groups that can be served, in round-robin order, each with the number of keys that may still be handed out from it in this round.
     ring: Vec<(usize, u32)>,
+    /// The time up to which tokens have arrived.
+    now: Time,
+    /// The rate of each group, and the number of the hand-out that was the first since the rate last allowed a whole burst.
+    rates: [(Option<OracleRate>, u64); 2],
+    bursts: u64,
     credits: Vec<Credit>,
     hand_outs: u64,
 }
@@ -83,7 +94,48 @@ pub struct OracleOrder<K> {
 impl<K: Copy + PartialEq> OracleOrder<K> {
     /// Creates an order without keys.
     pub fn new(kind: OrderKind, group: fn(K) -> usize) -> Self {
-        Self { kind, group, places: Vec::new(), came: 0, ring: Vec::new(), credits: Vec::new(), hand_outs: 0 }
+        let rates = match kind {
+            OrderKind::Fair(limits) => limits.map(|own| (own.rate.map(|rate| OracleRate::new(rate, 0)), 0)),
+            _ => [(None, 0), (None, 0)],
+        };
+        Self {
+            kind,
+            group,
+            places: Vec::new(),
+            came: 0,
+            ring: Vec::new(),
+            now: 0,
+            rates,
+            bursts: 0,
+            credits: Vec::new(),
+            hand_outs: 0,
+        }
+    }
+
+    /// Advances the time. Each group that gets a token in the meantime is added to the round-robin list at the time of its token. Of two groups that get
+    /// one at the same time, the one that had its whole burst earlier is added first.
+    pub fn advance(&mut self, now: Time) {
+        loop {
+            let mut next: Vec<_> = (0..2).filter_map(|group| self.next_token(group)).collect();
+            next.sort_unstable();
+            let Some((first, ..)) = next.first().copied().filter(|(at, ..)| *at <= now) else { break };
+            self.now = first;
+            for (_, _, group) in next.into_iter().filter(|(at, ..)| *at == first) {
+                self.update_ring_for(group);
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// The next token of a group, if there are keys that wait for it.
+    fn next_token(&self, group: usize) -> Option<(Time, u64, usize)> {
+        let (rate, since) = &self.rates[group];
+        let rate = rate.as_ref()?;
+        let tokens = rate.tokens(self.now);
+        if tokens >= self.wanted(group) {
+            return None;
+        }
+        Some((rate.next(tokens + 1)?, *since, group))
     }
 
     /// Records that a key was added with a priority, whatever the outcome of the add.
@@ -173,8 +225,18 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         }
         self.leave(key);
         self.place(key).leased = true;
-        self.update_ring(key);
         let group = (self.group)(key);
+        if let OrderKind::Fair(_) = self.kind {
+            let (rate, since) = &mut self.rates[group];
+            if let Some(rate) = rate {
+                if rate.is_full(self.now) {
+                    self.bursts += 1;
+                    *since = self.bursts;
+                }
+                rate.hand_out(self.now);
+            }
+        }
+        self.update_ring(key);
         if let Some(at) = self.ring.iter().position(|(own, _)| *own == group) {
             self.ring[at].1 -= 1;
             if self.ring[at].1 == 0 {
@@ -296,6 +358,13 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
     /// Sets the weight and the limits of a group, if the order has groups.
     pub fn limit(&mut self, group: usize, to: GroupLimits) {
         if let OrderKind::Fair(limits) = &mut self.kind {
+            if limits[group].rate != to.rate {
+                let own = &mut self.rates[group].0;
+                match (own.as_mut(), to.rate) {
+                    (Some(rate), Some(quota)) => rate.set_quota(quota, self.now),
+                    (_, quota) => *own = quota.map(|quota| OracleRate::new(quota, self.now)),
+                }
+            }
             limits[group] = to;
             self.update_ring_for(group);
         }
@@ -323,8 +392,28 @@ impl<K: Copy + PartialEq> OracleOrder<K> {
         self.room_of((self.group)(key)) == Some(0)
     }
 
-    /// The number of keys of a group that can be handed out now, within its limit of leases.
+    /// The number of Ready keys that cannot be handed out now because of the lease limit of their group, and because of its rate.
+    pub fn limited(&self) -> (usize, usize) {
+        let by_group = |group: usize| {
+            let ready = self
+                .places
+                .iter()
+                .filter(|place| !place.lines.is_empty() && (self.group)(place.key) == group);
+            let ready = if self.is_suspended(group) { 0 } else { ready.count() };
+            (ready - self.wanted(group), self.wanted(group) - self.able(group))
+        };
+        let (one, other) = (by_group(0), by_group(1));
+        (one.0 + other.0, one.1 + other.1)
+    }
+
+    /// The number of keys of a group that can be handed out now, within its limits.
     fn able(&self, group: usize) -> usize {
+        let tokens = self.rates[group].0.as_ref().map_or(usize::MAX, |rate| rate.tokens(self.now));
+        self.wanted(group).min(tokens)
+    }
+
+    /// The number of keys of a group that can be handed out now, within its limit of leases.
+    fn wanted(&self, group: usize) -> usize {
         let Some(limits) = self.limits(group).filter(|_| !self.is_suspended(group)) else { return 0 };
         let mine = || self.places.iter().filter(|place| (self.group)(place.key) == group);
         let leased = mine().filter(|place| place.leased).count();

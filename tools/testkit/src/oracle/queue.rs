@@ -118,6 +118,9 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// delay of zero.
     fn pass(&mut self, now: Time, deadlines: bool) {
         while let Some((key, state)) = self.next_due(now) {
+            if let State::Waiting(wait) | State::LeasedWaiting(wait) = state {
+                self.lines.advance(wait.until);
+            }
             self.cells.hit(self.was(key), Column::Deadline);
             if let Phase::Serving { .. } = self.phase {
                 self.cells.hit(self.was(key), Column::DeadlineServing);
@@ -135,6 +138,7 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
                 State::Ready { .. } | State::Leased | State::LeasedDirty => panic!("no deadline: {state:?}"),
             }
         }
+        self.lines.advance(now);
         self.meter.at(now, false);
         // At the horizon, the service of waiting keys ends.
         if matches!(self.phase, Phase::Serving { horizon } if horizon <= now) {

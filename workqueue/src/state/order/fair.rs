@@ -3,10 +3,11 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
+use flyball_ratelimit::Quota;
 use foldhash::fast::RandomState;
 
 use crate::state::order::groups::Groups;
-use crate::state::order::limits::{GroupTag, Limits};
+use crate::state::order::limits::{GroupLimits, GroupTag, Limits};
 use crate::state::order::refresh_count::RefreshCount;
 use crate::state::order::{Order, sealed};
 
@@ -21,6 +22,8 @@ use crate::state::order::{Order, sealed};
 /// reaches the limit, or has no more Ready keys, the next group is served; with a limit of 1 this happens after each hand-out, whatever the weight.
 /// The other queued keys of a group at its limit are Ready, but cannot be handed out until a lease of the group ends. Such groups do not slow down
 /// the hand-outs of other groups.
+///
+/// [`rate`](Self::rate) limits how often keys of a group are handed out: a group whose rate is used up is passed over until its next token.
 ///
 /// *A group with a lease limit or a weight of 0 is suspended*: its keys stay Ready, and are not handed out. [`wait_idle`](crate::Queue::wait_idle)
 /// does not wait for these keys, they do not keep a queue open after its shutdown, and a drain returns them as leftovers.
@@ -78,6 +81,7 @@ pub struct Fair<K, G> {
     weight: Option<ByGroup<G, u32>>,
     max_leased: Option<ByGroup<G, u32>>,
     capacity: Option<ByGroup<G, usize>>,
+    rate: Option<ByGroup<G, Option<Quota>>>,
     refresh: RefreshCount,
     hasher: RandomState,
 }
@@ -93,6 +97,7 @@ impl<K, G> Fair<K, G> {
             weight: None,
             max_leased: None,
             capacity: None,
+            rate: None,
             refresh: RefreshCount::default(),
             hasher: RandomState::default(),
         }
@@ -188,11 +193,84 @@ impl<K, G> Fair<K, G> {
         self
     }
 
-    fn limits(&self, group: &G) -> Limits {
+    /// Limits how often keys of each group are handed out: `quota.burst_size()` times at once, and then at the rate of `quota`. Unlimited by default.
+    ///
+    /// A rate counts hand-outs, whether the key then succeeds, fails or is [requeued](crate::LeaseOutcome::Requeued), and so retries, too. No token is given
+    /// back. The rate is exact: in any time `t`, at most burst + rate × `t` keys of a group are handed out. A group without a token is passed over until
+    /// its next token, and then a waiting getter is woken; so if a worker is free, a key is handed out no later than its token. Keys that the rate holds
+    /// back are Ready, not suspended: [`wait_idle`](crate::Queue::wait_idle) and drains wait for them, without a limit perhaps for hours.
+    /// A [drain with a limit](crate::DrainOptions::within) returns the others as leftovers.
+    ///
+    /// A group without keys keeps its bucket until it is full, so that it gets no second burst; its memory (about 200 bytes, and the group) is freed by
+    /// later operations. So the queue remembers all groups that were served within the time that fills a bucket: the burst divided by the rate. That is
+    /// two seconds for a burst of 100 at 50 per second, but a whole day for a burst of 1000 per day.
+    ///
+    /// A queue with rates reads its clock in every operation. If the clock jumps back, tokens are late by the jump, and never early.
+    ///
+    /// # Examples
+    /// At most 4 keys of each tenant at the same time, and 50 per second, with a burst of 100:
+    /// ```
+    /// use flyball_ratelimit::Quota;
+    /// use flyball_workqueue::{Fair, ManualClock, Queue, TryGetError};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// const FIFTY: NonZeroU32 = NonZeroU32::new(50).unwrap();
+    /// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
+    /// let quota = Quota::per_second(FIFTY).allow_burst(HUNDRED);
+    /// let clock = ManualClock::new();
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).max_leased(4).rate(quota);
+    /// let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    /// queue.add_many((0..200).map(|object| ("acme", object)));
+    /// for _ in 0..100 {
+    ///     queue.try_get()?.done();
+    /// }
+    /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    /// assert_eq!(queue.stats_by_group(1).groups[0].rate_limited, 4);
+    /// clock.advance(Duration::from_millis(20));
+    /// assert_eq!(*queue.try_get()?, ("acme", 100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn rate(self, quota: Quota) -> Self {
+        self.rate_by(move |_| Some(quota))
+    }
+
+    /// Sets a function that returns the [rate](Self::rate) of a group; `None` means no limit.
+    ///
+    /// When the function's result changes, call [`Queue::refresh_groups`](crate::Queue::refresh_groups). The tokens that have arrived stay available, up to
+    /// the new burst, and a full bucket stays full. The limit of hand-outs in a time then applies to times that begin after the change.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::Quota;
+    /// use flyball_workqueue::{Fair, ManualClock, Queue, TryGetError};
+    /// use std::num::NonZeroU32;
+    ///
+    /// let slow = Quota::per_minute(NonZeroU32::MIN);
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).rate_by(move |tenant| (*tenant == "free").then_some(slow));
+    /// let queue = Queue::builder().order(order).timer(ManualClock::new().timer()).build();
+    /// queue.add_many([("free", 1), ("free", 2), ("paid", 1), ("paid", 2)]);
+    /// let mut served = Vec::new();
+    /// while let Ok(lease) = queue.try_get() {
+    ///     served.push(*lease);
+    ///     lease.done();
+    /// }
+    /// assert_eq!(served, [("free", 1), ("paid", 1), ("paid", 2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn rate_by(mut self, rate: impl Fn(&G) -> Option<Quota> + Send + Sync + 'static) -> Self {
+        self.rate = Some(Box::new(rate));
+        self
+    }
+
+    fn limits(&self, group: &G) -> GroupLimits {
         let weight = self.weight.as_ref().map_or(1, |weight| weight(group));
         let max_leased = self.max_leased.as_ref().map_or(u32::MAX, |leases| leases(group));
         let capacity = self.capacity.as_ref().map_or(usize::MAX, |keys| keys(group));
-        Limits::new(weight, max_leased, capacity)
+        let rate = self.rate.as_ref().and_then(|rate| rate(group));
+        GroupLimits { limits: Limits::new(weight, max_leased, capacity), rate }
     }
 
     /// Starts a refresh, and returns its number. All limits that were computed before this call are now stale.
@@ -201,7 +279,7 @@ impl<K, G> Fair<K, G> {
     }
 
     /// Computes the limits of these groups.
-    pub(crate) fn limits_of(&self, names: Vec<(u64, G)>) -> Vec<(u64, G, Limits)> {
+    pub(crate) fn limits_of(&self, names: Vec<(u64, G)>) -> Vec<(u64, G, GroupLimits)> {
         let limited = |(hash, name)| {
             let limits = self.limits(&name);
             (hash, name, limits)
@@ -216,7 +294,7 @@ impl<K: 'static, G: Eq + Hash + Send + 'static> sealed::Order<K> for Fair<K, G> 
     type ReadyQueue = Groups<G>;
 
     fn ready_queue(&self) -> Groups<G> {
-        Groups::new()
+        Groups::new(self.rate.is_some())
     }
 
     fn tag(&self, key: &K) -> GroupTag<G> {
@@ -234,11 +312,12 @@ impl<K: 'static, G: Eq + Hash + Send + 'static> sealed::Order<K> for Fair<K, G> 
 
 impl<K, G> fmt::Debug for Fair<K, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { weight, max_leased, capacity, .. } = self;
+        let Self { weight, max_leased, capacity, rate, .. } = self;
         f.debug_struct("Fair")
             .field("weighted", &weight.is_some())
             .field("max_leased", &max_leased.is_some())
             .field("capacity", &capacity.is_some())
+            .field("rate", &rate.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -6,14 +6,17 @@
 //! 1. Every slot that is not vacant belongs to one group, and is counted in the group's `keys`. A group is in the index exactly when it has keys, or
 //!    `adders` that wait for room in it. The records of all other groups are in the free list.
 //! 2. A group's line holds its Ready slots, and `leased` counts its leased slots. The number of Ready slots plus `leased` is at most `keys`.
-//! 3. A group is in the ring exactly when it has Ready slots and is below its lease limit. A group in the ring has 1 to `weight` hand-outs left in
-//!    its turn. (A group may have more leases or keys than its limit allows, if the limit was lowered.)
-//! 4. `count` is the number of slots in all lines. Of these slots, `available` can be handed out even if no lease ends, and `suspended` belong to
-//!    suspended groups.
+//! 3. A group is in the ring exactly when it has Ready slots, is below its lease limit, and has a token of its rate. A group in the ring has 1 to
+//!    `weight` hand-outs left in its turn. (A group may have more leases or keys than its limit allows, if the limit was lowered.)
+//! 4. `count` is the number of slots in all lines. Of these slots, `available` can be handed out even if no lease ends and no token arrives, and
+//!    `suspended` belong to suspended groups.
 //! 5. *Turns.* A group that enters the ring waits for at most as many hand-outs as the sum of the weights of the groups before it: no group has more
 //!    hand-outs left than its weight, and a group that enters later is placed at the end.
 //! 6. *Room.* The limits of a group come from the last add of one of its keys, even if that add was refused, or from a later refresh. So the check
 //!    whether a group has room, and the choice of the adders to wake, use the same limits.
+//!
+//! 7. *Rates.* See `rates.rs`. If the order has no rates, `rates` is `None`, and `tokens` is `u32::MAX` in every group. A group that is kept because its
+//!    bucket is not full is in the index, too, although it has neither keys nor adders.
 //!
 //! When a group is removed, its name stays in its record. When another group reuses the record, the old name moves into the tag of the add that
 //! created the new group, and is dropped with the tag outside every lock.
@@ -21,16 +24,21 @@
 mod check;
 mod ready_queue;
 
+use flyball_ratelimit::Quota;
+use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::NIL;
 use crate::state::list::List;
-use crate::state::order::limits::Limits;
+use crate::state::order::limits::{GroupLimits, Limits};
+use crate::state::order::rates::{Rates, Supply};
 use crate::state::order::stats::GroupStats;
 
 /// The line number of the adders that wait for room in the group with index 0. The line numbers of the other groups follow.
 const FIRST_GROUP: u32 = 2;
+/// The maximum number of kept groups that one operation frees. An operation removes one group at most, so two are enough to keep up.
+const FREED_AT_ONCE: usize = 2;
 
 /// Ready keys by group.
 #[derive(Debug)]
@@ -50,6 +58,8 @@ pub struct Groups<G> {
     /// The number of the latest refresh of the limits.
     refresh: usize,
     waits: Deadlines,
+    /// `None` if no group has a rate. In a box, because most orders have no rates.
+    rates: Option<Box<Rates>>,
 }
 
 #[derive(Debug)]
@@ -62,6 +72,8 @@ struct Group<G> {
     /// The number of adders that wait for room.
     adders: usize,
     limits: Limits,
+    /// How many hand-outs the rate of the group allows now, as far as there are keys for them.
+    tokens: u32,
     /// The number of hand-outs left in this turn; zero if the group is not in the ring.
     left: u32,
     before: u32,
@@ -69,8 +81,13 @@ struct Group<G> {
 }
 
 impl<G> Group<G> {
-    /// Returns how many keys of the group can be handed out even if no lease ends.
+    /// Returns how many keys of the group can be handed out even if no lease ends and no token arrives.
     fn share(&self) -> usize {
+        self.wanted().min(self.tokens as usize)
+    }
+
+    /// Returns how many keys of the group could be handed out even if no lease ends, if the group had no rate.
+    fn wanted(&self) -> usize {
         self.line.len().min((self.limits.max_leased as usize).saturating_sub(self.leased))
     }
 
@@ -93,13 +110,16 @@ impl<G> Group<G> {
             ready: self.line.len(),
             leased: self.leased,
             suspended: self.suspended(),
+            lease_limited: if self.limits.is_suspended() { 0 } else { self.line.len() - self.wanted() },
+            rate_limited: self.wanted() - self.share(),
             capacity_left: (self.limits.capacity < usize::MAX).then(|| self.room()),
         }
     }
 }
 
 impl<G> Groups<G> {
-    pub(crate) fn new() -> Self {
+    /// Creates the order without groups. Without `rated`, no group has a rate.
+    pub(crate) fn new(rated: bool) -> Self {
         Self {
             groups: Vec::new(),
             index: HashTable::new(),
@@ -112,6 +132,7 @@ impl<G> Groups<G> {
             suspended: 0,
             refresh: 0,
             waits: Deadlines::default(),
+            rates: rated.then(Box::default),
         }
     }
 
@@ -136,13 +157,14 @@ impl<G> Groups<G> {
     where
         G: Clone,
     {
-        let used = self.groups.iter().filter(|group| group.is_used());
-        names.extend(used.map(|group| (group.hash, group.name.clone())));
+        let is_indexed = |index, group: &Group<G>| group.is_used() || self.is_kept(index);
+        let indexed = (0..).zip(&self.groups).filter(|(index, group)| is_indexed(*index, group));
+        names.extend(indexed.map(|(_, group)| (group.hash, group.name.clone())));
         self.refresh = self.refresh.max(refresh);
     }
 
     /// Sets the limits of groups that still exist. If an `Eq` panics, no limit is changed.
-    pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)], refresh: usize)
+    pub(crate) fn limit(&mut self, limits: &[(u64, G, GroupLimits)], refresh: usize)
     where
         G: Eq,
     {
@@ -150,7 +172,7 @@ impl<G> Groups<G> {
         if refresh < self.refresh {
             return;
         }
-        let find = |(hash, name, limits): &(u64, G, Limits)| Some((self.find(*hash, name)?, *limits));
+        let find = |(hash, name, limits): &(u64, G, GroupLimits)| Some((self.find(*hash, name)?, *limits));
         let found: Vec<_> = limits.iter().filter_map(find).collect();
         found.into_iter().for_each(|(index, limits)| self.set_limits(index, limits));
     }
@@ -167,8 +189,12 @@ impl<G> Groups<G> {
     }
 
     #[inline]
-    fn set_limits(&mut self, index: u32, limits: Limits) {
-        if self.groups[index as usize].limits != limits {
+    fn set_limits(&mut self, index: u32, GroupLimits { limits, rate }: GroupLimits) {
+        let new_rate = self.rates.as_ref().is_some_and(|rates| rates.rate(index) != rate);
+        if new_rate || self.groups[index as usize].limits != limits {
+            if new_rate {
+                self.set_rate(index, rate);
+            }
             self.change(index, |group| {
                 group.limits = limits;
                 group.left = group.left.min(limits.weight);
@@ -176,11 +202,62 @@ impl<G> Groups<G> {
         }
     }
 
-    /// Frees the record of a group, unless the group has keys or adders.
+    #[cold]
+    fn set_rate(&mut self, index: u32, rate: Option<Quota>) {
+        if let Some(rates) = &mut self.rates {
+            rates.set_rate(index, rate);
+        }
+    }
+
+    /// Gives groups the tokens that have arrived up to `now`, in the order of their arrival. Stops after `most` groups if a key can be handed out; the
+    /// other groups get their tokens in a later operation. Then frees the records of some groups whose buckets are full again.
+    #[inline(never)]
+    fn grant_tokens(&mut self, now: Nanos, most: &mut usize) {
+        if let Some(rates) = &mut self.rates {
+            rates.pass_time(now);
+        }
+        while let Some(index) = self.rates.as_ref().and_then(|rates| rates.first_due()) {
+            if *most == 0 && self.available > 0 {
+                return;
+            }
+            *most = most.saturating_sub(1);
+            self.change(index, |_| ());
+        }
+        for _ in 0..FREED_AT_ONCE {
+            let Some(index) = self.rates.as_mut().and_then(|rates| rates.pop_kept()) else { return };
+            self.release(index);
+        }
+    }
+
+    /// Returns how many keys can be handed out at `now` in addition to the [`available`](Self::available) ones, because their tokens arrive up to then;
+    /// and when the next token arrives after `now`. Examines at most `most` + 1 groups whose tokens have arrived. If there are more, the second result
+    /// may be wrong.
+    fn tokens_up_to(&self, now: Nanos, most: usize) -> (usize, Option<Nanos>) {
+        let Some(rates) = &self.rates else { return (0, None) };
+        let now = rates.latest(now);
+        let (mut keys, mut next) = (0, None);
+        for (examined, (at, index)) in rates.lacking().enumerate() {
+            if at > now || examined > most {
+                next = next.into_iter().chain([at]).min();
+                break;
+            }
+            let group = &self.groups[index as usize];
+            let Supply { tokens, next_token } = rates.supply_at(index, group.wanted(), now);
+            keys += group.wanted().min(tokens as usize) - group.share();
+            next = next.into_iter().chain(next_token).min();
+        }
+        (keys, next)
+    }
+
+    fn is_kept(&self, index: u32) -> bool {
+        self.rates.as_ref().is_some_and(|rates| rates.is_kept(index))
+    }
+
+    /// Frees the record of a group, unless the group has keys or adders, or is kept because its bucket is not full.
     fn release(&mut self, index: u32) {
         let free = self.free;
         let group = &mut self.groups[index as usize];
-        if group.is_used() {
+        if group.is_used() || self.rates.as_mut().is_some_and(|rates| rates.keep(index)) {
             return;
         }
         group.next = free;
@@ -198,6 +275,9 @@ impl<G> Groups<G> {
         self.available -= group.share();
         self.suspended -= group.suspended();
         change(group);
+        if let Some(rates) = &mut self.rates {
+            group.tokens = rates.supply(index, group.wanted());
+        }
         let (share, left, weight) = (group.share(), group.left, group.limits.weight);
         self.available += share;
         self.suspended += group.suspended();

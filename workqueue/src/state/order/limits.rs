@@ -1,5 +1,7 @@
 //! PURE. The limits of a group, and the tag of an add.
 
+use flyball_ratelimit::Quota;
+
 use crate::state::entry::NIL;
 
 /// The weight and the limits of a group of keys.
@@ -25,13 +27,20 @@ impl Limits {
     }
 }
 
+/// The limits of a group, and its rate. The rate is separate, because the record of a group does not store it: it is in the group's bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupLimits {
+    pub(super) limits: Limits,
+    pub(super) rate: Option<Quota>,
+}
+
 /// The tag of an add: the name and the limits of the key's group.
 #[derive(Debug)]
 pub struct GroupTag<G> {
     /// The name of the group; `None` once the name has been moved into the record of a new group.
     pub(super) group: Option<G>,
     pub(super) hash: u64,
-    pub(super) limits: Limits,
+    pub(super) limits: GroupLimits,
     /// The number of the latest refresh that started before these limits were computed.
     pub(super) refresh: usize,
     /// The group's index; `NIL` if the group does not exist. Valid only until the queue is unlocked.
@@ -39,7 +48,7 @@ pub struct GroupTag<G> {
 }
 
 impl<G> GroupTag<G> {
-    pub(super) fn new(group: G, hash: u64, limits: Limits, refresh: usize) -> Self {
+    pub(super) fn new(group: G, hash: u64, limits: GroupLimits, refresh: usize) -> Self {
         Self { group: Some(group), hash, limits, refresh, found: NIL }
     }
 }

@@ -27,6 +27,11 @@ pub struct GroupStats<G> {
     /// The number of its Ready keys that cannot be handed out because the group is
     /// [suspended](crate::Fair::max_leased).
     pub suspended: usize,
+    /// The number of its Ready keys that cannot be handed out before a lease of the group ends, because the group is at its
+    /// [limit of leases](crate::Fair::max_leased).
+    pub lease_limited: usize,
+    /// The number of its Ready keys that cannot be handed out before more tokens of the group's [rate](crate::Fair::rate) arrive.
+    pub rate_limited: usize,
     /// How many more keys the group has room for, without regard to the capacity of the queue; `None` if the group has no
     /// [capacity](crate::Fair::capacity).
     pub capacity_left: Option<usize>,
@@ -42,6 +47,8 @@ impl GroupStats<usize> {
             ready: self.ready + other.ready,
             leased: self.leased + other.leased,
             suspended: self.suspended + other.suspended,
+            lease_limited: self.lease_limited + other.lease_limited,
+            rate_limited: self.rate_limited + other.rate_limited,
             capacity_left: room,
         }
     }

@@ -58,8 +58,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
         let deadline = waiting.min();
         let alarm = self.clock.next_alarm();
         if let Some(alarm) = alarm {
-            let getter =
-                deadline.is_some() && !stats.paused && pending().any(|waiter| waiter.wait.is_getter());
+            let waits_for_time = deadline.is_some() || O::rate_limited(&self.queue) > 0;
+            let getter = waits_for_time && !stats.paused && pending().any(|waiter| waiter.wait.is_getter());
             // A drain that serves delayed keys ends at its horizon, and the getters, drains and watchers of the queue with it.
             let ends = stats.shutting_down
                 && !self.closed

@@ -90,6 +90,12 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         self.lines.suspended()
     }
 
+    /// The number of Ready keys that cannot be handed out now because of the lease limit of their group, and because of its rate.
+    #[must_use]
+    pub fn limited(&self) -> (usize, usize) {
+        self.lines.limited()
+    }
+
     /// The remaining capacity of a group, or `None` if the group has no capacity limit.
     #[must_use]
     pub fn room_of(&self, group: usize) -> Option<usize> {

@@ -19,8 +19,16 @@ impl<G> Groups<G> {
             if (keys, leased) != (group.keys, group.leased) {
                 return Err(format!("groups 1, 2: {keys} keys, {leased} leased in group {index}"));
             }
-            if self.index.find(group.hash, |&other| other == index).is_some() != group.is_used() {
+            let is_indexed = group.is_used() || self.is_kept(index);
+            if self.index.find(group.hash, |&other| other == index).is_some() != is_indexed {
                 return Err(format!("groups 1: group {index} of {keys} keys"));
+            }
+            match &self.rates {
+                Some(rates) if is_indexed => rates.check(index, group.wanted(), group.tokens)?,
+                None if group.tokens < u32::MAX => {
+                    return Err(format!("groups 7: group {index} lacks tokens"));
+                }
+                _ => {}
             }
             if (group.share() > 0) != in_ring.contains(&index) || (group.left > 0) != (group.share() > 0) {
                 return Err(format!("groups 3: group {index} has {} left", group.left));
@@ -28,8 +36,9 @@ impl<G> Groups<G> {
             count += group.line.len();
             available += group.share();
             suspended += group.suspended();
-            used += usize::from(group.is_used());
+            used += usize::from(is_indexed);
         }
+        self.rates.as_ref().map_or(Ok(()), |rates| rates.check_counts())?;
         let ready = slab.iter().filter(|(_, entry)| entry.state == State::Ready).count();
         if (count, available, suspended) != (self.count, self.available, self.suspended) || ready != count {
             return Err(format!(

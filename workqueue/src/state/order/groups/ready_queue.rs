@@ -6,7 +6,7 @@ use super::{FIRST_GROUP, Group, Groups};
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::{NIL, State};
 use crate::state::list::List;
-use crate::state::order::limits::GroupTag;
+use crate::state::order::limits::{GroupLimits, GroupTag};
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::order::{ANY_ROOM, NO_ROOM};
 use crate::state::slab::Slab;
@@ -33,6 +33,23 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     #[inline]
     fn suspended(&self) -> usize {
         self.suspended
+    }
+
+    #[inline]
+    fn has_rates(&self) -> bool {
+        self.rates.is_some()
+    }
+
+    #[inline]
+    fn pass_time(&mut self, now: Nanos, most: &mut usize) {
+        if self.rates.is_some() {
+            self.grant_tokens(now, most);
+        }
+    }
+
+    #[inline]
+    fn tokens(&self, now: Nanos, most: usize) -> (usize, Option<Nanos>) {
+        self.tokens_up_to(now, most)
     }
 
     fn is_suspended(&self, slot: u32) -> bool {
@@ -85,13 +102,13 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
                 self.set_limits(index, tag.limits);
                 self.groups[index as usize].room() > 0
             }
-            None => tag.limits.capacity > 0,
+            None => tag.limits.limits.capacity > 0,
         }
     }
 
     fn adder_line(&self, tag: &GroupTag<G>) -> u32 {
         match tag.found {
-            NIL if tag.limits.capacity > 0 => ANY_ROOM,
+            NIL if tag.limits.limits.capacity > 0 => ANY_ROOM,
             NIL => NO_ROOM,
             index => FIRST_GROUP + index,
         }
@@ -127,7 +144,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         if tag.found != NIL {
             return tag.found;
         }
-        let GroupTag { group: name, hash, limits, .. } = tag;
+        let GroupTag { group: name, hash, limits: GroupLimits { limits, rate }, .. } = tag;
         let Some(new) = name.take() else { unreachable!("`class` is called once for each tag") };
         let index = match self.groups.get_mut(self.free as usize) {
             Some(group) => {
@@ -146,6 +163,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
                     keys: 0,
                     adders: 0,
                     limits: *limits,
+                    tokens: u32::MAX,
                     left: 0,
                     before: NIL,
                     next: NIL,
@@ -153,6 +171,10 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
                 self.groups.len() as u32 - 1
             }
         };
+        if let Some(rates) = &mut self.rates {
+            rates.insert(index, *rate);
+            self.groups[index as usize].tokens = rates.supply(index, 0);
+        }
         let groups = &self.groups;
         self.index.insert_unique(*hash, index, |other| groups[*other as usize].hash);
         index
@@ -179,10 +201,13 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.change(self.of[slot as usize], |group| group.line.unlink(slab, slot));
     }
 
-    /// Counts the lease, and moves the group to the end of the ring if this was the last hand-out of its turn.
+    /// Counts the lease, takes a token, and moves the group to the end of the ring if this was the last hand-out of its turn.
     #[inline]
     fn begin(&mut self, slot: u32) {
         let index = self.of[slot as usize];
+        if let Some(rates) = &mut self.rates {
+            rates.take(index);
+        }
         self.change(index, |group| group.leased += 1);
         let group = &mut self.groups[index as usize];
         if group.left > 1 {
@@ -209,7 +234,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.groups.iter().flat_map(|group| group.line.iter(slab)).collect()
     }
 
-    /// Returns the slots that can be handed out even if no lease ends, in the order of hand-out, and then the other
+    /// Returns the slots that can be handed out even if no lease ends and no token arrives, in the order of hand-out, and then the other
     /// Ready slots. The caller has gathered the due slots before.
     fn slots<K>(&self, slab: &Slab<K>, _: Nanos, _: Nanos) -> Vec<u32> {
         let mut slots = Vec::with_capacity(self.count);
