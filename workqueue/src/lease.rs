@@ -219,10 +219,9 @@ impl<K> Lease<K> {
     pub fn retry_up_to(mut self, most: NonZeroU32, least: Duration) -> Result<(), Self> {
         let Some(queue) = &self.queue else { return Ok(()) };
         match queue.fail_up_to(&self.key, most.get(), least) {
-            Some(decision) => {
-                let outcome = LeaseOutcome::Failed { at_least: least };
+            Some(ending) => {
                 if let Some(queue) = self.queue.take() {
-                    queue.end_decided(self.id, &self.key, outcome, decision);
+                    queue.end_decided(self.id, &self.key, ending);
                 }
                 Ok(())
             }

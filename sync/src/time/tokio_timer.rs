@@ -26,7 +26,7 @@ use crate::waiting::wakers::ContainedWaker;
 /// A timer on tokio's clock and timer wheel, without a task or thread of its own.
 ///
 /// You can use the timer outside its runtime, too, but the runtime must be driven: a `current_thread` runtime serves alarms only while it is in
-/// `block_on`. Afterwards, use blocking calls, which need no alarm. When a test pauses the runtime's clock, the timer follows the paused
+/// `block_on`. Afterwards, use `blocking_get` and `blocking_drain` of a queue, which need no alarm. When a test pauses the runtime's clock, the timer follows the paused
 /// clock. The origin of the timer's clock is the time at which the timer is created. tokio's wheel has a resolution of one
 /// millisecond and rounds up.
 ///

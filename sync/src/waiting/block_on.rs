@@ -42,7 +42,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Like [`block_on`], but for at most `limit` on the machine's clock; after that the future is dropped, and the result
 /// is `None`.
 ///
-/// The future is polled at least once, so with a `limit` of zero a future that is ready completes.
+/// The future is polled at least once, and once more at the end of the limit if it was woken. So with a `limit` of zero a future that is ready completes,
+/// even one that first yields to other tasks. To keep what a future holds after a timeout, pass `&mut future`.
 ///
 /// # Panics
 /// Panics if the future panics.
@@ -60,15 +61,20 @@ pub fn block_on_timeout<T>(future: impl Future<Output = T>, limit: Duration) -> 
     let waker = Waker::from(signal.clone());
     let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
     let end = Monotonic.now() + limit;
+    let mut is_last = false;
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Some(output);
         }
         let left = end.since(Monotonic.now());
-        if left.is_zero() {
+        if !left.is_zero() {
+            signal.wait(Some(left));
+        } else if is_last || !signal.take() {
             return None;
+        } else {
+            // A future that has yielded, or was woken at the last moment, may be ready now.
+            is_last = true;
         }
-        signal.wait(Some(left));
     }
 }
 
@@ -80,6 +86,11 @@ pub struct ThreadSignal {
 }
 
 impl ThreadSignal {
+    /// Returns whether the thread was woken since it last slept, and resets this. Does not sleep.
+    fn take(&self) -> bool {
+        std::mem::take(&mut *self.woken.lock())
+    }
+
     /// Sleeps until woken, for at most `limit`. May also wake up spuriously.
     pub fn wait(&self, limit: Option<Duration>) {
         let mut woken = self.woken.lock();

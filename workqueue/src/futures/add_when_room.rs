@@ -57,7 +57,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> AddWhenRoom<'a, K, O
     ///
     /// # Examples
     /// ```
-    /// use flyball_sync::{block_on, block_on_timeout};
+    /// use flyball_sync::block_on_timeout;
     /// use flyball_workqueue::Queue;
     /// use std::time::Duration;
     ///
@@ -65,7 +65,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> AddWhenRoom<'a, K, O
     /// queue.add(String::from("a"))?;
     /// let mut adding = queue.add_when_room(String::from("b"));
     /// let limit = Duration::from_millis(10);
-    /// assert!(block_on(queue.timeout(limit, &mut adding)).is_none()); // no room
+    /// assert!(block_on_timeout(&mut adding, limit).is_none()); // no room
     /// assert_eq!(adding.into_key().as_deref(), Some("b"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -7,7 +7,7 @@ use flyball_sync::Timer;
 use crate::key::Key;
 use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::QueueLimiter;
-use crate::queue::end::{Decision, Ending};
+use crate::queue::end::Ending;
 use crate::queue::shared::Shared;
 use crate::state::order::Order;
 use crate::state::types::LeaseId;
@@ -17,8 +17,8 @@ use crate::state::types::LeaseId;
 pub(crate) trait Leasing<K>: Send + Sync {
     fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
     fn requeues(&self, key: &K) -> u32;
-    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision>;
-    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision);
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Ending>;
+    fn end_decided(&self, id: LeaseId, key: &K, ending: Ending);
     fn age(&self, id: LeaseId) -> Option<Duration>;
     fn detach(&self, id: LeaseId);
 }
@@ -38,12 +38,12 @@ where
         self.limiter.num_requeues(key)
     }
 
-    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Ending> {
         Shared::fail_up_to(self, key, most, at_least)
     }
 
-    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision) {
-        self.end_by(id, key, Ending::new(outcome, decision));
+    fn end_decided(&self, id: LeaseId, key: &K, ending: Ending) {
+        self.end_by(id, key, ending);
     }
 
     fn age(&self, id: LeaseId) -> Option<Duration> {

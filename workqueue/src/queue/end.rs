@@ -60,8 +60,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     }
 
     /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`. If the limit of `give_up_after`
-    /// is lower than `most`, it applies instead of `most`, and a key that reaches it is given up.
-    pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
+    /// is lower than `most`, it applies instead of `most`, and a key that reaches it is given up. If the clock or the policy panics, the key becomes
+    /// Ready.
+    pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Ending> {
+        let outcome = LeaseOutcome::Failed { at_least };
+        match catch_unwind(AssertUnwindSafe(|| self.decide_up_to(key, most, at_least))) {
+            Ok(decision) => Some(Ending::new(outcome, decision?)),
+            Err(panic) => {
+                Some(Ending { outcome, decision: Decision::of(Transition::Ready), panic: Some(panic) })
+            }
+        }
+    }
+
+    fn decide_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));

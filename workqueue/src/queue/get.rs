@@ -73,7 +73,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Like `get`.
     ///
     /// # Examples
-    /// A thread waits with `block_on`:
+    /// A thread waits with `block_on`. (If the queue's timer is that of a runtime, the runtime must be running meanwhile. Without it, call `blocking_get`, and
+    /// then `try_get_many`.)
     /// ```
     /// use flyball_sync::block_on;
     /// use flyball_workqueue::{Lease, Queue};

@@ -115,12 +115,12 @@ where
         TopGroups { groups, others }
     }
 
-    /// Calls the weight, limit and rate functions of [`Fair`] again, for all groups, also for those without keys whose rate is remembered. Call this after the values that they
-    /// return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise its
-    /// capacity. Adds that wait for room then call the functions again, too.
+    /// Calls the weight, limit and rate functions of [`Fair`] again, for all groups, also for those without keys whose rate is remembered. Call this
+    /// after the values that they return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise its capacity. Adds that wait for room then call the functions again, too.
     ///
     /// Without this call, a changed value takes effect for a group only with the next add of one of its keys. After this call, a concurrent add does
-    /// not bring back values that it read before the call. If the queue is closed, groups stay suspended. O(groups).
+    /// not bring back values that it read before the call. An add that waits for room in a group whose capacity was 0 notices a new capacity only after
+    /// this call. If the queue is closed, groups stay suspended. O(groups).
     ///
     /// # Panics
     /// Panics if the clock, one of the functions, or `Eq` or `Clone` of a group panics; in that case the limits of all groups stay the same.

@@ -103,8 +103,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// may drain at the same time, and each of them receives all leftovers.
     ///
     /// # Panics
-    /// Panics if the clock, the timer, the waker of another waiter or `Clone` of a leftover key panics. The queue is shut down and not paused even
-    /// so.
+    /// Panics if the clock panics; then the drain has not begun. Also panics if the timer, the waker of another waiter or `Clone` of a leftover key
+    /// panics; the queue is shut down and not paused even so.
     ///
     /// # Cancel safety
     /// The first poll shuts the queue down and starts the time limit; before it, nothing happens. If the future is dropped after its first poll, only
@@ -279,7 +279,7 @@ impl DrainOptions {
         Self { limit: None, serves_waiting: false }
     }
 
-    /// Waits for at most `limit`, by the queue's clock in a task and in real time in a thread. Keys that are Ready or leased when the limit has
+    /// Waits for at most `limit`, by the queue's clock in `drain` and in real time in `blocking_drain`. Keys that are Ready or leased when the limit has
     /// passed are leftovers, too.
     ///
     /// After the limit only the wait ends, not the work: Ready leftovers are still handed out. To end the work, too, call

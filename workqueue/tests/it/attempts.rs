@@ -1,6 +1,7 @@
 //! Ending a lease with a limit on the attempts, and `Requeued`, which ends a lease as if the key had not been handed out.
 
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -110,6 +111,39 @@ fn without_failure_counts_no_failure_is_the_last_one() {
         assert!(queue.try_get().unwrap().retry_up_to(times(most), Duration::ZERO).is_ok());
         clock.advance(Duration::from_secs(1));
     }
+}
+
+/// As with `retry`, if the policy panics, the lease ends as a failure that is not counted, and the key is Ready.
+#[test]
+fn a_policy_that_panics_ends_the_lease() {
+    struct Panics;
+    impl flyball_ratelimit::Policy<&'static str> for Panics {
+        fn record_failure(
+            &mut self,
+            _: &&'static str,
+            _: Nanos,
+            _: u64,
+            _: &mut dyn FnMut(&&'static str) -> bool,
+        ) -> flyball_ratelimit::Failure {
+            panic!("the policy panics")
+        }
+        fn forget(&mut self, _: &&'static str) {}
+        fn num_requeues(&self, _: &&'static str) -> u32 {
+            0
+        }
+        fn tracked_keys(&self) -> usize {
+            0
+        }
+    }
+    let reports = Reports::default();
+    let queue =
+        Queue::builder().timer(ManualClock::new().timer()).limiter(Panics).metrics(reports.clone()).build();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| lease.retry_up_to(times(2), ns(50)).is_ok()));
+    assert!(panicked.is_err());
+    assert_eq!(queue.state(&"a"), KeyState::Ready);
+    assert_eq!(taken(&reports), [Report::Ended(Ending::Retry, 0)]);
 }
 
 #[test]

@@ -208,3 +208,17 @@ fn a_drain_with_a_limit_leaves_over_what_is_leased_then() {
     let left = Task::new(queue.drain(DrainOptions::within(ns(5)))).finish();
     assert_eq!((left.ready, left.waiting, left.leased), (vec![], vec!["later"], vec![]));
 }
+
+/// A future that yields to other tasks although it is ready does not time out.
+#[test]
+fn a_limit_of_zero_serves_what_is_ready() {
+    let queue = Queue::new();
+    _ = queue.add_many(0..1_000_u32);
+    for key in 0..1_000 {
+        let leases = block_on_timeout(queue.get_many(1), Duration::ZERO).expect("a key is ready");
+        assert_eq!(*leases[0], key);
+        leases.into_iter().for_each(Lease::done);
+        assert!(block_on_timeout(queue.add_when_room(2_000), Duration::ZERO).is_some());
+        assert!(queue.cancel(&2_000));
+    }
+}

@@ -212,6 +212,26 @@ fn a_getter_is_dropped_without_the_clock() {
     assert!(poll_with(second.as_mut(), &others_waker).is_ready());
 }
 
+/// A drain whose clock panics has not begun, and a later one does.
+#[test]
+fn a_drain_whose_clock_panics_has_not_begun() {
+    let options =
+        [DrainOptions::unlimited(), DrainOptions::within(ns(1)), DrainOptions::serve_waiting(ns(1))];
+    for options in options {
+        let fragile = PanickingClock::default();
+        let queue = Queue::builder().timer(fragile.clone()).build();
+        queue.add_after("later", ns(9)).unwrap();
+        queue.pause();
+        fragile.1.store(true, Ordering::SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(queue.blocking_drain(options)))).is_err());
+        fragile.1.store(false, Ordering::SeqCst);
+        assert!(!queue.is_shutting_down() && queue.stats().paused);
+        assert_eq!(queue.blocking_drain(options).waiting, ["later"]);
+        assert!(queue.is_shutting_down() && !queue.stats().paused);
+        queue.check().unwrap();
+    }
+}
+
 /// If the timer panics, no alarm is set, so a getter is woken to set it.
 #[test]
 fn a_panicking_timer_wakes_a_getter() {
