@@ -35,7 +35,7 @@ fn every_cell() {
     let total = thread::scope(|scope| {
         let kinds = [
             scope.spawn(|| run_sequences("with_backoff", 8_000, driver::limited)),
-            scope.spawn(|| run_sequences("held_with_backoff", 66_000, driver::limited_held)),
+            scope.spawn(|| run_sequences("held_with_backoff", 80_000, driver::limited_held)),
             scope.spawn(|| run_sequences("without_backoff", 7_000, driver::unlimited)),
             scope.spawn(|| run_sequences("held_without_backoff", 20_000, driver::unlimited_held)),
             scope.spawn(|| run_sequences("without_time", 13_000, driver::timeless)),
@@ -70,7 +70,7 @@ fn every_operation_by_rate() {
 }
 
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
-    let rare = run_sequences(name, 140_000, case).below(floor());
+    let rare = run_sequences(name, 160_000, case).below(floor());
     let rare: Vec<_> = rare.iter().filter(|(_, column, _)| *column != Column::Tail).collect();
     assert!(rare.is_empty() || cases_are_chosen(), "too rarely seen: {rare:?}");
 }
