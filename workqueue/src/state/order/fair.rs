@@ -265,6 +265,7 @@ impl<K, G> Fair<K, G> {
         self
     }
 
+    #[inline]
     fn limits(&self, group: &G) -> GroupLimits {
         let weight = self.weight.as_ref().map_or(1, |weight| weight(group));
         let max_leased = self.max_leased.as_ref().map_or(u32::MAX, |leases| leases(group));
@@ -297,6 +298,7 @@ impl<K: 'static, G: Eq + Hash + Send + 'static> sealed::Order<K> for Fair<K, G> 
         Groups::new(self.rate.is_some())
     }
 
+    #[inline]
     fn tag(&self, key: &K) -> GroupTag<G> {
         let refresh = self.refresh.number();
         let group = (self.group)(key);

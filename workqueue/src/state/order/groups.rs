@@ -15,7 +15,7 @@
 //! 6. *Room.* The limits of a group come from the last add of one of its keys, even if that add was refused, or from a later refresh. So the check
 //!    whether a group has room, and the choice of the adders to wake, use the same limits.
 //!
-//! 7. *Rates.* See `rates.rs`. If the order has no rates, `rates` is `None`, and `tokens` is `u32::MAX` in every group. A group that is kept because its
+//! 7. *Rates.* See `rates.rs`. If the order has no rates, `rates` is `None`, and `allowed` is the limit of leases in every group. A group that is kept because its
 //!    bucket is not full is in the index, too, although it has neither keys nor adders.
 //!
 //! When a group is removed, its name stays in its record. When another group reuses the record, the old name moves into the tag of the add that
@@ -72,8 +72,8 @@ struct Group<G> {
     /// The number of adders that wait for room.
     adders: usize,
     limits: Limits,
-    /// How many hand-outs the rate of the group allows now, as far as there are keys for them.
-    tokens: u32,
+    /// The number of leased keys up to which keys are handed out now: the limit of leases, or fewer if fewer tokens have arrived.
+    allowed: usize,
     /// The number of hand-outs left in this turn; zero if the group is not in the ring.
     left: u32,
     before: u32,
@@ -83,12 +83,17 @@ struct Group<G> {
 impl<G> Group<G> {
     /// Returns how many keys of the group can be handed out even if no lease ends and no token arrives.
     fn share(&self) -> usize {
-        self.wanted().min(self.tokens as usize)
+        self.line.len().min(self.allowed.saturating_sub(self.leased))
     }
 
     /// Returns how many keys of the group could be handed out even if no lease ends, if the group had no rate.
     fn wanted(&self) -> usize {
         self.line.len().min((self.limits.max_leased as usize).saturating_sub(self.leased))
+    }
+
+    /// Returns `allowed` for a number of tokens.
+    fn allowed_by(&self, tokens: u32) -> usize {
+        self.leased.saturating_add(tokens as usize).min(self.limits.max_leased as usize)
     }
 
     fn suspended(&self) -> usize {
@@ -172,8 +177,10 @@ impl<G> Groups<G> {
         if refresh < self.refresh {
             return;
         }
-        let find = |(hash, name, limits): &(u64, G, GroupLimits)| Some((self.find(*hash, name)?, *limits));
-        let found: Vec<_> = limits.iter().filter_map(find).collect();
+        let mut found = Vec::with_capacity(limits.len());
+        for (hash, name, limits) in limits {
+            found.extend(self.find(*hash, name).map(|index| (index, limits)));
+        }
         found.into_iter().for_each(|(index, limits)| self.set_limits(index, limits));
     }
 
@@ -189,23 +196,36 @@ impl<G> Groups<G> {
     }
 
     #[inline]
-    fn set_limits(&mut self, index: u32, GroupLimits { limits, rate }: GroupLimits) {
-        let new_rate = self.rates.as_ref().is_some_and(|rates| rates.rate(index) != rate);
-        if new_rate || self.groups[index as usize].limits != limits {
-            if new_rate {
-                self.set_rate(index, rate);
-            }
+    fn set_limits(&mut self, index: u32, new: &GroupLimits) {
+        if self.rates.is_some() {
+            self.set_rate(index, new.rate);
+        }
+        let limits = new.limits;
+        if self.groups[index as usize].limits != limits {
             self.change(index, |group| {
                 group.limits = limits;
+                group.allowed = limits.max_leased as usize;
                 group.left = group.left.min(limits.weight);
             });
         }
     }
 
-    #[cold]
-    fn set_rate(&mut self, index: u32, rate: Option<Quota>) {
+    /// Creates the bucket of a new group.
+    #[inline(never)]
+    fn insert_rate(&mut self, index: u32, rate: Option<Quota>) {
         if let Some(rates) = &mut self.rates {
+            rates.insert(index, rate);
+            let tokens = rates.supply(index, 0);
+            let group = &mut self.groups[index as usize];
+            group.allowed = group.allowed_by(tokens);
+        }
+    }
+
+    #[inline(never)]
+    fn set_rate(&mut self, index: u32, rate: Option<Quota>) {
+        if let Some(rates) = self.rates.as_mut().filter(|rates| rates.rate(index) != rate) {
             rates.set_rate(index, rate);
+            self.change(index, |_| ());
         }
     }
 
@@ -254,12 +274,18 @@ impl<G> Groups<G> {
     }
 
     /// Frees the record of a group, unless the group has keys or adders, or is kept because its bucket is not full.
+    #[inline]
     fn release(&mut self, index: u32) {
+        if !self.groups[index as usize].is_used()
+            && !self.rates.as_mut().is_some_and(|rates| rates.keep(index))
+        {
+            self.free(index);
+        }
+    }
+
+    fn free(&mut self, index: u32) {
         let free = self.free;
         let group = &mut self.groups[index as usize];
-        if group.is_used() || self.rates.as_mut().is_some_and(|rates| rates.keep(index)) {
-            return;
-        }
         group.next = free;
         let hash = group.hash;
         self.free = index;
@@ -276,7 +302,7 @@ impl<G> Groups<G> {
         self.suspended -= group.suspended();
         change(group);
         if let Some(rates) = &mut self.rates {
-            group.tokens = rates.supply(index, group.wanted());
+            group.allowed = group.allowed_by(rates.supply(index, group.wanted()));
         }
         let (share, left, weight) = (group.share(), group.left, group.limits.weight);
         self.available += share;

@@ -24,9 +24,11 @@ impl<G> Groups<G> {
                 return Err(format!("groups 1: group {index} of {keys} keys"));
             }
             match &self.rates {
-                Some(rates) if is_indexed => rates.check(index, group.wanted(), group.tokens)?,
-                None if group.tokens < u32::MAX => {
-                    return Err(format!("groups 7: group {index} lacks tokens"));
+                Some(rates) if is_indexed => {
+                    rates.check(index, group.wanted(), group.allowed.saturating_sub(group.leased))?
+                }
+                None if group.allowed != group.limits.max_leased as usize => {
+                    return Err(format!("groups 7: group {index} is limited without a rate"));
                 }
                 _ => {}
             }

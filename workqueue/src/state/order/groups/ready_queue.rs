@@ -99,7 +99,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         tag.found = found.unwrap_or(NIL);
         match found {
             Some(index) => {
-                self.set_limits(index, tag.limits);
+                self.set_limits(index, &tag.limits);
                 self.groups[index as usize].room() > 0
             }
             None => tag.limits.limits.capacity > 0,
@@ -137,7 +137,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
 
     #[inline]
     fn merge(&mut self, slot: u32, _: State, tag: &GroupTag<G>) {
-        self.set_limits(self.of[slot as usize], tag.limits);
+        self.set_limits(self.of[slot as usize], &tag.limits);
     }
 
     fn class(&mut self, tag: &mut GroupTag<G>) -> u32 {
@@ -151,7 +151,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
                 *name = Some(std::mem::replace(&mut group.name, new));
                 let index = self.free;
                 self.free = group.next;
-                (group.hash, group.limits) = (*hash, *limits);
+                (group.hash, group.limits, group.allowed) = (*hash, *limits, limits.max_leased as usize);
                 index
             }
             None => {
@@ -163,7 +163,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
                     keys: 0,
                     adders: 0,
                     limits: *limits,
-                    tokens: u32::MAX,
+                    allowed: limits.max_leased as usize,
                     left: 0,
                     before: NIL,
                     next: NIL,
@@ -171,9 +171,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
                 self.groups.len() as u32 - 1
             }
         };
-        if let Some(rates) = &mut self.rates {
-            rates.insert(index, *rate);
-            self.groups[index as usize].tokens = rates.supply(index, 0);
+        if self.rates.is_some() {
+            self.insert_rate(index, *rate);
         }
         let groups = &self.groups;
         self.index.insert_unique(*hash, index, |other| groups[*other as usize].hash);
