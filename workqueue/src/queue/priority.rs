@@ -120,7 +120,7 @@ where
     ///
     /// Without this call, a changed value takes effect for a group only with the next add of one of its keys. After this call, a concurrent add does
     /// not bring back values that it read before the call. An add that waits for room in a group whose capacity was 0 notices a new capacity only after
-    /// this call. If the queue is closed, groups stay suspended. O(groups).
+    /// this call. If two calls overlap, only the one that began last has an effect. If the queue is closed, groups stay suspended. O(groups).
     ///
     /// # Panics
     /// Panics if the clock, one of the functions, or `Eq` or `Clone` of a group panics; in that case the limits of all groups stay the same.

@@ -195,7 +195,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         self.perform(effects);
     }
 
-    /// Like [`finish`](Self::finish), but also wakes every task that waits for a key, because such a task may also react to the shutdown.
+    /// Like [`finish`](Self::finish), but also wakes every task that waits for a key, because such a task may also react to the shutdown: the
+    /// controller's worker that collects a batch runs the batch.
     pub(crate) fn finish_for_all(
         &self,
         mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,

@@ -296,6 +296,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         K: Clone,
     {
         let (ready, waiting, leased) = self.slots(now);
+        // The drain that asks is over. If its limit has passed, the queue serves no more delayed keys, even if the clock jumps back.
+        self.pass_horizon();
         self.clone_keys(ready, &mut left.ready);
         self.clone_keys(waiting, &mut left.waiting);
         self.clone_keys(leased, &mut left.leased);

@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_sync::block_on;
+use flyball_sync::{Nanos, block_on};
 use flyball_workqueue::{DrainOptions, KeyState, LeaseOutcome, Leftovers, Queue, TryGetError};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
@@ -17,6 +17,43 @@ fn parts<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
     let Leftovers { ready, waiting, mut leased, .. } = left;
     leased.sort();
     (ready, waiting, leased)
+}
+
+/// Once a drain that serves delayed keys has reached its limit, the queue serves no more of them, even if the clock jumps back.
+#[test]
+fn a_drain_at_its_limit_has_ended_for_good() {
+    let (queue, clock) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let mut drain = Task::waiting(queue.drain(DrainOptions::serve_waiting(ns(100))));
+    clock.set(Nanos::new(100));
+    assert_eq!(parts(drain.finish()), (vec![], vec![], vec!["a"]));
+    clock.set(Nanos::new(50));
+    lease.requeue_after(ns(10));
+    clock.set(Nanos::new(60));
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+    queue.check().unwrap();
+}
+
+/// A shutdown wakes every task that waits for a key, even while a dirty key keeps the queue open: the controller's worker that collects a batch is
+/// such a task, and then runs its batch.
+#[test]
+fn a_shutdown_wakes_every_getter() {
+    let (queue, _clock) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add("a").unwrap(); // dirty, so the queue stays open
+    let mut getters = [(); 3].map(|()| Task::waiting(queue.get()));
+    queue.shut_down();
+    for getter in &mut getters {
+        assert!(getter.was_woken() && getter.poll().is_pending());
+    }
+    lease.done();
+    let served = getters.iter().position(Task::was_woken).expect("one getter is woken for the key");
+    getters[served].finish().expect("the key is handed out").done();
+    for (_, getter) in getters.iter_mut().enumerate().filter(|(at, _)| *at != served) {
+        assert!(getter.was_woken() && getter.finish().is_none());
+    }
 }
 
 #[test]
