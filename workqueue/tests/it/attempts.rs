@@ -11,7 +11,7 @@ use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{AddOptions, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Priority, Queue};
 use testkit::queue_answers::{Ending, Report};
 
-use crate::support::{BackoffQueue, ns, timed, times};
+use crate::support::{Answers, BackoffQueue, ns, timed, times};
 use crate::task::{deadline, lists, serve};
 
 type Held = Lease<&'static str>;
@@ -116,28 +116,12 @@ fn without_failure_counts_no_failure_is_the_last_one() {
 /// As with `retry`, if the policy panics, the lease ends as a failure that is not counted, and the key is Ready.
 #[test]
 fn a_policy_that_panics_ends_the_lease() {
-    struct Panics;
-    impl flyball_ratelimit::Policy<&'static str> for Panics {
-        fn record_failure(
-            &mut self,
-            _: &&'static str,
-            _: Nanos,
-            _: u64,
-            _: &mut dyn FnMut(&&'static str) -> bool,
-        ) -> flyball_ratelimit::Failure {
-            panic!("the policy panics")
-        }
-        fn forget(&mut self, _: &&'static str) {}
-        fn num_requeues(&self, _: &&'static str) -> u32 {
-            0
-        }
-        fn tracked_keys(&self) -> usize {
-            0
-        }
-    }
     let reports = Reports::default();
-    let queue =
-        Queue::builder().timer(ManualClock::new().timer()).limiter(Panics).metrics(reports.clone()).build();
+    let queue = Queue::builder()
+        .timer(ManualClock::new().timer())
+        .limiter(Answers(|_| panic!("the policy panics")))
+        .metrics(reports.clone())
+        .build();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| lease.retry_up_to(times(2), ns(50)).is_ok()));

@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, Failure, FastSlow, Policy};
+use flyball_ratelimit::{Exponential, Failure, FastSlow};
 use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{
     AddErrorKind, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Queue, TryGetError,
 };
 
-use crate::support::{BackoffQueue, ns, times};
+use crate::support::{Answers, BackoffQueue, ns, times};
 use crate::task::{Task, deadline, lists, serve};
 
 type Held = Lease<&'static str>;
@@ -206,29 +206,10 @@ fn a_key_given_up_after_shutdown_is_no_leftover() {
 /// With a limiter that counts no failures, no key is given up.
 #[test]
 fn a_limiter_that_does_not_count() {
-    struct Always;
-    impl Policy<&'static str> for Always {
-        fn record_failure(
-            &mut self,
-            _: &&'static str,
-            _: Nanos,
-            _: u64,
-            _: &mut dyn FnMut(&&'static str) -> bool,
-        ) -> Failure {
-            Failure { wait: ns(1), counted: true }
-        }
-        fn forget(&mut self, _: &&'static str) {}
-        fn num_requeues(&self, _: &&'static str) -> u32 {
-            0
-        }
-        fn tracked_keys(&self) -> usize {
-            0
-        }
-    }
     let clock = ManualClock::new();
     let queue = Queue::builder()
         .timer(clock.timer())
-        .limiter(Always)
+        .limiter(Answers(|_| Failure { wait: ns(1), counted: true }))
         .give_up_after(times(1), |_, _| panic!("a key was given up"))
         .build();
     queue.add("a").unwrap();

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::Exponential;
-use flyball_sync::{ManualClock, ManualTimer};
+use flyball_ratelimit::{Exponential, Failure, Policy};
+use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{Fifo, NoLimiter, Queue};
 
 pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimiter, ManualTimer>;
@@ -35,4 +35,26 @@ pub(crate) fn times(failures: u32) -> NonZeroU32 {
 /// Returns whether the queue holds no key in any state.
 pub(crate) fn holds_nothing(stats: &flyball_workqueue::QueueStats) -> bool {
     (stats.ready, stats.waiting, stats.leased, stats.dirty, stats.leased_waiting) == (0, 0, 0, 0, 0)
+}
+
+/// A policy that answers every failure with the result of a function, and counts no failures.
+pub(crate) struct Answers(pub(crate) fn(&'static str) -> Failure);
+
+impl Policy<&'static str> for Answers {
+    fn record_failure(
+        &mut self,
+        key: &&'static str,
+        _: Nanos,
+        _: u64,
+        _: &mut dyn FnMut(&&'static str) -> bool,
+    ) -> Failure {
+        (self.0)(key)
+    }
+    fn forget(&mut self, _: &&'static str) {}
+    fn num_requeues(&self, _: &&'static str) -> u32 {
+        0
+    }
+    fn tracked_keys(&self) -> usize {
+        0
+    }
 }
