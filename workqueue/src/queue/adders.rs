@@ -6,7 +6,9 @@
 //! and otherwise in `ANY_ROOM`: a group without a record has no keys, so not the group but the queue is full.
 //!
 //! # Invariants
-//! 1. `active` contains each line that has waiting or notified adders exactly once.
+//! 1. `active` contains each line that has notified adders, or has waiting adders and room in its class, exactly once. It may contain other lines until
+//!    the next [`notify`](Adders::notify). So an operation looks at no line whose class is full, however many there are; the caller
+//!    [reactivates](Adders::reactivate) a line when its class gets room.
 //! 2. *No lost wake-up.* After [`notify`](Adders::notify), one of two conditions holds. Either the number of notified adders of each line is min(room
 //!    in its class, adders in the line), or the number of notified adders of all lines together equals the number of keys that the queue has room
 //!    for.
@@ -14,6 +16,7 @@
 //!    other lines.
 //! 4. *No endless wake-ups.* A notified adder that finds no room waits again in the line of its class. At that time either the class or the queue is
 //!    full, so the adder is notified again only after a key has left or a limit has been raised.
+//! 5. `to_wake` contains each line with adders that are notified and not woken yet exactly once, and `waiting` is the number of waiting adders.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -26,14 +29,17 @@ use crate::queue::task_waiters::TaskWaiters;
 #[derive(Default)]
 pub(crate) struct Adders {
     lines: Vec<Line>,
-    /// The lines with waiting or notified adders. The line that `notify` checked least recently is first.
+    /// The line that `notify` looked at least recently is first.
     active: VecDeque<u32>,
+    to_wake: Vec<u32>,
+    waiting: usize,
 }
 
 #[derive(Default)]
 struct Line {
     tasks: TaskWaiters,
     is_active: bool,
+    is_to_wake: bool,
 }
 
 /// The line of a task that waits for room, and the place of the task in that line.
@@ -42,19 +48,20 @@ pub(crate) struct AdderPlace {
     place: Place,
 }
 
-impl Line {
-    fn waiting(&self) -> usize {
-        self.tasks.waiting()
-    }
-}
-
 impl Adders {
     pub(crate) fn has_no_waiters(&self) -> bool {
-        self.active.iter().all(|line| self.lines[*line as usize].waiting() == 0)
+        self.waiting == 0
     }
 
     pub(crate) fn park(&mut self, line: u32, waker: Waker) -> AdderPlace {
-        AdderPlace { line, place: self.join(line).tasks.park(waker) }
+        let index = line as usize;
+        if index >= self.lines.len() {
+            self.lines.resize_with(index + 1, Line::default);
+        }
+        self.waiting += 1;
+        let place = self.lines[index].tasks.park(waker);
+        self.reactivate(line);
+        AdderPlace { line, place }
     }
 
     /// Returns whether the task at `place` waits with `waker` and has not been woken.
@@ -64,33 +71,33 @@ impl Adders {
 
     /// Removes a task that was polled again or dropped. The caller must drop the waker outside the lock.
     pub(crate) fn leave(&mut self, place: AdderPlace) -> Option<Waker> {
-        self.lines[place.line as usize].tasks.leave(place.place)
+        let waker = self.lines[place.line as usize].tasks.leave(place.place);
+        // A task that was woken is not among the waiting ones any more, and has no waker.
+        self.waiting -= usize::from(waker.is_some());
+        waker
     }
 
-    fn join(&mut self, line: u32) -> &mut Line {
-        let index = line as usize;
-        if index >= self.lines.len() {
-            self.lines.resize_with(index + 1, Line::default);
-        }
-        let own = &mut self.lines[index];
-        if !own.is_active {
+    /// Lets the next [`notify`](Self::notify) look at a line, because its class may have room.
+    pub(crate) fn reactivate(&mut self, line: u32) {
+        let Some(own) = self.lines.get_mut(line as usize) else { return };
+        if !own.is_active && own.tasks.waiting() > 0 {
             own.is_active = true;
             self.active.push_back(line);
         }
-        own
     }
 
     /// Restores invariant 2. `room` is the number of keys that the queue has room for, and `room_of(line)` the number of keys that the class of the
-    /// line has room for. The caller wakes the tasks with [`fill_batch`](Self::fill_batch).
+    /// line has room for. The caller wakes the tasks with [`fill_batch`](Self::fill_batch). O(lines whose class has room).
     pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) {
         let mut left = room;
         let lines = &mut self.lines;
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
+            let room_of_class = room_of(*line);
             // Room for which an adder was already notified is reserved for that adder, so it is subtracted from `left`.
-            let notified = own.tasks.notified(room.min(room_of(*line)));
+            let notified = own.tasks.notified(room.min(room_of_class));
             left = left.saturating_sub(notified);
-            own.is_active = own.waiting() + notified > 0;
+            own.is_active = room_of_class > 0 && own.tasks.waiting() + notified > 0;
             own.is_active
         });
         for _ in 0..self.active.len() {
@@ -99,23 +106,80 @@ impl Adders {
             }
             let Some(line) = self.active.pop_front() else { break };
             self.active.push_back(line);
-            let own = &mut lines[line as usize];
+            let own = &mut self.lines[line as usize];
             let notified = own.tasks.notified(usize::MAX);
             let most = room_of(line).saturating_sub(notified).min(left);
-            left -= own.tasks.notify(most);
+            let woken = own.tasks.notify(most);
+            left -= woken;
+            if woken > 0 {
+                self.mark_to_wake(line);
+            }
+        }
+    }
+
+    /// Notifies all adders, because the queue accepts no more keys.
+    pub(crate) fn notify_all(&mut self) {
+        if self.waiting > 0 {
+            (0..self.lines.len() as u32).for_each(|line| self.wake_line(line));
         }
     }
 
     /// Wakes all adders of a line, so that they check for room again.
     pub(crate) fn wake_line(&mut self, line: u32) {
-        if let Some(own) = self.lines.get_mut(line as usize) {
+        if let Some(own) = self.lines.get_mut(line as usize).filter(|own| own.tasks.waiting() > 0) {
             own.tasks.notify_all();
+            self.mark_to_wake(line);
+        }
+    }
+
+    fn mark_to_wake(&mut self, line: u32) {
+        let own = &mut self.lines[line as usize];
+        if !own.is_to_wake {
+            own.is_to_wake = true;
+            self.to_wake.push(line);
         }
     }
 
     /// Moves the wakers of the tasks to be notified into the batch. Returns whether some wakers did not fit.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
-        let lines = &mut self.lines;
-        self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.fill_batch(batch) | more)
+        let (lines, waiting) = (&mut self.lines, &mut self.waiting);
+        self.to_wake.retain(|line| {
+            let own = &mut lines[*line as usize];
+            let before = own.tasks.waiting();
+            own.is_to_wake = own.tasks.fill_batch(batch);
+            *waiting -= before - own.tasks.waiting();
+            own.is_to_wake
+        });
+        !self.to_wake.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::task::Waker;
+
+    use super::Adders;
+
+    /// However many classes are full, `notify` looks at none of them; once one of them gets room, only at that one.
+    #[test]
+    fn lines_of_full_classes_cost_nothing() {
+        let mut adders = Adders::default();
+        let (looks, with_room) = (Cell::new(0), Cell::new(u32::MAX));
+        let room_of = |line| {
+            looks.set(looks.get() + 1);
+            usize::from(line == with_room.get())
+        };
+        for line in 2..1_002 {
+            _ = adders.park(line, Waker::noop().clone());
+        }
+        adders.notify(9, room_of);
+        looks.set(0);
+        adders.notify(9, room_of);
+        assert_eq!(looks.get(), 0);
+        with_room.set(7);
+        adders.reactivate(7);
+        adders.notify(9, room_of);
+        assert_eq!((looks.get(), &*adders.to_wake), (2, &[7][..]));
     }
 }

@@ -274,6 +274,11 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.leave_line(line);
     }
 
+    /// Calls `each` with the lines of the classes that may have got room since the last call.
+    pub(crate) fn classes_with_room(&mut self, each: impl FnMut(u32)) {
+        self.order.classes_with_room(each);
+    }
+
     /// Returns the number of keys that the class of this line has room for. The capacity of the queue is not considered.
     pub(crate) fn room_of(&self, line: u32) -> usize {
         self.order.room(line)

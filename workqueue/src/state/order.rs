@@ -203,6 +203,10 @@ pub(crate) mod sealed {
         #[inline]
         fn leave_line(&mut self, _line: u32) {}
 
+        /// Calls `each` with the lines whose classes may have got room since the last call.
+        #[inline]
+        fn classes_with_room(&mut self, _each: impl FnMut(u32)) {}
+
         /// Returns how many more keys the adders in a line could add now, without regard to the capacity of the queue.
         #[inline]
         fn room(&self, _line: u32) -> usize {

@@ -275,9 +275,10 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         let over = std::mem::take(&mut others.drains_end) || drained;
         // If the queue accepts no more keys, all adders are woken, so that their adds are refused.
         if state.is_open() {
+            state.classes_with_room(|line| others.adders.reactivate(line));
             others.adders.notify(state.room(), |line| state.room_of(line));
         } else {
-            others.adders.notify(usize::MAX, |_| usize::MAX);
+            others.adders.notify_all();
         }
         if over {
             others.drainers.notify_all();

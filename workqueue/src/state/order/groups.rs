@@ -58,6 +58,9 @@ pub struct Groups<G> {
     /// The number of the latest refresh of the limits.
     refresh: usize,
     waits: Deadlines,
+    /// The groups with adders that may have got room since [`classes_with_room`](crate::state::order::sealed::ReadyQueue::classes_with_room) was called;
+    /// each at most once.
+    roomier: Vec<u32>,
     /// `None` if no group has a rate. In a box, because most orders have no rates.
     rates: Option<Box<Rates>>,
 }
@@ -71,6 +74,7 @@ struct Group<G> {
     keys: usize,
     /// The number of adders that wait for room.
     adders: usize,
+    is_roomier: bool,
     limits: Limits,
     /// The number of leased keys up to which keys are handed out now: the limit of leases, or fewer if fewer tokens have arrived.
     allowed: usize,
@@ -137,6 +141,7 @@ impl<G> Groups<G> {
             suspended: 0,
             refresh: 0,
             waits: Deadlines::default(),
+            roomier: Vec::new(),
             rates: rated.then(Box::default),
         }
     }
@@ -207,6 +212,17 @@ impl<G> Groups<G> {
                 group.allowed = limits.max_leased as usize;
                 group.left = group.left.min(limits.weight);
             });
+            self.note_room(index);
+        }
+    }
+
+    /// Called when a group may have got room.
+    #[inline]
+    fn note_room(&mut self, index: u32) {
+        let group = &mut self.groups[index as usize];
+        if group.adders > 0 && !group.is_roomier {
+            group.is_roomier = true;
+            self.roomier.push(index);
         }
     }
 

@@ -127,6 +127,13 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         }
     }
 
+    fn classes_with_room(&mut self, mut each: impl FnMut(u32)) {
+        for index in self.roomier.drain(..) {
+            self.groups[index as usize].is_roomier = false;
+            each(FIRST_GROUP + index);
+        }
+    }
+
     fn room(&self, line: u32) -> usize {
         match line {
             ANY_ROOM => usize::MAX,
@@ -162,6 +169,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
                     leased: 0,
                     keys: 0,
                     adders: 0,
+                    is_roomier: false,
                     limits: *limits,
                     allowed: limits.max_leased as usize,
                     left: 0,
@@ -226,6 +234,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     fn vacate(&mut self, slot: u32) {
         let index = self.of[slot as usize];
         self.groups[index as usize].keys -= 1;
+        self.note_room(index);
         self.release(index);
     }
 
