@@ -28,6 +28,7 @@ pub(crate) mod hash;
 pub(crate) mod inspect;
 mod lease;
 mod list;
+pub(crate) mod memory;
 pub(crate) mod metering;
 pub(crate) mod order;
 mod priority;
@@ -154,7 +155,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::order::fair::Fair;
     use crate::state::order::fifo::FifoList;
+    use crate::state::order::sealed::Order;
     use crate::state::types::{Added, NewKey, NextKey};
     use crate::state::wait::DelayRequest;
 
@@ -185,5 +188,34 @@ mod tests {
         })
         .collect();
         assert_eq!(order, (0..20).collect::<Vec<_>>());
+    }
+    /// One key of the group of even keys is leased, and the group allows no more. The other due keys of that group are before the due key of the other
+    /// group.
+    #[test]
+    fn an_operation_gathers_few_of_the_deadlines_that_have_passed() {
+        let order = Fair::by_group(|key: &u32| key % 2).max_leased(1);
+        let mut state = QueueState::new(
+            Options { strict: false, capacity: usize::MAX, metered: None },
+            order.ready_queue(),
+        );
+        let new = |key| NewKey { key: Some(key), hash: key, tag: order.tag(&key) };
+        let at = Nanos::new;
+        state.add(&mut new(0), Some(at(0))).unwrap();
+        assert!(matches!(state.get(Some(at(0))), NextKey::Key(_, 0)));
+        for key in (2..2_000).step_by(2).chain([1]) {
+            state.add_after_with(&mut new(key), DelayRequest::Earliest(at(1)), at(0)).unwrap();
+        }
+        state.add(&mut new(2_000), Some(at(1))).unwrap();
+        assert_eq!(state.order.count(), 65);
+        let mut gathered = 0;
+        let key = loop {
+            match state.get(Some(at(1))) {
+                NextKey::GatherMore => gathered += 1,
+                NextKey::Key(_, key) => break key,
+                NextKey::Wait(_) | NextKey::Empty | NextKey::Closed => panic!("a key is Ready"),
+            }
+        };
+        assert_eq!((key, gathered, state.order.count()), (1, 14, 1_000));
+        state.check().unwrap();
     }
 }

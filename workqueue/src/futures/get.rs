@@ -76,6 +76,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Get<'_, K, O,
                 return Poll::Pending;
             }
             let next = shared.next(&mut locked, now);
+            if matches!(next, NextKey::GatherMore) {
+                continue;
+            }
             if matches!(next, NextKey::Wait(_) | NextKey::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| locked.getters.waits_for(own, context.waker())) {
                     // The task is parked already. `finish` is called nevertheless, because the next deadline may have changed since the task parked.

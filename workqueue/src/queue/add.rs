@@ -218,8 +218,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock();
         let (cancelled, gone) = locked.state.cancel(key, hash, now);
+        let memory = gone.as_ref().and_then(|_| locked.state.take_memory());
         self.shared.finish(locked, now);
-        drop(gone);
+        drop((gone, memory));
         cancelled
     }
 

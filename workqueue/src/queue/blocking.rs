@@ -28,6 +28,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
                     shared.finish(locked, now);
                     return Err(GetTimeoutError::Closed);
                 }
+                NextKey::GatherMore => continue,
                 _ if left == Some(Duration::ZERO) => {
                     // This thread may have been signalled at the moment when its time limit ran out. `finish` then signals another thread.
                     shared.finish(locked, now);

@@ -17,6 +17,7 @@ use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::{self, AfterFailure, QueueLimiter};
 use crate::queue::shared::effects::Effects;
 use crate::queue::shared::locked::Locked;
+use crate::state::memory::Memory;
 use crate::state::order::Order;
 use crate::state::types::{LeaseId, Transition};
 use crate::state::wait::Wait;
@@ -29,8 +30,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
             // In this case, ending the lease runs no user code and needs no decision.
             let mut locked = self.lock();
             let gone = locked.state.end(id, Transition::Leave, None);
+            let memory = locked.state.take_memory();
             self.finish(locked, None);
-            drop(gone);
+            drop((gone, memory));
         } else {
             self.end_decided(id, key, outcome);
         }
@@ -169,12 +171,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
 
     /// Ends the lease, under the lock.
     #[inline]
-    fn end_locked(&self, locked: &mut Locked<K, O::ReadyQueue>, id: LeaseId, ending: &Ending) -> Ended<K> {
+    fn end_locked(
+        &self,
+        locked: &mut Locked<K, O::ReadyQueue>,
+        id: LeaseId,
+        ending: &Ending,
+    ) -> Ended<K, O::ReadyQueue> {
         let Decision { transition, now, .. } = ending.decision;
         let begun = ending.outcome != LeaseOutcome::Requeued;
         let worked = locked.state.meter_end(id, now, begun);
         let gone = locked.state.end(id, transition, now);
-        Ended { gone, worked }
+        let memory = locked.state.take_memory();
+        Ended { gone, memory, worked }
     }
 
     /// Does the rest of the work, after unlocking: wake-ups, drops, the give-up hook and reports. If a part of it panics, the other parts still run.
@@ -183,12 +191,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         &self,
         key: Option<&K>,
         ending: Ending,
-        ended: Ended<K>,
+        ended: Ended<K, O::ReadyQueue>,
         effects: Option<Effects>,
     ) -> Option<Panic> {
         let Ending { outcome, decision, panic } = ending;
         let woken = effects.and_then(|effects| panic_of(|| self.perform(effects)));
-        let dropped = panic_of(|| drop(ended.gone));
+        let dropped = panic_of(|| drop((ended.gone, ended.memory)));
         // The give-up hook runs even if a waker panicked.
         let reported = match (decision.given_up_after, &self.give_up, key) {
             (Some(failures), Some(give_up), Some(key)) => panic_of(|| give_up.notify(key, failures)),
@@ -233,9 +241,11 @@ impl Ending {
 }
 
 /// The result of `end_locked`, for the work that is left after unlocking.
-struct Ended<K> {
-    /// The key, if it has left the queue. It is dropped outside the lock.
+struct Ended<K, O> {
+    /// The key, if it has left the queue. It is dropped outside the lock, as is `memory`.
     gone: Option<K>,
+    /// Memory that the queue does not need any more.
+    memory: Option<Box<Memory<K, O>>>,
     /// How long the lease was held; `None` unless the queue measures it for metrics.
     worked: Option<Duration>,
 }

@@ -131,6 +131,24 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
             NextKey::Key(id, key) => Ok(self.lease(locked, now, id, key)),
             NextKey::Closed => Err(TryGetError::Closed),
             NextKey::Wait(_) | NextKey::Empty => Err(TryGetError::Empty),
+            NextKey::GatherMore => {
+                drop(locked);
+                self.try_get_gathering()
+            }
+        }
+    }
+
+    #[cold]
+    fn try_get_gathering(&self) -> Result<Lease<K>, TryGetError> {
+        loop {
+            let now = Some(self.shared.now());
+            let mut locked = self.shared.lock();
+            match self.shared.next(&mut locked, now) {
+                NextKey::Key(id, key) => return Ok(self.lease(locked, now, id, key)),
+                NextKey::Closed => return Err(TryGetError::Closed),
+                NextKey::Wait(_) | NextKey::Empty => return Err(TryGetError::Empty),
+                NextKey::GatherMore => {}
+            }
         }
     }
 
@@ -173,6 +191,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
                 }
                 Ok(NextKey::Closed) => break TryGetError::Closed,
                 Ok(NextKey::Wait(_) | NextKey::Empty) => break TryGetError::Empty,
+                Ok(NextKey::GatherMore) => {
+                    drop(locked);
+                    locked = self.shared.lock();
+                }
                 Err(panic) => {
                     panicked = Some(panic);
                     break TryGetError::Empty;

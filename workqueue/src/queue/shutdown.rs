@@ -207,7 +207,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let mut left = Leftovers::new();
         let mut locked = self.shared.lock();
         locked.state.stop(now, &mut left);
+        let memory = locked.state.take_memory();
         caught(|| self.shared.finish(locked, now));
+        caught(|| drop(memory));
         left
     }
 

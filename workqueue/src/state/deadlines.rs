@@ -1,10 +1,12 @@
 //! PURE. The heap of waiting keys, earliest deadline first.
 
 mod node;
+mod passed;
 
 use flyball_sync::Nanos;
 
 use crate::state::deadlines::node::{HeapNode, Siblings};
+use crate::state::deadlines::passed::Passed;
 use crate::state::entry::State;
 use crate::state::slab::Slab;
 
@@ -23,10 +25,12 @@ const ROOT: usize = ARITY - 1;
 /// 1. Nodes are ordered by deadline, and nodes with equal deadlines by sequence number. In this order, no node is before its parent.
 /// 2. The entry for the node at position p is `Waiting`, stores p in its first link, and has the same deadline as the node.
 /// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is family 0.
+/// 4. `passed` agrees with the deadlines in the heap.
 #[derive(Debug, Default)]
 pub struct Deadlines {
     families: Vec<Siblings>,
     len: usize,
+    passed: Passed,
 }
 
 impl Deadlines {
@@ -53,12 +57,14 @@ impl Deadlines {
             self.families.push(Siblings::VACANT);
         }
         self.len += 1;
+        self.passed.added(at);
         self.sift_up(slab, position, HeapNode { at, sequence, slot });
     }
 
     /// Removes the node of `slot`. The caller must then set the state of the slot.
     pub(crate) fn remove<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
         let position = Self::position(slab, slot);
+        self.passed.removed(slab.get(slot).at);
         let last = self.pop();
         if position < self.len {
             self.sift(slab, position, last);
@@ -67,7 +73,9 @@ impl Deadlines {
 
     /// Changes the deadline of `slot` and moves its node accordingly.
     pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
-        slab.get_mut(slot).at = at;
+        let old = std::mem::replace(&mut slab.get_mut(slot).at, at);
+        self.passed.removed(old);
+        self.passed.added(at);
         self.sift(slab, Self::position(slab, slot), HeapNode { at, sequence, slot });
     }
 
@@ -86,6 +94,22 @@ impl Deadlines {
         for family in &mut self.families {
             family.renumber(&sequence_of);
         }
+    }
+
+    /// Returns how many deadlines are at or before `now`, and the first one after it. Counts up to `most` and a few more; if there are more than `most`, the
+    /// result is `None` instead of the first one after `now`.
+    ///
+    /// The result is kept up to date while deadlines are set and removed. So the deadlines are counted again only once another one has passed, or half of
+    /// those that were counted are gone: amortized O(1) for each deadline that passes or is removed, plus O(the result) when one passes.
+    pub(crate) fn passed(&mut self, now: Nanos, most: usize) -> (usize, Option<Nanos>) {
+        if let Some(known) = self.passed.at(now, most) {
+            return known;
+        }
+        let twice = most.saturating_mul(2);
+        let mut found = (0, None);
+        self.survey(now, twice, &mut found);
+        self.passed = Passed::counted(now, found, found.0 <= twice);
+        found
     }
 
     /// Adds the number of deadlines at or before `now` to `found.0`, but stops once `found.0` exceeds `most`. If it does not stop early, it also sets
@@ -192,6 +216,7 @@ impl Deadlines {
         if (taken, self.families.len()) != (self.len, families) {
             return Err(format!("deadlines 3: {taken} of {} in {} families", self.len, self.families.len()));
         }
+        self.passed.check(self.families.iter().flat_map(Siblings::nodes).map(|node| node.at))?;
         for position in 0..self.len {
             let node = self.get(position);
             if position > 0 && self.get((position - 1) / ARITY) > node {
@@ -213,4 +238,52 @@ impl Deadlines {
 #[inline]
 fn place(position: usize) -> (usize, usize) {
     ((position + ROOT) / ARITY, (position + ROOT) % ARITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Many tasks wait for many keys that become due at once: only the first operation counts them, however many tasks wait.
+    #[test]
+    fn passed_deadlines_are_counted_once() {
+        for most in [usize::MAX, 700] {
+            let (mut slab, mut heap) = (Slab::new(), Deadlines::default());
+            let at = |slot: u32| Nanos::new(if slot < 1_000 { 5 } else { 50 });
+            for key in 0..1_010 {
+                let slot = slab.insert(key, 0);
+                heap.push(&mut slab, slot, at(slot), slot);
+            }
+            assert_eq!(heap.passed(Nanos::new(5), most), (1_000, Some(Nanos::new(50))));
+            for left in (0..1_000).rev() {
+                let slot = heap.first().unwrap().1;
+                heap.remove(&mut slab, slot);
+                slab.remove(slot);
+                let now = Nanos::new(6 + u64::from(slot) % 20);
+                let known = heap.passed.at(now.max(heap.passed.by()), most);
+                assert_eq!(known, Some((left, Some(Nanos::new(50)))));
+                heap.check(&slab).unwrap();
+            }
+        }
+    }
+
+    /// If more have passed than the caller asks for, some more are counted, so that half of them can be removed before they are counted again.
+    #[test]
+    fn passed_deadlines_beyond_the_limit_are_not_counted() {
+        let (mut slab, mut heap) = (Slab::new(), Deadlines::default());
+        for key in 0..10_000 {
+            let slot = slab.insert(key, 0);
+            heap.push(&mut slab, slot, Nanos::new(5), slot);
+        }
+        let mut counts = 0;
+        for _ in 0..9_000 {
+            counts += usize::from(heap.passed.at(Nanos::new(9), 100).is_none());
+            let (passed, next) = heap.passed(Nanos::new(9), 100);
+            assert!(passed > 100 && next.is_none(), "{passed} {next:?}");
+            let slot = heap.first().unwrap().1;
+            heap.remove(&mut slab, slot);
+            slab.remove(slot);
+        }
+        assert!((80..=91).contains(&counts), "{counts}");
+    }
 }

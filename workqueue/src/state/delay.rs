@@ -19,6 +19,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.heaps().map(Deadlines::len).sum()
     }
 
+    /// Like [`survey`](Self::survey), but keeps the result up to date, so that the next call need not count again.
+    pub(super) fn passed(&mut self, by: Nanos, most: usize) -> (usize, Option<Nanos>) {
+        self.order.heaps_mut().fold((0, None), |(count, next), heap| {
+            let (more, other) = heap.passed(by, most);
+            (count + more, next.into_iter().chain(other).min())
+        })
+    }
+
     /// Returns the number of deadlines at or before `by`, and the first deadline after `by`. Stops counting once the count exceeds `most`; in that
     /// case the second value may be wrong. O(count).
     pub(super) fn survey(&self, by: Nanos, most: usize) -> (usize, Option<Nanos>) {

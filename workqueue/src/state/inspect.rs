@@ -58,10 +58,11 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     /// Returns how many keys can be handed out, and the next time at which a key becomes Ready, or a Ready key gets the token of its group. If `now` is
-    /// `None`, no deadline counts as passed. After shutdown, exactly the deadlines up to the horizon count as passed, whatever `now` is. Examines at most
-    /// `most` + 1 of the deadlines that have passed, and as many groups whose tokens have arrived.
+    /// `None`, no deadline counts as passed. After shutdown, exactly the deadlines up to the horizon count as passed, whatever `now` is. If more than
+    /// `most` deadlines have passed, the second result may be wrong. Examines at most `most` + 1 groups whose tokens have arrived; and deadlines as
+    /// `Deadlines::passed` does, in amortized constant time.
     #[inline]
-    pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
+    pub(crate) fn outlook(&mut self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         if self.paused || self.phase == Phase::Stopped {
             return (0, None);
         }
@@ -76,7 +77,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         };
         let (due, next) = match self.first_wait() {
             Some((at, _)) if at > by => (0, Some(at)),
-            _ => self.survey(by, most),
+            _ => self.passed(by, most),
         };
         let served = match self.phase {
             Phase::Open => Nanos::MAX,

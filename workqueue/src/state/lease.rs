@@ -19,10 +19,11 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     where
         K: Clone,
     {
+        let was_read = now.is_some();
         let now = self.observe(now);
         match self.next_slot(now) {
             Some(next) => self.hand_out(next, now),
-            None => self.no_key(),
+            None => self.no_key(was_read),
         }
     }
 
@@ -55,8 +56,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.next(&self.slab, now, || self.due_by(now))
     }
 
+    /// Returns why there is no key, at the time that was just observed. `was_read` is whether that time was read from the clock just now; otherwise no due
+    /// key is gathered.
     #[cold]
-    pub(super) fn no_key(&mut self) -> NextKey<K> {
+    pub(super) fn no_key(&mut self, was_read: bool) -> NextKey<K> {
+        if O::GATHERS && was_read && self.has_due(Some(self.seen)) {
+            return NextKey::GatherMore;
+        }
         self.pass_horizon();
         match (self.is_closed_at(self.seen), self.next_deadline()) {
             (true, _) => NextKey::Closed,

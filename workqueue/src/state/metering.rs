@@ -70,8 +70,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         if self.meter.is_none() {
             return self.get(now);
         }
+        let was_read = now.is_some();
         let now = self.observe(now);
-        let Some((slot, pick)) = self.next_slot(now) else { return self.no_key() };
+        let Some((slot, pick)) = self.next_slot(now) else { return self.no_key(was_read) };
         let entry = self.slab.get(slot);
         let own = PendingSince { since: entry.at, delayed: entry.state == State::Waiting };
         let next = self.hand_out((slot, pick), now);

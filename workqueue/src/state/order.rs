@@ -256,6 +256,11 @@ pub(crate) mod sealed {
         #[inline]
         fn vacate(&mut self, _slot: u32) {}
 
+        /// Moves the memory for keys out of an order without keys, and whatever else is unused.
+        fn take_memory(&mut self) -> Self
+        where
+            Self: Sized;
+
         /// Returns all slots in the order, for inspection.
         fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32>;
 

@@ -2,21 +2,28 @@
 
 use crate::state::entry::{Entry, Flags, NIL, State};
 
+/// The number of slots that an empty slab keeps in any case.
+const KEPT: usize = 1024;
+
 /// All entries, with the vacant ones in a free list.
 ///
 /// # Invariants
 /// 1. A slot is in the free list exactly when it is `Vacant`.
 /// 2. `live` is the number of slots that are not vacant.
+/// 3. `peak` is the largest number of live slots since the slab was last empty while it had more than [`KEPT`] slots.
 #[derive(Debug)]
 pub struct Slab<K> {
     entries: Vec<Entry<K>>,
     free: u32,
     live: usize,
+    peak: usize,
+    /// The first generation of each slot. It changes when the memory is replaced, so that a stale lease id has no effect even then.
+    first_generation: u16,
 }
 
 impl<K> Slab<K> {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), free: NIL, live: 0 }
+        Self { entries: Vec::new(), free: NIL, live: 0, peak: 0, first_generation: 0 }
     }
 
     /// Returns the number of keys.
@@ -32,27 +39,53 @@ impl<K> Slab<K> {
     pub(crate) fn insert(&mut self, key: K, hash: u32) -> u32 {
         let slot = self.free;
         if slot != NIL {
-            self.live += 1;
             let entry = &mut self.entries[slot as usize];
             self.free = entry.links[0];
             entry.key = Some(key);
             entry.hash = hash;
             entry.state = State::Leased;
+            self.count_live();
             return slot;
         }
         let slot = self.entries.len();
         assert!(slot < NIL as usize, "a queue holds at most 2^32 - 1 keys");
-        self.live += 1;
         self.entries.push(Entry {
             key: Some(key),
             at: flyball_sync::Nanos::ZERO,
             hash,
-            generation: 0,
+            generation: self.first_generation,
             state: State::Leased,
             flags: Flags::default(),
             links: [NIL, NIL],
         });
+        self.count_live();
         slot as u32
+    }
+
+    #[inline]
+    fn count_live(&mut self) {
+        self.live += 1;
+        if self.live > self.peak {
+            self.peak = self.live;
+        }
+    }
+
+    /// Returns whether the slab is empty, and has more slots than it keeps in any case.
+    #[inline]
+    pub(crate) fn is_large_and_empty(&self) -> bool {
+        self.live == 0 && self.entries.len() > KEPT
+    }
+
+    /// Called when the slab has become empty. Returns whether it has room for more than four times as many keys as it held since it was last empty.
+    pub(crate) fn is_oversized(&mut self) -> bool {
+        let peak = std::mem::take(&mut self.peak);
+        self.entries.capacity() > peak.saturating_mul(4)
+    }
+
+    /// Moves the memory out of an empty slab.
+    pub(crate) fn take_memory(&mut self) -> Self {
+        let first_generation = self.first_generation.wrapping_add(1);
+        std::mem::replace(self, Self { first_generation, ..Self::new() })
     }
 
     /// Vacates a slot that is no longer linked, and returns its key, which the caller must drop outside every lock.
@@ -105,6 +138,9 @@ impl<K> Slab<K> {
         let live = self.iter().count();
         if live != self.live || live + vacant != self.entries.len() {
             return Err(format!("slab 2: {live} live and {vacant} free of {}", self.entries.len()));
+        }
+        if self.peak < live {
+            return Err(format!("slab 3: {live} live, {} at most", self.peak));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::state::wait::Wait;
 
 /// A key table with more buckets than this does not fit into the CPU's first-level cache.
 const LARGE: usize = 1 << 14;
-/// The maximum number of due keys that one operation gathers, if one of them can be handed out.
+/// The maximum number of due keys that one operation gathers.
 const GATHER_LIMIT: usize = 64;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
@@ -39,16 +39,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// key is placed before all keys that become Ready after its deadline.
     ///
     /// The number of keys that one operation gathers is limited: gathering a million keys would hold the lock for 0.2 s. If more deadlines than the
-    /// limit pass between two operations, the remaining due keys count as Ready, but get their positions in a later operation. As long as no key in
-    /// the order can be handed out, gathering continues beyond the limit. Otherwise a queue might never reach a key that can be handed out.
+    /// limit pass between two operations, the remaining due keys count as Ready, but get their positions in a later operation. If no key in the order
+    /// can be handed out, `get` asks its caller to [gather more](NextKey::GatherMore). Otherwise a queue might never reach a key that can be handed out.
     fn gather(&mut self, now: Nanos) {
         let by = self.due_by(now);
         let mut most = GATHER_LIMIT;
-        while let Some((at, slot)) = self.first_wait().filter(|(at, _)| *at <= by) {
-            if most == 0 && self.order.available() > 0 {
-                break;
-            }
-            most = most.saturating_sub(1);
+        while let Some((at, slot)) = self.first_wait().filter(|(at, _)| *at <= by && most > 0) {
+            most -= 1;
             // A group whose token arrives before the deadline is placed before the group of the key.
             self.order.pass_time(at, &mut most);
             self.gather_one(slot, at);

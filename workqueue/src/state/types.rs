@@ -61,6 +61,9 @@ pub(crate) enum NextKey<K> {
     Empty,
     /// No key is Ready, and none can become Ready.
     Closed,
+    /// More deadlines have passed than one operation gathers, and no gathered key can be handed out. The caller must unlock the queue, so that others
+    /// do not wait for so long, read the clock, and call `get` again.
+    GatherMore,
 }
 
 /// What happens to a key at the end of its lease, unless the key is dirty.

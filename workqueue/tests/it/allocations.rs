@@ -5,9 +5,9 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_sync::{ManualClock, TokioTimer};
-use flyball_workqueue::{Fifo, NoLimiter, Queue, Timer};
-use testkit::allocator::{CountingAllocator, allocations};
+use flyball_sync::{ManualClock, ManualTimer, TokioTimer};
+use flyball_workqueue::{Fair, Fifo, NoLimiter, Order, Priority, Queue, Timer};
+use testkit::allocator::{CountingAllocator, allocations, live_bytes};
 use testkit::wakers::{Counting, poll_with};
 
 #[global_allocator]
@@ -96,4 +96,76 @@ fn waiting_for_a_key_beside_a_delayed_key() {
     let (_counting, waker) = Counting::waker();
     add_to_a_waiting_getter(&queue, &keys, &waker);
     assert_eq!(allocations(|| add_to_a_waiting_getter(&queue, &keys, &waker)), 0);
+}
+
+/// Adds many keys, and takes all of them.
+fn burst<O: Order<u64>>(queue: &Queue<u64, O, NoLimiter, ManualTimer>, clock: &ManualClock, keys: u64) {
+    let second = Duration::from_secs(1);
+    for key in 0..keys {
+        queue.add(key).unwrap();
+        queue.add_after(key + keys, second).unwrap();
+    }
+    clock.advance(second);
+    while let Ok(lease) = queue.try_get() {
+        queue.add_after(*lease.key(), second).unwrap();
+        assert!(queue.cancel(lease.key()));
+        lease.done();
+    }
+    let stats = queue.stats();
+    assert_eq!((stats.ready, stats.waiting, stats.leased), (0, 0, 0));
+    if keys <= 100 {
+        queue.check().unwrap(); // O(groups · keys)
+    }
+}
+
+fn gives_its_memory_back<O: Order<u64>>(order: O) {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    burst(&queue, &clock, 100);
+    let before = live_bytes();
+    burst(&queue, &clock, 100_000);
+    let after = live_bytes() - before;
+    assert!(after > 4_000_000, "{after} bytes: a queue that may be filled again keeps its memory");
+    burst(&queue, &clock, 100_000);
+    assert_eq!(live_bytes() - before, after, "the second burst uses the memory of the first");
+    burst(&queue, &clock, 100);
+    let kept = live_bytes() - before;
+    assert!(kept < 100_000, "{kept} bytes are kept after {after}");
+    burst(&queue, &clock, 100_000);
+    burst(&queue, &clock, 100);
+    assert!(live_bytes() - before < 100_000);
+}
+
+#[test]
+fn a_queue_gives_the_memory_of_a_burst_back() {
+    gives_its_memory_back(Fifo);
+    gives_its_memory_back(Priority::new());
+    gives_its_memory_back(Fair::by_group(|key: &u64| key % 1_000));
+    gives_its_memory_back(Fair::by_group(|key: &u64| *key));
+}
+
+/// Returns the bytes that a key takes in a full queue whose vectors have no spare capacity.
+fn bytes_of_a_key<O: Order<Arc<str>>>(order: O) -> f64 {
+    // A power of two fills the vectors; the hash table is seven sixteenths full, between its limits.
+    const KEYS: usize = 1 << 16;
+    let keys = keys(KEYS);
+    let before = live_bytes();
+    let queue = Queue::builder().order(order).build();
+    for key in &keys {
+        queue.add(key.clone()).unwrap();
+    }
+    (live_bytes() - before) as f64 / KEYS as f64
+}
+
+/// The figures of the README. The key itself, a pointer with a length, takes 16 bytes of each.
+#[test]
+fn bytes_of_a_queued_key() {
+    let figures = [
+        bytes_of_a_key(Fifo),
+        bytes_of_a_key(Priority::new()),
+        bytes_of_a_key(Fair::by_group(|key: &Arc<str>| key.len() % 16)),
+        bytes_of_a_key(Fair::by_group(|key: &Arc<str>| key.as_ptr() as usize)),
+    ];
+    let bytes = figures.map(|bytes| bytes.round() as usize - 16);
+    assert_eq!(bytes, [34, 66, 38, 144]);
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use flyball_sync::{Clock, ManualClock, Monotonic};
-use flyball_workqueue::{Added, DrainOptions, Fair, Queue, TryGetError};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, block_on};
+use flyball_workqueue::{Added, DrainOptions, Fair, Lease, NoLimiter, Queue, TryGetError};
 use testkit::random::cases;
 use testkit::wakers::poll_once;
 
@@ -400,4 +400,90 @@ fn an_operation_of_a_drain_costs_the_same_with_many_passed_deadlines() {
     };
     let (few, many) = (drain_some(80 * OPS), drain_some(800 * OPS));
     assert!(many < 3 * few + Duration::from_millis(20), "{many:?} instead of {few:?} for {OPS} keys");
+}
+
+/// If the first of many due keys cannot be handed out, each way to take a key finds the one that can.
+#[test]
+fn a_due_key_behind_many_keys_of_a_full_group_is_handed_out() {
+    type Take = fn(&Queue<u32, Fair<u32, u32>, NoLimiter, ManualTimer>) -> Vec<u32>;
+    let ways: [Take; 5] = [
+        |queue| vec![queue.try_get().unwrap().detach()],
+        |queue| queue.try_get_many(9).unwrap().into_iter().map(Lease::detach).collect(),
+        |queue| vec![block_on(queue.get()).unwrap().detach()],
+        |queue| block_on(queue.get_many(9)).into_iter().map(Lease::detach).collect(),
+        |queue| vec![queue.blocking_get().unwrap().detach()],
+    ];
+    for take in ways {
+        let clock = ManualClock::new();
+        let order = Fair::by_group(|key: &u32| key % 2).max_leased(1);
+        let queue = Queue::builder().order(order).timer(clock.timer()).build();
+        queue.add(0).unwrap();
+        let lease = queue.try_get().unwrap();
+        for key in (2..2_000).step_by(2).chain([1]) {
+            queue.add_after(key, SECOND).unwrap();
+        }
+        clock.advance(SECOND);
+        assert_eq!(take(&queue), [1]);
+        queue.check().unwrap();
+        lease.done();
+        assert_eq!(take(&queue), [2]);
+    }
+}
+
+/// A group whose drop calls a function.
+#[derive(Clone)]
+struct DropCalls(u32, Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>);
+
+impl PartialEq for DropCalls {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for DropCalls {}
+
+impl std::hash::Hash for DropCalls {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for DropCalls {
+    fn drop(&mut self) {
+        if let Some(call) = self.1.get() {
+            call();
+        }
+    }
+}
+
+/// The names of former groups are freed with the memory of a burst, outside the lock: under it, a `Drop` that calls the queue would deadlock. If one
+/// panics, the others are dropped, and the queue goes on.
+#[test]
+fn names_of_former_groups_are_dropped_outside_the_lock() {
+    let call = Arc::new(OnceLock::<Box<dyn Fn() + Send + Sync>>::new());
+    let group = {
+        let call = call.clone();
+        move |key: &u32| DropCalls(*key, call.clone())
+    };
+    let queue = Queue::builder().order(Fair::by_group(group)).build();
+    let burst = |keys| {
+        assert_eq!(queue.add_many(0..keys).new, keys as usize);
+        while let Ok(lease) = queue.try_get() {
+            lease.done();
+        }
+    };
+    burst(5_000);
+    let dropped = Arc::new(AtomicU32::new(0));
+    let on_drop = {
+        let (queue, dropped) = (queue.clone(), dropped.clone());
+        move || {
+            assert!(!queue.is_shutting_down());
+            assert_ne!(dropped.fetch_add(1, Ordering::Relaxed), 2_500);
+        }
+    };
+    call.set(Box::new(on_drop)).ok().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| burst(5))).is_err());
+    assert!(dropped.load(Ordering::Relaxed) >= 5_000);
+    burst(5);
+    queue.check().unwrap();
 }

@@ -115,6 +115,10 @@ impl sealed::ReadyQueue for FifoList {
         self.ready.unlink(slab, slot);
     }
 
+    fn take_memory(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
     fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
         self.ready.iter(slab).collect()
     }

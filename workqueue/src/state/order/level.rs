@@ -66,6 +66,12 @@ impl Level {
         }
     }
 
+    /// Moves the memory out of a level without keys.
+    pub(super) fn take_memory(&mut self) -> Self {
+        let priority = self.priority;
+        std::mem::replace(self, Self::new(priority))
+    }
+
     /// Returns whether the level has a Ready key.
     #[inline]
     pub(super) fn is_ready(&self, by: Nanos) -> bool {

@@ -361,6 +361,13 @@ impl ReadyQueue for Levels {
         self.positions[slot as usize].requested = None;
     }
 
+    fn take_memory(&mut self) -> Self {
+        let mut old = Self::new(None);
+        old.positions = std::mem::take(&mut self.positions);
+        old.levels = self.levels.iter_mut().map(Level::take_memory).collect();
+        old
+    }
+
     fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
         self.levels.iter().flat_map(|level| level.line.iter(slab)).collect()
     }

@@ -61,6 +61,12 @@ impl Rates {
         self.now = self.now.max(now);
     }
 
+    /// Moves the memory of former groups out. No group must be left.
+    pub(super) fn take_memory(&mut self) -> Self {
+        let left = Self { now: self.now, drawn: self.drawn, ..Self::default() };
+        std::mem::replace(self, left)
+    }
+
     /// Returns the later of `now` and the time that was last passed in.
     pub(super) fn latest(&self, now: Nanos) -> Nanos {
         self.now.max(now)

@@ -1,5 +1,7 @@
 //! PURE. The ready queue of `Fair`: how each transition of a key changes the key's group.
 
+use std::mem::take;
+
 use flyball_sync::Nanos;
 
 use super::{FIRST_GROUP, Group, Groups};
@@ -236,6 +238,18 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.groups[index as usize].keys -= 1;
         self.note_room(index);
         self.release(index);
+    }
+
+    fn take_memory(&mut self) -> Self {
+        let mut old = Self::new(false);
+        (old.of, old.waits) = (take(&mut self.of), take(&mut self.waits));
+        // A group that is kept, or has adders, is left.
+        if self.index.is_empty() {
+            (old.groups, old.index) = (take(&mut self.groups), take(&mut self.index));
+            (old.roomier, self.free) = (take(&mut self.roomier), NIL);
+            old.rates = self.rates.as_mut().map(|rates| Box::new(rates.take_memory()));
+        }
+        old
     }
 
     fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
