@@ -1,8 +1,5 @@
 //! SHELL. Leases: a worker's exclusive right to a key, until the worker ends the lease with an outcome.
 
-pub(crate) mod leasing;
-pub(crate) mod outcome;
-
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Deref;
@@ -10,10 +7,14 @@ use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resu
 use std::sync::Arc;
 use std::time::Duration;
 
+use flyball_sync::Timer;
 use flyball_sync::panics::caught;
 
-use crate::lease::leasing::Leasing;
-use crate::lease::outcome::LeaseOutcome;
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
+use crate::queue::end::Ending;
+use crate::queue::shared::Shared;
+use crate::state::order::Order;
 use crate::state::types::LeaseId;
 
 /// The exclusive right to work on a key. While the lease exists, the queue does not hand the key out again.
@@ -273,5 +274,106 @@ impl<K> Deref for Lease<K> {
 impl<K: fmt::Debug> fmt::Debug for Lease<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// The operations of a queue that its leases call. A lease holds its queue as a trait object of this trait, so the
+/// type of a lease does not depend on the queue's order and limiter.
+pub(crate) trait Leasing<K>: Send + Sync {
+    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
+    fn requeues(&self, key: &K) -> u32;
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Ending>;
+    fn end_decided(&self, id: LeaseId, key: &K, ending: Ending);
+    fn age(&self, id: LeaseId) -> Option<Duration>;
+    fn detach(&self, id: LeaseId);
+}
+
+impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
+where
+    K: Key,
+    O: Order<K>,
+    L: QueueLimiter<K>,
+    T: Timer,
+{
+    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
+        Shared::end(self, id, key, outcome);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.limiter.num_requeues(key)
+    }
+
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Ending> {
+        Shared::fail_up_to(self, key, most, at_least)
+    }
+
+    fn end_decided(&self, id: LeaseId, key: &K, ending: Ending) {
+        self.end_by(id, key, ending);
+    }
+
+    fn age(&self, id: LeaseId) -> Option<Duration> {
+        let now = self.now_if_timed()?;
+        self.lock().state.lease_age(id, now)
+    }
+
+    fn detach(&self, id: LeaseId) {
+        self.lock().state.detach(id);
+    }
+}
+
+/// The outcome of a lease.
+///
+/// The methods of [`Lease`](crate::Lease) end a lease with the frequent ones; [`Lease::end`](crate::Lease::end) takes any. After a shutdown, a key that
+/// would be Ready again later becomes a leftover instead, except while [a drain](crate::DrainOptions::serve_waiting) serves delayed keys.
+///
+/// A worker passes the outcome to the lease, and the queue reports the outcome to its [`QueueMetrics`](crate::QueueMetrics).
+///
+/// # Examples
+/// A function that chooses the outcome without access to the lease:
+/// ```
+/// use flyball_workqueue::LeaseOutcome;
+/// use std::io::{Error, ErrorKind};
+/// use std::time::Duration;
+///
+/// fn outcome(result: Result<(), Error>) -> LeaseOutcome {
+///     match result {
+///         Ok(()) => LeaseOutcome::Succeeded,
+///         Err(error) if error.kind() == ErrorKind::AlreadyExists => LeaseOutcome::Done,
+///         Err(_) => LeaseOutcome::Failed { at_least: Duration::from_secs(1) },
+///     }
+/// }
+///
+/// assert!(outcome(Err(ErrorKind::TimedOut.into())).is_failure());
+/// assert!(!outcome(Err(ErrorKind::AlreadyExists.into())).is_failure());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaseOutcome {
+    /// [`done`](crate::Lease::done): neither success nor failure; the failure count stays as it is.
+    Done,
+    /// Neither success nor failure, such as a write conflict: the key is Ready again after this delay, and immediately, at the tail, if the delay is zero.
+    DoneAndRequeueAfter(Duration),
+    /// [`succeed`](crate::Lease::succeed): the failures of the key are forgotten.
+    Succeeded,
+    /// [`requeue_after`](crate::Lease::requeue_after): the failures of the key are forgotten, and it is Ready again after this delay.
+    SucceededAndRequeueAfter(Duration),
+    /// [`retry`](crate::Lease::retry): a failure. The key waits for the longer of `at_least` and the limiter's delay.
+    Failed {
+        /// The minimum time before the key is Ready again, for example a server's `Retry-After`. It does not influence the limiter's delay. An add still
+        /// makes the key Ready immediately, unless backoff is [strict](crate::QueueBuilder::strict_backoff).
+        at_least: Duration,
+    },
+    /// The lease was dropped without an outcome, because of a panic, a timeout or a dropped future. Counts as a
+    /// failure.
+    Dropped,
+    /// The worker did not start to work on the key: it is Ready again at the tail, and no failure is counted. This outcome is not reported to metrics.
+    Requeued,
+}
+
+impl LeaseOutcome {
+    /// Returns whether the outcome is a failure.
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Dropped)
     }
 }

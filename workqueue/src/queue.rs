@@ -4,19 +4,19 @@ pub(crate) mod add;
 pub(crate) mod adders;
 mod blocking;
 pub(crate) mod builder;
-mod by_key;
 pub(crate) mod delay;
 pub(crate) mod end;
 mod get;
-pub(crate) mod give_up;
-mod idle;
+pub(crate) mod get_future;
 pub(crate) mod inspect;
+pub(crate) mod locked;
 mod priority;
 pub(crate) mod shared;
 pub(crate) mod shutdown;
-pub(crate) mod task_waiters;
-pub(crate) mod thread_waiters;
-pub(crate) mod timeouts;
+#[cfg(feature = "stream")]
+pub(crate) mod stream;
+pub(crate) mod wait;
+pub(crate) mod waiters;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -20,21 +20,16 @@
 //! `Leased`. It also follows that no key is lost, because only `end`, `cancel` and `stop` vacate a slot, and they return its key.
 
 mod add;
-pub(crate) mod ages;
 mod deadlines;
-mod delay;
 pub(crate) mod entry;
-pub(crate) mod hash;
 pub(crate) mod inspect;
 mod lease;
-mod list;
 pub(crate) mod memory;
 pub(crate) mod metering;
 pub(crate) mod order;
 mod priority;
 mod shutdown;
-mod slab;
-mod sparse;
+pub(crate) mod slots;
 pub(crate) mod stats;
 mod transitions;
 pub(crate) mod types;
@@ -45,11 +40,11 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
-use crate::state::list::List;
 use crate::state::metering::Meter;
 use crate::state::order::sealed::ReadyQueue;
-use crate::state::slab::Slab;
-use crate::state::sparse::SparseMap;
+use crate::state::slots::List;
+use crate::state::slots::Slab;
+use crate::state::slots::SparseMap;
 use crate::state::wait::Wait;
 
 /// The latest time that `horizon` can have. Deadlines at or before `horizon` count as passed, so `LAST` is before `Nanos::MAX`: a wait until

@@ -23,7 +23,7 @@ use std::task::Waker;
 
 use flyball_sync::waiting::{Place, WakeBatch};
 
-use crate::queue::task_waiters::TaskWaiters;
+use crate::queue::waiters::TaskWaiters;
 
 /// Tasks that wait to add a key.
 #[derive(Default)]

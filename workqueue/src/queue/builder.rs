@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::metrics::QueueMetrics;
 use crate::queue::Queue;
-use crate::queue::give_up::GiveUp;
+use crate::queue::end::GiveUp;
 use crate::queue::shared::{Parts, Shared};
 use crate::state::Options;
 use crate::state::order::Order;

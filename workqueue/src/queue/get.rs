@@ -9,17 +9,17 @@ use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 use super::Queue;
 use crate::error::{GetTimeoutError, TryGetError};
-use crate::futures::get::Get;
-use crate::futures::get_many::GetMany;
-#[cfg(feature = "stream")]
-use crate::futures::stream::LeaseStream;
 use crate::key::Key;
 use crate::lease::Lease;
-use crate::lease::outcome::LeaseOutcome;
+use crate::lease::LeaseOutcome;
 use crate::limiter::QueueLimiter;
+use crate::queue::get_future::Get;
+use crate::queue::get_future::GetMany;
+use crate::queue::locked::Locked;
+use crate::queue::shared::Effects;
 use crate::queue::shared::Shared;
-use crate::queue::shared::effects::Effects;
-use crate::queue::shared::locked::Locked;
+#[cfg(feature = "stream")]
+use crate::queue::stream::LeaseStream;
 use crate::state::metering::HandedOut;
 use crate::state::order::Order;
 use crate::state::types::{LeaseId, NextKey};

@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::state::order::fair::Fair;
 use crate::state::order::priority::Priority;
-use crate::state::order::stats::{PriorityStats, TopGroups};
+use crate::state::stats::{PriorityStats, TopGroups};
 
 impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     /// Returns the priority of a key that is Ready or waiting. For a leased key that was added again, this is the highest priority of these adds; for

@@ -12,7 +12,7 @@
 //!
 //! # No lost wake-up
 //! A wake-up does not reserve a key; any getter may take the key first. After each change and before unlocking, [`Shared::collect_wakeups`] is
-//! called, which restores three rules (see `shared/locked.rs`):
+//! called, which restores three rules (see `queue/locked.rs`):
 //! 1. One task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too. That thread signals
 //!    the next thread when it has taken a key or found no key. Likewise, one adder is woken for each key that the queue and the adder's class of keys
 //!    have room for (`queue/adders.rs`).
@@ -25,31 +25,29 @@
 //!
 //! A woken waiter that leaves its wait queue decrements the count of woken waiters, so `collect_wakeups` can wake another waiter.
 
-pub(crate) mod effects;
-pub(crate) mod locked;
-mod observe;
-
 use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
-use flyball_sync::panics::raise;
-use flyball_sync::waiting::{self, Alarm, Alarmed};
+use flyball_sync::panics::{Panic, keep_first, raise};
+use flyball_sync::waiting::{self, Alarm, Alarmed, TimerCall, WakeBatch, arm};
 use flyball_sync::{Nanos, Timer};
 use foldhash::fast::RandomState;
 
 use crate::key::Key;
 use crate::limiter::{self, Limiter, QueueLimiter};
 use crate::metrics::QueueMetrics;
-use crate::metrics::stats_reader::{ReadStats, StatsReader};
-use crate::queue::give_up::GiveUp;
-use crate::queue::shared::effects::Effects;
-use crate::queue::shared::locked::Locked;
-use crate::state::hash::fold;
+use crate::metrics::{ReadStats, StatsReader};
+use crate::queue::end::GiveUp;
+use crate::queue::locked::Locked;
+use crate::state::metering::HandedOut;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
+use crate::state::slots::fold;
+use crate::state::stats::QueueStats;
 use crate::state::types::NewKey;
 use crate::state::{Options, QueueState};
 
@@ -272,5 +270,76 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Alarmed for Shared<K, O,
         let effects = locked.wake_for_time();
         drop(locked);
         self.perform(effects);
+    }
+}
+
+/// The wakers to wake, the threads to signal, and the call of the timer.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(super) wakers: WakeBatch,
+    pub(in crate::queue) signals: usize,
+    pub(super) signal_all: bool,
+    /// Whether to signal the threads that wait for the end of a drain.
+    pub(in crate::queue) quiet: bool,
+    pub(in crate::queue) arm: Option<TimerCall>,
+    /// Whether more tasks must be woken than fit into `wakers`.
+    pub(super) more: bool,
+}
+
+impl Effects {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wakers.is_empty() && self.signals == 0 && !self.signal_all && !self.quiet && self.arm.is_none()
+    }
+
+    /// Performs all effects, even if a waker or the timer panics.
+    pub(super) fn perform<K, O, L, T>(
+        &mut self,
+        shared: &Shared<K, O, L, T>,
+        panicked: &mut Result<(), Panic>,
+    ) where
+        K: Key,
+        O: Order<K>,
+        L: QueueLimiter<K>,
+        T: Timer,
+    {
+        if self.signal_all {
+            shared.available.notify_all();
+        } else {
+            (0..self.signals).for_each(|_| shared.available.notify_one());
+        }
+        if self.quiet {
+            shared.quiet.notify_all();
+        }
+        keep_first(panicked, self.wakers.wake());
+        if let Some(call) = self.arm {
+            let perform = |call: TimerCall| call.perform(&shared.time, &shared.alarm);
+            keep_first(panicked, catch_unwind(AssertUnwindSafe(|| arm(shared, call, perform))));
+        }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
+    /// Calls `what` with every sink. Must be called while no lock is held. A panic in a sink is caught.
+    #[inline]
+    pub(crate) fn report(&self, what: impl Fn(&dyn QueueMetrics)) {
+        for sink in &self.sinks {
+            // The payload of a caught panic is leaked, because dropping it may panic in turn.
+            let reported = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
+            reported.unwrap_or_else(std::mem::forget);
+        }
+    }
+
+    /// Returns the data that the metrics report about the last hand-out.
+    #[inline]
+    pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
+        locked.state.handed_out()
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> ReadStats for Shared<K, O, L, T> {
+    fn read(&self) -> QueueStats {
+        let now = self.now_if_timed();
+        self.lock().state.stats(now)
     }
 }

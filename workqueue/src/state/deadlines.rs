@@ -1,14 +1,9 @@
 //! PURE. The heap of waiting keys, earliest deadline first.
 
-mod node;
-mod passed;
-
 use flyball_sync::Nanos;
 
-use crate::state::deadlines::node::{HeapNode, Siblings};
-use crate::state::deadlines::passed::Passed;
-use crate::state::entry::State;
-use crate::state::slab::Slab;
+use crate::state::entry::{NIL, State};
+use crate::state::slots::Slab;
 
 /// The number of children of a node.
 const ARITY: usize = Siblings::COUNT;
@@ -238,6 +233,162 @@ impl Deadlines {
 #[inline]
 fn place(position: usize) -> (usize, usize) {
     ((position + ROOT) / ARITY, (position + ROOT) % ARITY)
+}
+
+/// A deadline in the heap. Nodes are ordered by deadline, then sequence number, then slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HeapNode {
+    pub(crate) at: Nanos,
+    /// Orders nodes with equal deadlines by the time at which the deadlines were set.
+    pub(crate) sequence: u32,
+    pub(crate) slot: u32,
+}
+
+impl HeapNode {
+    /// The content of a vacant lane. It sorts after every node, because no slot is `NIL`.
+    const VACANT: Self = Self { at: Nanos::MAX, sequence: u32::MAX, slot: NIL };
+}
+
+/// Eight nodes as a struct of arrays. To find the least node, one cache line of deadlines is read; the other fields are read only if deadlines are
+/// equal.
+#[derive(Clone, Debug)]
+pub(crate) struct Siblings {
+    at: [Nanos; Self::COUNT],
+    sequence: [u32; Self::COUNT],
+    slot: [u32; Self::COUNT],
+}
+
+impl Siblings {
+    pub(crate) const COUNT: usize = 8;
+
+    pub(crate) const VACANT: Self = Self {
+        at: [HeapNode::VACANT.at; Self::COUNT],
+        sequence: [HeapNode::VACANT.sequence; Self::COUNT],
+        slot: [HeapNode::VACANT.slot; Self::COUNT],
+    };
+
+    #[inline]
+    pub(crate) fn get(&self, lane: usize) -> HeapNode {
+        HeapNode { at: self.at[lane], sequence: self.sequence[lane], slot: self.slot[lane] }
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, lane: usize, node: HeapNode) {
+        self.at[lane] = node.at;
+        self.sequence[lane] = node.sequence;
+        self.slot[lane] = node.slot;
+    }
+
+    #[inline]
+    pub(crate) fn vacate(&mut self, lane: usize) -> HeapNode {
+        let node = self.get(lane);
+        self.set(lane, HeapNode::VACANT);
+        node
+    }
+
+    /// Returns the least node and its lane. No two nodes have both the same deadline and the same sequence number, and a vacant lane sorts after all
+    /// nodes.
+    ///
+    /// The deadlines are compared pairwise, as in a tournament, and each winner is passed on with its deadline; this compiles to conditional moves.
+    /// Branches would be mispredicted about once per level of the heap, because each sibling is equally likely to be the least.
+    #[inline]
+    pub(crate) fn least(&self) -> (usize, HeapNode) {
+        let lane = |lane: usize| (lane, self.at[lane]);
+        let left = earlier(earlier(lane(0), lane(1)), earlier(lane(2), lane(3)));
+        let right = earlier(earlier(lane(4), lane(5)), earlier(lane(6), lane(7)));
+        let (mut least, at) = earlier(left, right);
+        if self.at.iter().map(|other| u32::from(*other == at)).sum::<u32>() > 1 {
+            for other in 0..Self::COUNT {
+                if self.at[other] == at && self.sequence[other] < self.sequence[least] {
+                    least = other;
+                }
+            }
+        }
+        (least, self.get(least))
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = HeapNode> {
+        (0..Self::COUNT).map(|lane| self.get(lane)).filter(|node| node.slot != NIL)
+    }
+
+    pub(crate) fn renumber(&mut self, sequence_of: impl Fn(u32) -> u32) {
+        for (sequence, slot) in self.sequence.iter_mut().zip(self.slot) {
+            if slot != NIL {
+                *sequence = sequence_of(slot);
+            }
+        }
+    }
+}
+
+#[inline]
+fn earlier(one: (usize, Nanos), other: (usize, Nanos)) -> (usize, Nanos) {
+    if other.1 < one.1 { other } else { one }
+}
+
+/// The result of the last count.
+///
+/// # Invariants
+/// 1. At least `count` deadlines are at or before `by`. If all were counted, exactly `count` are, and `next` is the first deadline after `by`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Passed {
+    by: Nanos,
+    count: usize,
+    next: Option<Nanos>,
+    /// Whether all deadlines up to `by` were counted, and `next` is known.
+    all: bool,
+}
+
+impl Passed {
+    pub(super) fn counted(by: Nanos, (count, next): (usize, Option<Nanos>), all: bool) -> Self {
+        Self { by, count, next, all }
+    }
+
+    /// Returns how many deadlines are at or before `now`, and the first one after it, unless they must be counted again. If there are more than `most`,
+    /// the first one may be missing.
+    #[inline]
+    pub(super) fn at(&mut self, now: Nanos, most: usize) -> Option<(usize, Option<Nanos>)> {
+        if now < self.by {
+            return None; // the clock jumped back
+        }
+        if self.all && self.next.is_none_or(|next| next > now) {
+            self.by = now;
+            return Some((self.count, self.next));
+        }
+        (self.count > most).then_some((self.count, None))
+    }
+
+    #[cfg(test)]
+    pub(super) fn by(&self) -> Nanos {
+        self.by
+    }
+
+    #[inline]
+    pub(super) fn added(&mut self, at: Nanos) {
+        if at <= self.by {
+            self.count += 1;
+        } else if self.all {
+            self.next = self.next.into_iter().chain([at]).min();
+        }
+    }
+
+    #[inline]
+    pub(super) fn removed(&mut self, at: Nanos) {
+        if at <= self.by {
+            // Not all may have been counted.
+            self.count = self.count.saturating_sub(1);
+        } else if self.next == Some(at) {
+            self.all = false;
+        }
+    }
+
+    pub(super) fn check(&self, deadlines: impl Iterator<Item = Nanos>) -> Result<(), String> {
+        let (passed, later): (Vec<_>, Vec<_>) = deadlines.partition(|at| *at <= self.by);
+        let next = later.into_iter().min();
+        if passed.len() < self.count || (self.all && (passed.len(), next) != (self.count, self.next)) {
+            return Err(format!("passed 1: {} deadlines and then {next:?}, but {self:?}", passed.len()));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use flyball_sync::Nanos;
 
 use super::{Phase, Postponed, QueueState};
 use crate::state::entry::{Flags, State};
-use crate::state::hash::spread;
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::slots::spread;
 use crate::state::types::Leftovers;
 
 /// The state of a key. A key whose deadline has passed is reported as `Ready`, or as `LeasedDirty` if it is leased.

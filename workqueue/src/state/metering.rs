@@ -15,7 +15,7 @@ use flyball_sync::Nanos;
 use super::{Phase, QueueState};
 use crate::state::entry::State;
 use crate::state::order::sealed::ReadyQueue;
-use crate::state::sparse::SparseMap;
+use crate::state::slots::SparseMap;
 use crate::state::stats::QueueStats;
 use crate::state::types::{LeaseId, NextKey};
 

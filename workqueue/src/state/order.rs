@@ -10,11 +10,8 @@ pub(crate) mod fifo;
 pub(crate) mod groups;
 mod level;
 pub(crate) mod levels;
-pub(crate) mod limits;
 pub(crate) mod priority;
 mod rates;
-mod refresh_count;
-pub(crate) mod stats;
 
 /// The line number of adders that need room in the queue, but not in a group.
 pub(crate) const ANY_ROOM: u32 = 0;
@@ -57,7 +54,7 @@ pub(crate) mod sealed {
     use super::ANY_ROOM;
     use crate::state::deadlines::Deadlines;
     use crate::state::entry::State;
-    use crate::state::slab::Slab;
+    use crate::state::slots::Slab;
     use crate::state::types::Transition;
 
     /// The part of an order that is used outside the queue's lock.

@@ -6,10 +6,10 @@ use flyball_sync::Nanos;
 
 use super::QueueState;
 use crate::state::entry::State;
+use crate::state::order::fair::GroupLimits;
 use crate::state::order::groups::Groups;
 use crate::state::order::levels::Levels;
-use crate::state::order::limits::GroupLimits;
-use crate::state::order::stats::{GroupStats, PriorityStats};
+use crate::state::stats::{GroupStats, PriorityStats};
 
 impl<K> QueueState<K, Levels> {
     pub(crate) fn priority<Q>(&self, key: &Q, hash: u32) -> Option<i8>

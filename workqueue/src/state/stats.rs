@@ -1,11 +1,13 @@
-//! PURE. The statistics of a queue.
+//! PURE. The statistics of a queue, of its groups and of its priorities, and the ages of Ready keys and of leases.
 
 use std::time::Duration;
 
 use flyball_sync::Nanos;
 
 use super::QueueState;
+use crate::state::entry::Flags;
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::types::LeaseId;
 
 /// The statistics of a queue: the number of keys in each state, ages, and counters, all taken at the same time.
 ///
@@ -111,4 +113,160 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         let due_leased = self.postponed.iter().filter(|(_, own)| own.wait.at <= due).count();
         (self.len(Some(now)), due_leased)
     }
+}
+
+/// A lease that has been held for at least as long as the bound that was passed to [`Queue::next_overdue`](crate::Queue::next_overdue).
+///
+/// # Examples
+/// See [`Queue::next_overdue`](crate::Queue::next_overdue).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OverdueLease<K> {
+    /// The leased key.
+    pub key: K,
+    /// How long the lease has been held.
+    pub age: Duration,
+}
+
+/// The result of a search for an overdue lease.
+pub(crate) enum NextOverdue<K> {
+    Lease(OverdueLease<K>),
+    /// No lease is overdue yet; the oldest unreported lease becomes overdue at this time.
+    Wait(Nanos),
+    /// No lease is left to report: no key is leased, or all leases were already reported.
+    Empty,
+    /// The queue is drained: no key is leased, and no key will be leased later.
+    Drained,
+}
+
+impl<K, O: ReadyQueue> QueueState<K, O> {
+    /// Starts to track ages. From now on, the caller must read the clock at each add and get. For keys that are in the queue already, the age is
+    /// counted from now.
+    pub(crate) fn track_ages(&mut self, now: Nanos) {
+        self.ages.get_or_insert(now);
+    }
+
+    /// Returns how long the oldest Ready key has been Ready, and how long the oldest lease has been held.
+    pub(super) fn oldest(&self, now: Nanos) -> (Option<Duration>, Option<Duration>) {
+        let Some(kept) = self.ages else { return (None, None) };
+        let age = |since: Nanos| now.since(since.max(kept));
+        let at = |slot| self.slab.get(slot).at;
+        let by = self.due_by(now);
+        let due = self.first_wait().filter(|(at, _)| *at <= by).map(|(at, _)| at);
+        let ready = self.order.heads(now, by).map(at).chain(due).min();
+        (ready.map(age), self.oldest_lease(now))
+    }
+
+    /// Returns how long the oldest lease has been held.
+    fn oldest_lease(&self, now: Nanos) -> Option<Duration> {
+        let kept = self.ages?;
+        let oldest = self.leases.front().into_iter().chain(self.reported.front());
+        let since = oldest.map(|slot| self.slab.get(slot).at).min()?;
+        Some(now.since(since.max(kept)))
+    }
+
+    /// Returns whether there is a lease that was not reported as overdue.
+    #[inline]
+    pub(crate) fn has_unreported(&self) -> bool {
+        self.leases.len() > 0
+    }
+
+    /// Returns how long a lease has been held.
+    pub(crate) fn lease_age(&self, lease: LeaseId, now: Nanos) -> Option<Duration> {
+        Some(now.since(self.slab.get(lease.slot).at.max(self.ages?)))
+    }
+
+    /// Checks the oldest lease that was not reported yet. If it has been held for at least `bound`, marks it as reported and returns it.
+    ///
+    /// The key is cloned before the lease is marked, so that the lease is not marked as reported if `Clone` panics.
+    pub(crate) fn next_overdue(&mut self, bound: Duration, now: Nanos) -> NextOverdue<K>
+    where
+        K: Clone,
+    {
+        let drained = self.is_drained(Some(now));
+        let tracked = self.ages.unwrap_or(now);
+        let first = self.leases.front().filter(|_| !drained);
+        let first = first.map(|slot| (slot, self.slab.get(slot).at.max(tracked)));
+        // `Clone` may panic, so the key is cloned before anything changes. If the queue already tracked ages then, and no operation noted it, ages would
+        // count from the panic, although no operation would read the clock.
+        let key = match first {
+            Some((slot, since)) if since + bound <= now => self.slab.get(slot).key.clone(),
+            _ => None,
+        };
+        self.track_ages(now);
+        let Some((slot, since)) = first else {
+            return if drained { NextOverdue::Drained } else { NextOverdue::Empty };
+        };
+        let Some(key) = key else { return NextOverdue::Wait(since + bound) };
+        self.leases.unlink(&mut self.slab, slot);
+        self.slab.get_mut(slot).flags.set(Flags::REPORTED, true);
+        self.reported.push(&mut self.slab, slot);
+        NextOverdue::Lease(OverdueLease { key, age: now.since(since) })
+    }
+}
+
+/// The number of Ready keys of a priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct PriorityStats {
+    /// The priority.
+    pub priority: i8,
+    /// The number of Ready keys.
+    pub ready: usize,
+}
+
+/// The numbers of keys of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct GroupStats<G> {
+    /// The group.
+    pub group: G,
+    /// The number of all its keys.
+    pub total: usize,
+    /// The number of its Ready keys.
+    pub ready: usize,
+    /// The number of its leased keys.
+    pub leased: usize,
+    /// The number of its Ready keys that cannot be handed out because the group is
+    /// [suspended](crate::Fair::max_leased).
+    pub suspended: usize,
+    /// The number of its Ready keys that cannot be handed out before a lease of the group ends, because the group is at its
+    /// [limit of leases](crate::Fair::max_leased).
+    pub lease_limited: usize,
+    /// The number of its Ready keys that cannot be handed out before more tokens of the group's [rate](crate::Fair::rate) arrive.
+    pub rate_limited: usize,
+    /// How many more keys the group has room for, without regard to the capacity of the queue; `None` if the group has no
+    /// [capacity](crate::Fair::capacity).
+    pub capacity_left: Option<usize>,
+}
+
+impl GroupStats<usize> {
+    /// Returns the sum of `self` and `other`.
+    pub(super) fn and(self, other: Self) -> Self {
+        let room = self.capacity_left.into_iter().chain(other.capacity_left).reduce(usize::saturating_add);
+        Self {
+            group: self.group + other.group,
+            total: self.total + other.total,
+            ready: self.ready + other.ready,
+            leased: self.leased + other.leased,
+            suspended: self.suspended + other.suspended,
+            lease_limited: self.lease_limited + other.lease_limited,
+            rate_limited: self.rate_limited + other.rate_limited,
+            capacity_left: room,
+        }
+    }
+}
+
+/// The statistics of the groups with the most Ready keys, and the sum of the statistics of all other groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct TopGroups<G> {
+    /// The groups with the most Ready keys, in descending order of the number of these keys.
+    pub groups: Vec<GroupStats<G>>,
+    /// The sum of the statistics of all other groups. `group` is the number of these groups, and `capacity_left` is the sum over those that have a
+    /// capacity.
+    pub others: GroupStats<usize>,
 }

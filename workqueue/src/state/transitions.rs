@@ -7,8 +7,8 @@ use flyball_sync::Nanos;
 
 use super::{Postponed, QueueState};
 use crate::state::entry::{Flags, State};
-use crate::state::hash::spread;
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::slots::spread;
 use crate::state::wait::Wait;
 
 /// A key table with more buckets than this does not fit into the CPU's first-level cache.

@@ -1,14 +1,18 @@
-//! PURE. An order that shares the workers among groups of keys.
+//! SHELL. An order that shares the workers among groups of keys.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | the number of refreshes | an atomic: incremented after the results of the functions of `Fair` have changed, and read before they are called |
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use flyball_ratelimit::Quota;
+use flyball_sync::locks::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 
+use crate::state::entry::NIL;
 use crate::state::order::groups::Groups;
-use crate::state::order::limits::{GroupLimits, GroupTag, Limits};
-use crate::state::order::refresh_count::RefreshCount;
 use crate::state::order::{Order, sealed};
 
 /// Serves groups of keys in weighted round robin, for example one group for each namespace or tenant.
@@ -321,5 +325,80 @@ impl<K, G> fmt::Debug for Fair<K, G> {
             .field("capacity", &capacity.is_some())
             .field("rate", &rate.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+/// Counts the refreshes. Limits that are computed after a refresh have a higher number than those computed before it.
+struct RefreshCount(AtomicUsize);
+
+impl Default for RefreshCount {
+    fn default() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+}
+
+impl RefreshCount {
+    /// Returns the current number. Call this before the functions of `Fair`, so that their results are no older than
+    /// the number.
+    #[inline]
+    fn number(&self) -> usize {
+        // Ordering: Acquire, see `start_refresh`.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Starts a refresh, and returns its number. All limits that were computed before this call are now stale.
+    fn start_refresh(&self) -> usize {
+        // Ordering: AcqRel. Release: an add that reads this number and then calls the functions of `Fair` sees the changes that the caller made
+        // before the refresh. Acquire: a later refresh, which increments this number, sees those changes, too.
+        self.0.fetch_add(1, Ordering::AcqRel) + 1
+    }
+}
+
+/// The weight and the limits of a group of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The number of hand-outs in a turn, at least one.
+    pub(super) weight: u32,
+    /// The maximum number of leased keys; with 0 the group is suspended.
+    pub(super) max_leased: u32,
+    /// The maximum number of keys; the group may hold more if it did before the limit was lowered.
+    pub(super) capacity: usize,
+}
+
+impl Limits {
+    /// Creates the limits. A group of weight 0 gets no hand-outs, so its limit of leased keys is 0.
+    pub(super) fn new(weight: u32, max_leased: u32, capacity: usize) -> Self {
+        let max_leased = if weight == 0 { 0 } else { max_leased };
+        Self { weight: weight.max(1), max_leased, capacity }
+    }
+
+    pub(super) fn is_suspended(self) -> bool {
+        self.max_leased == 0
+    }
+}
+
+/// The limits of a group, and its rate. The rate is separate, because the record of a group does not store it: it is in the group's bucket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupLimits {
+    pub(super) limits: Limits,
+    pub(super) rate: Option<Quota>,
+}
+
+/// The tag of an add: the name and the limits of the key's group.
+#[derive(Debug)]
+pub struct GroupTag<G> {
+    /// The name of the group; `None` once the name has been moved into the record of a new group.
+    pub(super) group: Option<G>,
+    pub(super) hash: u64,
+    pub(super) limits: GroupLimits,
+    /// The number of the latest refresh that started before these limits were computed.
+    pub(super) refresh: usize,
+    /// The group's index; `NIL` if the group does not exist. Valid only until the queue is unlocked.
+    pub(super) found: u32,
+}
+
+impl<G> GroupTag<G> {
+    pub(super) fn new(group: G, hash: u64, limits: GroupLimits, refresh: usize) -> Self {
+        Self { group: Some(group), hash, limits, refresh, found: NIL }
     }
 }

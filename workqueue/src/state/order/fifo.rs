@@ -3,10 +3,10 @@
 use flyball_sync::Nanos;
 
 use crate::state::deadlines::Deadlines;
-use crate::state::list::List;
 use crate::state::order::level::goes_before;
 use crate::state::order::{Order, sealed};
-use crate::state::slab::Slab;
+use crate::state::slots::List;
+use crate::state::slots::Slab;
 
 /// Strict first in, first out.
 ///

@@ -6,8 +6,8 @@ use flyball_sync::Nanos;
 
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::State;
-use crate::state::list::List;
-use crate::state::slab::Slab;
+use crate::state::slots::List;
+use crate::state::slots::Slab;
 
 /// The keys of one priority.
 #[derive(Debug)]

@@ -47,8 +47,8 @@ use crate::state::entry::State;
 use crate::state::order::credits::Credits;
 use crate::state::order::level::{Level, Position, RaisedPosition};
 use crate::state::order::sealed::ReadyQueue;
-use crate::state::order::stats::PriorityStats;
-use crate::state::slab::Slab;
+use crate::state::slots::Slab;
+use crate::state::stats::PriorityStats;
 use crate::state::types::Transition;
 
 /// The Ready keys by priority, and the waiting keys.

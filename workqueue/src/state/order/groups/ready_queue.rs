@@ -7,11 +7,11 @@ use flyball_sync::Nanos;
 use super::{FIRST_GROUP, Group, Groups};
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::{NIL, State};
-use crate::state::list::List;
-use crate::state::order::limits::{GroupLimits, GroupTag};
+use crate::state::order::fair::{GroupLimits, GroupTag};
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::order::{ANY_ROOM, NO_ROOM};
-use crate::state::slab::Slab;
+use crate::state::slots::List;
+use crate::state::slots::Slab;
 use crate::state::types::Transition;
 
 impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {

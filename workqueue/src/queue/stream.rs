@@ -11,10 +11,10 @@ use futures_core::Stream;
 
 use flyball_sync::{ThreadTimer, Timer};
 
-use crate::futures::get::Get;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::queue::get_future::Get;
 use crate::state::order::Order;
 use crate::state::order::fifo::Fifo;
 

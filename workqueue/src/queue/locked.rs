@@ -5,11 +5,9 @@ use std::task::Waker;
 use flyball_sync::Nanos;
 use flyball_sync::waiting::{Alarm, WakeBatch};
 
-use super::effects::Effects;
 use crate::queue::adders::{AdderPlace, Adders};
-use crate::queue::task_waiters::TaskWaiters;
-use crate::queue::thread_waiters::ThreadWaiters;
-use crate::queue::timeouts::Timeouts;
+use crate::queue::shared::Effects;
+use crate::queue::waiters::{TaskWaiters, ThreadWaiters, Timeouts};
 use crate::state::QueueState;
 use crate::state::order::NO_ROOM;
 use crate::state::order::sealed::ReadyQueue;

@@ -1,4 +1,6 @@
-//! PURE. The entries of all keys in one allocation, addressed by slot.
+//! PURE. The entries of all keys in one allocation, addressed by slot, and the lists and maps of slots.
+
+use hashbrown::HashTable;
 
 use crate::state::entry::{Entry, Flags, NIL, State};
 
@@ -144,4 +146,147 @@ impl<K> Slab<K> {
         }
         Ok(())
     }
+}
+
+/// A list of slots in the order in which they were pushed. Removing a slot from the middle is O(1).
+///
+/// # Invariants
+/// 1. The second link of a slot leads to the next slot, the first link to the previous one. From `head` the second links lead through `len` slots to
+///    `tail`, and the first links lead back through the same slots.
+#[derive(Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+    len: usize,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { head: NIL, tail: NIL, len: 0 }
+    }
+}
+
+impl List {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> Option<u32> {
+        (self.head != NIL).then_some(self.head)
+    }
+
+    #[inline]
+    pub(crate) fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        slab.get_mut(slot).links = [self.tail, NIL];
+        match self.tail {
+            NIL => self.head = slot,
+            tail => slab.get_mut(tail).links[1] = slot,
+        }
+        self.tail = slot;
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        let [prev, next] = slab.get(slot).links;
+        match prev {
+            NIL => self.head = next,
+            prev => slab.get_mut(prev).links[1] = next,
+        }
+        match next {
+            NIL => self.tail = prev,
+            next => slab.get_mut(next).links[0] = prev,
+        }
+        self.len -= 1;
+    }
+
+    /// Returns all slots, from head to tail. If the list is corrupt, the iteration ends early.
+    pub(crate) fn iter<'a, K>(&self, slab: &'a Slab<K>) -> impl Iterator<Item = u32> + use<'a, K> {
+        let mut slot = self.head;
+        let mut left = self.len + 1;
+        std::iter::from_fn(move || {
+            let here = slot;
+            left = left.checked_sub(1)?;
+            (here != NIL).then(|| {
+                slot = slab.get(here).links[1];
+                here
+            })
+        })
+    }
+
+    pub(crate) fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
+        let mut before = NIL;
+        let mut count = 0;
+        for slot in self.iter(slab) {
+            if slab.get(slot).links[0] != before {
+                return Err(format!("list 1: slot {slot} has a wrong back link"));
+            }
+            before = slot;
+            count += 1;
+        }
+        if count != self.len || before != self.tail {
+            return Err(format!("list 1: {count} of {} slots are linked", self.len));
+        }
+        Ok(())
+    }
+}
+
+/// Maps some of the slots to a value. The map does not free memory when values are removed, so that repeated inserts and removals do not allocate.
+#[derive(Debug)]
+pub(crate) struct SparseMap<V> {
+    values: HashTable<(u32, V)>,
+}
+
+impl<V> Default for SparseMap<V> {
+    fn default() -> Self {
+        Self { values: HashTable::new() }
+    }
+}
+
+impl<V: Copy> SparseMap<V> {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<V> {
+        self.values.find(spread(slot), |(own, _)| *own == slot).map(|(_, value)| *value)
+    }
+
+    pub(crate) fn set(&mut self, slot: u32, value: V) {
+        match self.values.find_mut(spread(slot), |(own, _)| *own == slot) {
+            Some((_, old)) => *old = value,
+            None => {
+                self.values.insert_unique(spread(slot), (slot, value), |(slot, _)| spread(*slot));
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self, slot: u32) -> Option<V> {
+        let found = self.values.find_entry(spread(slot), |(own, _)| *own == slot).ok()?;
+        Some(found.remove().0.1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, V)> {
+        self.values.iter().copied()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = (u32, &mut V)> {
+        self.values.iter_mut().map(|(slot, value)| (*slot, value))
+    }
+}
+
+/// Reduces a 64-bit hash to 32 bits, which depend on all of the 64 bits.
+#[inline]
+pub(crate) fn fold(hash: u64) -> u32 {
+    (hash ^ (hash >> 32)) as u32
+}
+
+/// Spreads a 32-bit hash over 64 bits for the hash table, which takes the bucket from the low bits and a tag from the high bits. The factor is odd,
+/// so the low 32 bits of the products of different hashes are different. This is Fibonacci hashing (Knuth 1973, 6.4).
+#[inline]
+pub(crate) fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
