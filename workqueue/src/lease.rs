@@ -323,7 +323,7 @@ where
 
 /// The outcome of a lease.
 ///
-/// The methods of [`Lease`](crate::Lease) end a lease with the frequent ones; [`Lease::end`](crate::Lease::end) takes any. After a shutdown, a key that
+/// The methods of [`Lease`] end a lease with the frequent ones; [`Lease::end`] takes any. After a shutdown, a key that
 /// would be Ready again later becomes a leftover instead, except while [a drain](crate::DrainOptions::serve_waiting) serves delayed keys.
 ///
 /// A worker passes the outcome to the lease, and the queue reports the outcome to its [`QueueMetrics`](crate::QueueMetrics).

@@ -20,7 +20,7 @@ use crate::state::stats::QueueStats;
 /// catches the panic, after Rust's panic hook has run.
 ///
 /// No method takes a key, because a metric labelled by key would have one series per key. Gauges, and counters that
-/// change with each add, have no method: a sink reads them from [`QueueStats`](crate::QueueStats), see
+/// change with each add, have no method: a sink reads them from [`QueueStats`], see
 /// [`register`](Self::register).
 ///
 /// # Examples
@@ -174,7 +174,7 @@ impl<M: QueueMetrics + ?Sized> QueueMetrics for Arc<M> {
 }
 
 /// Reads the statistics of a queue. It is a weak handle, so it does not keep the queue alive.
-/// [`QueueMetrics::register`](crate::QueueMetrics::register) receives one.
+/// [`QueueMetrics::register`] receives one.
 ///
 /// # Examples
 /// A sink that stores the reader, so that the program can read the depth of the queue at any time:

@@ -40,7 +40,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     ///
     /// The number of keys that one operation gathers is limited: gathering a million keys would hold the lock for 0.2 s. If more deadlines than the
     /// limit pass between two operations, the remaining due keys count as Ready, but get their positions in a later operation. If no key in the order
-    /// can be handed out, `get` asks its caller to [gather more](NextKey::GatherMore). Otherwise a queue might never reach a key that can be handed out.
+    /// can be handed out, `get` asks its caller to [gather more](crate::state::types::NextKey::GatherMore). Otherwise a queue might never reach a key that can be handed out.
     fn gather(&mut self, now: Nanos) {
         let by = self.due_by(now);
         let mut most = GATHER_LIMIT;
