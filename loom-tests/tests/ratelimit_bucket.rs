@@ -240,7 +240,7 @@ fn task_and_thread_vs_clock() {
         bucket.try_acquire_many(nz(2)).unwrap();
         let (task, sleeper) = (bucket.clone(), bucket.clone());
         let task = thread::spawn(move || block_on(task.acquire()));
-        let sleeper = thread::spawn(move || sleeper.blocking_acquire());
+        let sleeper = thread::spawn(move || flyball_sync::block_on(sleeper.acquire()));
         clock.advance(SECOND);
         clock.advance(SECOND);
         task.join().unwrap();

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::{Clock, Monotonic, Quota, RateLimiter};
+use flyball_sync::block_on;
 
 fn main() {
     let nz = |n| NonZeroU32::new(n).expect("not zero");
@@ -19,21 +20,21 @@ fn main() {
             let (bucket, report) = (&bucket, &report);
             scope.spawn(move || {
                 for _ in 0..10 {
-                    bucket.blocking_acquire();
+                    block_on(bucket.acquire());
                     report(name);
                 }
             });
         }
-        scope.spawn(|| match bucket.blocking_acquire_many(nz(10)) {
+        scope.spawn(|| match block_on(bucket.acquire_many(nz(10))) {
             Ok(()) => report("ten together, before later small requests"),
             Err(error) => report(&error.to_string()),
         });
         // This call waits for at most 20 ms.
-        if bucket.blocking_acquire_timeout(Duration::from_millis(20)).is_err() {
+        if block_on(bucket.acquire_timeout(Duration::from_millis(20))).is_err() {
             report("gave up");
         }
     });
 
     bucket.set_quota(Quota::per_second(nz(1_000)).allow_burst(nz(5)));
-    report(&bucket.blocking_acquire_many(nz(10)).expect_err("more than the burst").to_string());
+    report(&block_on(bucket.acquire_many(nz(10))).expect_err("more than the burst").to_string());
 }

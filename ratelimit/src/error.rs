@@ -253,15 +253,16 @@ impl std::error::Error for TimedOut {}
 /// # Examples
 /// ```
 /// use flyball_ratelimit::{AcquireTimeoutError, Quota, RateLimiter};
+/// use flyball_sync::block_on;
 /// use std::num::NonZeroU32;
 /// use std::time::Duration;
 ///
 /// let (one, two) = (NonZeroU32::MIN, NonZeroU32::new(2).unwrap());
 /// let limiter = RateLimiter::new(Quota::per_hour(one));
 /// let limit = Duration::from_millis(10);
-/// assert_eq!(limiter.blocking_acquire_many_timeout(one, limit), Ok(()));
-/// assert_eq!(limiter.blocking_acquire_many_timeout(one, limit), Err(AcquireTimeoutError::TimedOut));
-/// let error = limiter.blocking_acquire_many_timeout(two, limit); // does not wait at all
+/// assert_eq!(block_on(limiter.acquire_many_timeout(one, limit)), Ok(()));
+/// assert_eq!(block_on(limiter.acquire_many_timeout(one, limit)), Err(AcquireTimeoutError::TimedOut));
+/// let error = block_on(limiter.acquire_many_timeout(two, limit)); // does not wait at all
 /// assert!(matches!(error, Err(AcquireTimeoutError::InsufficientCapacity(_))));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

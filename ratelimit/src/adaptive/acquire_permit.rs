@@ -8,16 +8,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use flyball_sync::waiting::ThreadSignal;
-use flyball_sync::{Clock, Monotonic, Nanos};
+use flyball_sync::{Clock, Monotonic};
 
-use crate::adaptive::limiter::{SLOT_RESERVATION, Shared};
+use crate::adaptive::limiter::Shared;
 use crate::adaptive::permit::Permit;
 use crate::coop::CoopBudget;
-use crate::error::TimedOut;
 
 /// The future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
 ///
@@ -28,11 +25,11 @@ use crate::error::TimedOut;
 /// # Examples
 /// ```
 /// use flyball_ratelimit::{AcquirePermit, AimdLimit, ConcurrencyLimiter};
-/// use flyball_sync::block_on_timeout;
+/// use flyball_sync::{block_on, block_on_timeout};
 /// use std::time::Duration;
 ///
 /// let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=64, Duration::from_millis(200)));
-/// let permit = limiter.blocking_acquire();
+/// let permit = block_on(limiter.acquire());
 /// let mut next: AcquirePermit = limiter.acquire();
 /// assert!(block_on_timeout(&mut next, Duration::ZERO).is_none()); // polled once
 /// assert_eq!(limiter.waiters(), 1);
@@ -49,27 +46,6 @@ pub struct AcquirePermit<C: Clock = Monotonic> {
 impl<C: Clock> AcquirePermit<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
         Self { shared, ticket: None, coop: CoopBudget::default() }
-    }
-
-    /// Blocks the thread until a permit is free, and returns the permit. Returns [`TimedOut`] when the machine's clock reaches `until`.
-    pub(crate) fn wait(mut self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
-        let Self { shared, ticket, .. } = &mut self;
-        let signal = Arc::new(ThreadSignal::default());
-        let waker = Waker::from(signal.clone());
-        loop {
-            // A thread has no task to yield to, so `coop` is not used: if the first poll yielded, a wait with a time limit of zero would end without
-            // an attempt.
-            if let Poll::Ready(permit) = shared.poll_start(ticket, &waker) {
-                return Ok(permit);
-            }
-            let left = until.map(|until| until.since(Monotonic.now()));
-            if left == Some(Duration::ZERO) {
-                return Err(TimedOut);
-            }
-            // If the waker was called since the poll, `wait` returns immediately. The thread also wakes periodically, and takes back slots whose
-            // reservation is over: the future that was given a slot may never be polled, and there may be no other call that takes the slot back.
-            signal.wait(Some(left.map_or(SLOT_RESERVATION * 10, |left| left.min(SLOT_RESERVATION * 10))));
-        }
     }
 }
 

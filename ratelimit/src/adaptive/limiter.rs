@@ -42,7 +42,6 @@ use flyball_sync::{Clock, Monotonic, Nanos};
 use crate::adaptive::acquire_permit::AcquirePermit;
 use crate::adaptive::limit::{AimdLimit, Outcome, Started};
 use crate::adaptive::permit::Permit;
-use crate::error::TimedOut;
 
 /// A limit on the number of operations in flight, which adapts to their outcomes: a shared [`AimdLimit`].
 ///
@@ -140,33 +139,6 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     /// ```
     pub fn acquire(&self) -> AcquirePermit<C> {
         AcquirePermit::new(self.shared.clone())
-    }
-
-    /// Like [`acquire`](Self::acquire), but blocks the thread.
-    pub fn blocking_acquire(&self) -> Permit<C> {
-        match self.acquire().wait(None) {
-            Ok(permit) => permit,
-            Err(TimedOut) => unreachable!("the wait has no time limit"),
-        }
-    }
-
-    /// Like [`acquire`](Self::acquire), but blocks the thread for at most `limit` on the machine's clock.
-    ///
-    /// # Errors
-    /// Returns [`TimedOut`] after `limit`. The thread has left the wait queue and holds no permit in that case.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, TimedOut};
-    /// use std::time::Duration;
-    ///
-    /// let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=64, Duration::from_millis(200)));
-    /// let _permit = limiter.blocking_acquire();
-    /// let second = limiter.blocking_acquire_timeout(Duration::from_millis(10));
-    /// assert_eq!(second.unwrap_err(), TimedOut);
-    /// ```
-    pub fn blocking_acquire_timeout(&self, limit: Duration) -> Result<Permit<C>, TimedOut> {
-        self.acquire().wait(Some(Monotonic.now() + limit))
     }
 
     /// The current limit.

@@ -19,6 +19,7 @@ use crate::adaptive::limiter::Shared;
 /// # Examples
 /// ```
 /// use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, Permit};
+/// use flyball_sync::block_on;
 /// use std::io::{Error, ErrorKind};
 /// use std::time::Duration;
 ///
@@ -31,8 +32,8 @@ use crate::adaptive::limiter::Shared;
 /// }
 ///
 /// let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=64, Duration::from_millis(200)));
-/// report(limiter.blocking_acquire(), &Ok("pods"));
-/// report::<&str>(limiter.blocking_acquire(), &Err(ErrorKind::TimedOut.into()));
+/// report(block_on(limiter.acquire()), &Ok("pods"));
+/// report::<&str>(block_on(limiter.acquire()), &Err(ErrorKind::TimedOut.into()));
 /// assert_eq!(limiter.in_flight(), 0);
 /// ```
 #[must_use = "dropping a permit ends it, as a failure"]

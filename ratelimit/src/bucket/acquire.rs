@@ -1,4 +1,4 @@
-//! SHELL. Waiting for tokens, asynchronously or blocking.
+//! SHELL. Waiting for tokens.
 //!
 //! For the locks see [`Shared`]. Cancel safety: a [`Waiting`] owns its place in the wait queue, and dropping it releases
 //! the place and the tokens that were granted to it.
@@ -7,42 +7,31 @@ use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use flyball_sync::waiting::ThreadSignal;
-use flyball_sync::{Clock, Monotonic, Nanos, Timer};
+use flyball_sync::Timer;
 
+use crate::bucket::shared::Shared;
 use crate::bucket::shared::state::AcquireRequest;
-use crate::bucket::shared::{CallTimer, Polled, Shared};
 use crate::coop::CoopBudget;
 use crate::error::{AcquireTimeoutError, InsufficientCapacity};
 
-/// A wait for tokens, by a task or a thread.
-pub(crate) struct Waiting<'a, T: Clock> {
+/// A wait for tokens.
+pub(crate) struct Waiting<'a, T: Timer> {
     shared: &'a Shared<T>,
-    request: AcquireRequest<T>,
+    request: AcquireRequest,
     coop: CoopBudget,
 }
 
-impl<'a, T: Clock> Waiting<'a, T> {
-    pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32, timer: Option<CallTimer<T>>) -> Self {
-        Self::within(shared, count, timer, None)
+impl<'a, T: Timer> Waiting<'a, T> {
+    pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32) -> Self {
+        Self::within(shared, count, None)
     }
 
-    /// Like [`new`](Self::new), for a task that waits for at most `limit`.
-    pub(crate) fn within(
-        shared: &'a Shared<T>,
-        count: NonZeroU32,
-        timer: Option<CallTimer<T>>,
-        limit: Option<Duration>,
-    ) -> Self {
-        Self {
-            shared,
-            request: AcquireRequest { count, timer, limit, place: None },
-            coop: CoopBudget::default(),
-        }
+    /// Like [`new`](Self::new), but waits for at most `limit`.
+    pub(crate) fn within(shared: &'a Shared<T>, count: NonZeroU32, limit: Option<Duration>) -> Self {
+        Self { shared, request: AcquireRequest { count, limit, place: None }, coop: CoopBudget::default() }
     }
 
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<(), AcquireTimeoutError>> {
@@ -51,40 +40,17 @@ impl<'a, T: Clock> Waiting<'a, T> {
             if try_without_lock(shared, request) {
                 return Poll::Ready(Ok(()));
             }
-            match shared.poll_request(request, waker) {
-                Polled::Ready(result) => Poll::Ready(result),
-                Polled::Pending(..) => Poll::Pending,
-            }
+            shared.poll_request(request, waker)
         })
-    }
-
-    /// Blocks the thread until the tokens are taken, or until the machine's clock reaches `until`.
-    pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
-        if try_without_lock(self.shared, &self.request) {
-            return Ok(());
-        }
-        let signal = Arc::new(ThreadSignal::default());
-        let waker = Waker::from(signal.clone());
-        loop {
-            let (now, due) = match self.shared.poll_request(&mut self.request, &waker) {
-                Polled::Ready(result) => return result,
-                Polled::Pending(now, due) => (now, due),
-            };
-            let left = until.map(|until| until.since(Monotonic.now()));
-            if left == Some(Duration::ZERO) {
-                return Err(AcquireTimeoutError::TimedOut);
-            }
-            signal.wait(due.map(|due| due.since(now)).into_iter().chain(left).min());
-        }
     }
 }
 
 /// Tries to take the tokens without the lock, which works only if there are no waiters. Returns whether the tokens were taken.
-fn try_without_lock<T: Clock>(shared: &Shared<T>, request: &AcquireRequest<T>) -> bool {
+fn try_without_lock<T: Timer>(shared: &Shared<T>, request: &AcquireRequest) -> bool {
     request.place.is_none() && matches!(shared.cell.try_acquire(request.count, shared.now()), Some(Ok(())))
 }
 
-impl<T: Clock> Drop for Waiting<'_, T> {
+impl<T: Timer> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
         if let Some(place) = self.request.place.take() {
             self.shared.leave(place);
@@ -92,7 +58,7 @@ impl<T: Clock> Drop for Waiting<'_, T> {
     }
 }
 
-impl<T: Clock> fmt::Debug for Waiting<'_, T> {
+impl<T: Timer> fmt::Debug for Waiting<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, waiting) = (self.request.count, self.request.place.is_some());
         f.debug_struct("Waiting").field("count", &count).field("waiting", &waiting).finish()

@@ -8,12 +8,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_sync::{Clock, Monotonic, Nanos, Timer};
+use flyball_sync::{Nanos, ThreadTimer, Timer};
 
 use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
 use crate::bucket::quota::Quota;
 use crate::bucket::reservation::Reservation;
-use crate::bucket::shared::{Shared, call_timer};
+use crate::bucket::shared::Shared;
 use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TimedOut, TryAcquireError};
 
 /// A token bucket that threads and tasks share, and in which they can wait for tokens: a [`TokenBucket`](crate::TokenBucket) with a clock and a wait
@@ -37,7 +37,8 @@ use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TimedOut, 
 /// While there are no waiters, taking tokens is one atomic compare-and-exchange and one reading of the clock; while
 /// there are waiters, it takes a lock.
 ///
-/// Tasks need a clock that is a [`Timer`], such as a `TokioTimer`; threads need neither a timer nor a runtime.
+/// The timer of [`new`](Self::new) is a [`ThreadTimer`], which needs no runtime; its thread exists only while there are waiters. A thread waits with
+/// `block_on`.
 ///
 /// # Memory ordering
 /// Taking a token or giving one back does not synchronise any other memory.
@@ -45,31 +46,32 @@ use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TimedOut, 
 /// # Examples
 /// ```
 /// use flyball_ratelimit::{RateLimiter, Quota};
+/// use flyball_sync::block_on;
 /// use std::num::NonZeroU32;
 ///
 /// let hundred = NonZeroU32::new(100).unwrap();
 /// let bucket = RateLimiter::new(Quota::per_second(hundred));
 /// std::thread::scope(|scope| {
 ///     for _ in 0..4 {
-///         scope.spawn(|| (0..25).for_each(|_| bucket.blocking_acquire()));
+///         scope.spawn(|| (0..25).for_each(|_| block_on(bucket.acquire())));
 ///     }
 /// });
-/// bucket.blocking_acquire(); // waits for the next one
+/// block_on(bucket.acquire()); // waits for the next one
 /// ```
-pub struct RateLimiter<T = Monotonic> {
+pub struct RateLimiter<T = ThreadTimer> {
     shared: Arc<Shared<T>>,
 }
 
 impl RateLimiter {
-    /// Creates a full bucket on the machine's clock, for threads.
+    /// Creates a full bucket. Its timer is a [`ThreadTimer`], so its waits run on any executor.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
-        Self { shared: Shared::new(quota, Monotonic, None) }
+        Self::with_timer(quota, ThreadTimer::new())
     }
 }
 
 impl<T: Timer> RateLimiter<T> {
-    /// Creates a full bucket for tasks and threads.
+    /// Creates a full bucket with a timer of your choice.
     ///
     /// # Examples
     /// ```
@@ -86,7 +88,7 @@ impl<T: Timer> RateLimiter<T> {
     /// ```
     #[must_use]
     pub fn with_timer(quota: Quota, timer: T) -> Self {
-        Self { shared: Shared::new(quota, timer, Some(call_timer::<T>)) }
+        Self { shared: Shared::new(quota, timer) }
     }
 
     /// Waits for a token.
@@ -98,18 +100,18 @@ impl<T: Timer> RateLimiter<T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{Quota, RateLimiter, ThreadTimer};
+    /// # use flyball_ratelimit::{Quota, RateLimiter};
     /// # use std::num::NonZeroU32;
-    /// async fn call(limiter: &RateLimiter<ThreadTimer>) {
+    /// async fn call(limiter: &RateLimiter) {
     ///     limiter.acquire().await; // then the request itself
     /// }
     ///
     /// let hundred = NonZeroU32::new(100).unwrap();
-    /// let limiter = RateLimiter::with_timer(Quota::per_second(hundred), ThreadTimer::new()); // on tokio, a `TokioTimer`
+    /// let limiter = RateLimiter::new(Quota::per_second(hundred)); // on tokio, `with_timer` and a `TokioTimer`
     /// flyball_sync::block_on(call(&limiter));
     /// ```
     pub fn acquire(&self) -> Acquire<'_, T> {
-        Acquire::new(Waiting::new(&self.shared, NonZeroU32::MIN, Some(call_timer::<T>)))
+        Acquire::new(Waiting::new(&self.shared, NonZeroU32::MIN))
     }
 
     /// Waits for `count` tokens, which are granted together.
@@ -123,18 +125,18 @@ impl<T: Timer> RateLimiter<T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{Quota, RateLimiter, ThreadTimer};
+    /// # use flyball_ratelimit::{Quota, RateLimiter};
     /// # use flyball_sync::block_on;
     /// # use std::{num::NonZeroU32, time::Duration};
     /// let (five, six) = (NonZeroU32::new(5).unwrap(), NonZeroU32::new(6).unwrap());
-    /// let limiter = RateLimiter::with_timer(Quota::per_second(five), ThreadTimer::new());
+    /// let limiter = RateLimiter::new(Quota::per_second(five));
     /// assert!(block_on(limiter.acquire_many(five)).is_ok());
     /// assert!(block_on(limiter.acquire_many(six)).is_err()); // fails immediately: more than the burst
     /// let limit = Duration::from_millis(10);
     /// assert!(block_on(limiter.acquire_many_timeout(five, limit)).is_err()); // timed out
     /// ```
     pub fn acquire_many(&self, count: NonZeroU32) -> AcquireMany<'_, T> {
-        AcquireMany::new(Waiting::new(&self.shared, count, Some(call_timer::<T>)))
+        AcquireMany::new(Waiting::new(&self.shared, count))
     }
 
     /// Waits for a token. The wait ends at most `limit` after the first poll, by the timer's clock.
@@ -182,12 +184,12 @@ impl<T: Timer> RateLimiter<T> {
         count: NonZeroU32,
         limit: Duration,
     ) -> Result<(), AcquireTimeoutError> {
-        let mut waiting = Waiting::within(&self.shared, count, Some(call_timer::<T>), Some(limit));
+        let mut waiting = Waiting::within(&self.shared, count, Some(limit));
         poll_fn(|context| waiting.poll(context.waker())).await
     }
 }
 
-impl<T: Clock> RateLimiter<T> {
+impl<T: Timer> RateLimiter<T> {
     /// Takes a token if one is available now and there is no waiter.
     ///
     /// # Errors
@@ -210,66 +212,6 @@ impl<T: Clock> RateLimiter<T> {
     #[inline]
     pub fn try_acquire_many(&self, count: NonZeroU32) -> Result<(), TryAcquireError> {
         self.take(count)
-    }
-
-    /// Blocks the thread until it has taken a token. This method needs no runtime.
-    pub fn blocking_acquire(&self) {
-        // This cannot fail, because one token is never more than the burst, and the wait has no time limit.
-        let _ = self.block(NonZeroU32::MIN, None);
-    }
-
-    /// Blocks the thread until it has taken `count` tokens, which are granted together.
-    ///
-    /// # Errors
-    /// Returns [`InsufficientCapacity`] if `count` is above the burst, because such a request can never be granted, or if the
-    /// burst falls below `count` during the wait.
-    ///
-    /// # Examples
-    /// ```
-    /// # use flyball_ratelimit::{Quota, RateLimiter};
-    /// # use std::{num::NonZeroU32, time::Duration};
-    /// let five = NonZeroU32::new(5).unwrap();
-    /// let limiter = RateLimiter::new(Quota::per_hour(five));
-    /// assert!(limiter.try_acquire_many(five).is_ok()); // all tokens of an hour
-    /// let limit = Duration::from_millis(10);
-    /// assert!(limiter.blocking_acquire_timeout(limit).is_err());
-    /// let more = Quota::per_second(NonZeroU32::new(500).unwrap());
-    /// limiter.set_quota(more);
-    /// assert_eq!(limiter.quota(), more);
-    /// limiter.blocking_acquire_many(five)?; // after 10 ms at most
-    /// # Ok::<(), flyball_ratelimit::InsufficientCapacity>(())
-    /// ```
-    pub fn blocking_acquire_many(&self, count: NonZeroU32) -> Result<(), InsufficientCapacity> {
-        match self.block(count, None) {
-            Ok(()) => Ok(()),
-            Err(AcquireTimeoutError::InsufficientCapacity(error)) => Err(error),
-            Err(AcquireTimeoutError::TimedOut) => unreachable!("the wait has no time limit"),
-        }
-    }
-
-    /// Like [`blocking_acquire`](Self::blocking_acquire), but blocks the thread for at most `limit` on the machine's clock.
-    ///
-    /// # Errors
-    /// Returns [`TimedOut`] after `limit`; no token was taken.
-    pub fn blocking_acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
-        match self.block(NonZeroU32::MIN, Some(limit)) {
-            Ok(()) => Ok(()),
-            Err(AcquireTimeoutError::TimedOut) => Err(TimedOut),
-            Err(AcquireTimeoutError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
-        }
-    }
-
-    /// Like [`blocking_acquire_many`](Self::blocking_acquire_many), but blocks the thread for at most `limit` on the machine's
-    /// clock.
-    ///
-    /// # Errors
-    /// Returns [`AcquireTimeoutError`]; no token was taken.
-    pub fn blocking_acquire_many_timeout(
-        &self,
-        count: NonZeroU32,
-        limit: Duration,
-    ) -> Result<(), AcquireTimeoutError> {
-        self.block(count, Some(limit))
     }
 
     /// Reserves the next token after those of all current waiters. Use this if you wait with a timer of your own: for example, a queue that delays a
@@ -361,11 +303,6 @@ impl<T: Clock> RateLimiter<T> {
             None => self.shared.try_acquire(count, now),
         }
     }
-
-    fn block(&self, count: NonZeroU32, limit: Option<Duration>) -> Result<(), AcquireTimeoutError> {
-        let until = limit.map(|limit| Monotonic.now() + limit);
-        Waiting::new(&self.shared, count, None).block(until)
-    }
 }
 
 impl<T> Clone for RateLimiter<T> {
@@ -374,7 +311,7 @@ impl<T> Clone for RateLimiter<T> {
     }
 }
 
-impl<T: Clock> fmt::Debug for RateLimiter<T> {
+impl<T: Timer> fmt::Debug for RateLimiter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (quota, waiting) = (self.quota(), self.waiters());
         f.debug_struct("RateLimiter")

@@ -25,13 +25,13 @@ pub(crate) mod state;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 pub(crate) use effects::Effects;
 use flyball_sync::locks::Mutex;
 use flyball_sync::panics::{caught, raise};
-use flyball_sync::waiting::{self, Alarm, Alarmed, Place, TimerCall};
-use flyball_sync::{Clock, Nanos, Timer};
+use flyball_sync::waiting::{self, Alarm, Alarmed, Place};
+use flyball_sync::{Nanos, Timer};
 pub(crate) use state::AcquireRequest;
 use state::{Progress, State};
 
@@ -43,30 +43,16 @@ use crate::error::{AcquireTimeoutError, InsufficientCapacity, TryAcquireError};
 
 pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,
-    state: Mutex<State<T>>,
+    state: Mutex<State>,
     time: T,
     /// The waker that is passed to the timer. Waking it grants the tokens that are due.
     alarm: Waker,
 }
 
-/// Calls a clock that is a timer: [`call_timer`].
-pub(crate) type CallTimer<T> = fn(&T, TimerCall, &Waker);
-
-pub(crate) fn call_timer<T: Timer>(timer: &T, call: TimerCall, waker: &Waker) {
-    call.perform(timer, waker);
-}
-
-/// The result of polling a request.
-pub(crate) enum Polled {
-    Ready(Result<(), AcquireTimeoutError>),
-    /// The tokens are not due yet. Contains the current time and, for the thread that covers the alarm, the time until which it may sleep.
-    Pending(Nanos, Option<Nanos>),
-}
-
-impl<T: Clock> Shared<T> {
-    pub(crate) fn new(quota: Quota, time: T, timer: Option<CallTimer<T>>) -> Arc<Self> {
+impl<T: Timer> Shared<T> {
+    pub(crate) fn new(quota: Quota, time: T) -> Arc<Self> {
         let cell = PackedBucket::new();
-        let mut state = State::new(TokenBucket::new(quota), timer);
+        let mut state = State::new(TokenBucket::new(quota));
         cell.open(&mut state.exact, Nanos::ZERO);
         Arc::new_cyclic(|this| Self {
             cell,
@@ -117,20 +103,19 @@ impl<T: Clock> Shared<T> {
     }
 
     /// Polls a request: takes its tokens if they are due, and otherwise waits for them with `waker`.
-    pub(crate) fn poll_request(&self, request: &mut AcquireRequest<T>, waker: &Waker) -> Polled {
+    pub(crate) fn poll_request(
+        &self,
+        request: &mut AcquireRequest,
+        waker: &Waker,
+    ) -> Poll<Result<(), AcquireTimeoutError>> {
         let now = self.now();
         // A new request usually waits, so its waker is cloned before locking.
         let mut spare = request.place.is_none().then(|| waker.clone());
         loop {
             match self.change(now, |state| state.poll_request(request, waker, &mut spare, now)) {
-                Progress::Ready(result) => return Polled::Ready(result),
+                Progress::Ready(result) => return Poll::Ready(result),
                 Progress::WithoutWaker => spare = Some(waker.clone()),
-                Progress::Pending => {
-                    // `change` ends with `settle`, which decides which thread covers the alarm. So this is read only after `change`.
-                    let thread = request.place.as_ref().filter(|_| request.is_thread());
-                    let until = thread.and_then(|place| self.state.lock().sleeps_until(place));
-                    return Polled::Pending(now, until);
-                }
+                Progress::Pending => return Poll::Pending,
             }
         }
     }
@@ -156,7 +141,7 @@ impl<T: Clock> Shared<T> {
     }
 
     /// The common part of all changes: see "Between the word and the lock" and "FIFO order".
-    fn change<R>(&self, now: Nanos, work: impl FnOnce(&mut State<T>) -> R) -> R {
+    fn change<R>(&self, now: Nanos, work: impl FnOnce(&mut State) -> R) -> R {
         let mut panicked = Ok(());
         let mut work = Some(work);
         let mut result = None;
@@ -186,7 +171,7 @@ impl<T: Clock> Shared<T> {
     }
 }
 
-impl<T: Clock> Alarmed for Shared<T> {
+impl<T: Timer> Alarmed for Shared<T> {
     fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R {
         change(&mut self.state.lock().alarm)
     }

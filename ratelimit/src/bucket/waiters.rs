@@ -1,10 +1,9 @@
 //! PURE. The waiters for tokens, in FIFO order.
 //!
 //! # Invariants
-//! 1. `threads` is the number of waiters that are blocked threads.
-//! 2. Waiters with a promise, which is a reservation of their tokens, come first. `tokens` is the number of tokens that waiters without a promise
+//! 1. Waiters with a promise, which is a reservation of their tokens, come first. `tokens` is the number of tokens that waiters without a promise
 //!    need.
-//! 3. `deadlines` maps the deadline of each task to its slot; tasks with equal deadlines are in order of arrival.
+//! 2. `deadlines` maps the deadline of each waiter with a time limit to its slot; waiters with equal deadlines are in order of arrival.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -23,7 +22,6 @@ type Deadline = (Nanos, u64);
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
     list: WaitList<Waiter, Served>,
-    threads: usize,
     tokens: u64,
     deadlines: BTreeMap<Deadline, u32>,
     /// The number of waiters with a deadline that have joined so far.
@@ -34,9 +32,8 @@ pub(crate) struct WaitQueue {
 pub(crate) struct Waiter {
     pub(crate) count: NonZeroU32,
     pub(crate) waker: Waker,
-    pub(crate) thread: bool,
     pub(crate) promised: Option<Reservation>,
-    /// The deadline, for a task with a time limit.
+    /// The deadline, if there is a time limit.
     until: Option<Deadline>,
 }
 
@@ -54,15 +51,11 @@ pub(crate) enum Served {
 
 impl WaitQueue {
     pub(crate) const fn new() -> Self {
-        Self { list: WaitList::new(), threads: 0, tokens: 0, deadlines: BTreeMap::new(), joined: 0 }
+        Self { list: WaitList::new(), tokens: 0, deadlines: BTreeMap::new(), joined: 0 }
     }
 
     pub(crate) const fn waiting(&self) -> usize {
         self.list.waiting()
-    }
-
-    pub(crate) const fn has_threads(&self) -> bool {
-        self.threads > 0
     }
 
     /// The number of tokens that waiters without a promise need.
@@ -77,17 +70,10 @@ impl WaitQueue {
     }
 
     /// Appends a waiter.
-    pub(crate) fn join(
-        &mut self,
-        count: NonZeroU32,
-        waker: Waker,
-        thread: bool,
-        until: Option<Nanos>,
-    ) -> Place {
-        self.threads += usize::from(thread);
+    pub(crate) fn join(&mut self, count: NonZeroU32, waker: Waker, until: Option<Nanos>) -> Place {
         self.tokens += u64::from(count.get());
         let until = until.map(|until| (until, self.joined));
-        let place = self.list.join(Waiter { count, waker, thread, promised: None, until });
+        let place = self.list.join(Waiter { count, waker, promised: None, until });
         self.deadlines.extend(until.map(|until| (until, place.slot())));
         self.joined += u64::from(until.is_some());
         place
@@ -188,33 +174,22 @@ impl WaitQueue {
         left
     }
 
-    /// The first waiter that is a thread. O(waiters before it).
-    pub(crate) fn first_thread(&self) -> Option<u32> {
-        self.list.iter().find(|(_, waiter)| waiter.thread).map(|(slot, _)| slot)
-    }
-
-    /// The waiter in `slot`.
-    pub(crate) fn waiter(&self, slot: u32) -> Option<&Waiter> {
-        self.list.at(slot)
-    }
-
     /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.list.check()?;
-        let (mut threads, mut tokens, mut promises, mut deadlines) = (0, 0, true, BTreeMap::new());
+        let (mut tokens, mut promises, mut deadlines) = (0, true, BTreeMap::new());
         for (slot, waiter) in self.list.iter() {
             if waiter.promised.is_some() && !promises {
                 return Err(format!(
-                    "invariant 2: the waiter in slot {slot} has a promise, but the waiter before it has none"
+                    "invariant 1: the waiter in slot {slot} has a promise, but the waiter before it has none"
                 ));
             }
             promises = waiter.promised.is_some();
-            threads += usize::from(waiter.thread);
             deadlines.extend(waiter.until.map(|until| (until, slot)));
             tokens += if promises { 0 } else { u64::from(waiter.count.get()) };
         }
-        if (threads, tokens, &deadlines) != (self.threads, self.tokens, &self.deadlines) {
-            return Err(format!("counted {threads} threads, {tokens} tokens, {deadlines:?}: {self:?}"));
+        if (tokens, &deadlines) != (self.tokens, &self.deadlines) {
+            return Err(format!("counted {tokens} tokens, {deadlines:?}: {self:?}"));
         }
         Ok(())
     }
@@ -229,7 +204,6 @@ impl WaitQueue {
         if let Some(until) = waiter.until {
             self.deadlines.remove(&until);
         }
-        self.threads -= usize::from(waiter.thread);
         if waiter.promised.is_none() {
             self.tokens -= u64::from(waiter.count.get());
         }

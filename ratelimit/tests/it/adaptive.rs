@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit};
-use flyball_sync::{Clock, ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos, block_on};
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking};
 
@@ -339,7 +339,7 @@ fn threads_respect_the_limit() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    let permit = limiter.blocking_acquire();
+                    let permit = block_on(limiter.acquire());
                     assert!(limiter.in_flight() <= 2);
                     permit.succeed();
                 }

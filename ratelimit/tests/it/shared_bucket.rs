@@ -9,8 +9,8 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{AcquireTimeoutError, Quota, RateLimiter, TimedOut, TryAcquireError};
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_ratelimit::{AcquireTimeoutError, Quota, RateLimiter, TryAcquireError};
+use flyball_sync::{ManualClock, ManualTimer, Nanos, Timer, block_on};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -290,8 +290,8 @@ fn too_many_are_refused_at_once_and_handed_back() {
         matches!(bucket.try_acquire_many(nz(3)), Err(TryAcquireError::InsufficientCapacity(error)) if error.requested() == nz(3))
     );
     assert!(matches!(poll_once(pin!(bucket.acquire_many(nz(3)))), Poll::Ready(Err(_))));
-    assert_eq!(bucket.blocking_acquire_many(nz(3)).unwrap_err().burst(), nz(2));
-    let timeout = bucket.blocking_acquire_many_timeout(nz(3), SECOND);
+    assert_eq!(block_on(bucket.acquire_many(nz(3))).unwrap_err().burst(), nz(2));
+    let timeout = block_on(bucket.acquire_many_timeout(nz(3), SECOND));
     assert!(matches!(timeout, Err(AcquireTimeoutError::InsufficientCapacity(_))));
     assert_eq!(bucket.reserve_many(nz(3)).unwrap_err().requested(), nz(3));
     assert_eq!((bucket.available_tokens(), bucket.waiters()), (2, 0));
@@ -378,7 +378,7 @@ fn a_dropped_bucket_is_not_kept_by_its_alarm() {
 // === threads ===
 
 /// Spins until there are `so_many` waiters.
-fn until_waiting<T: Clock>(bucket: &RateLimiter<T>, so_many: usize) {
+fn until_waiting<T: Timer>(bucket: &RateLimiter<T>, so_many: usize) {
     while bucket.waiters() != so_many {
         thread::yield_now();
     }
@@ -394,7 +394,7 @@ fn threads_and_tasks_share_one_fifo_queue() {
         let thread = thread::spawn({
             let bucket = bucket.clone();
             move || {
-                bucket.blocking_acquire();
+                block_on(bucket.acquire());
                 said.send(name).unwrap();
             }
         });
@@ -415,46 +415,15 @@ fn threads_and_tasks_share_one_fifo_queue() {
 }
 
 #[test]
-fn a_thread_needs_no_timer() {
+fn threads_need_no_runtime() {
     // At 1000 tokens a second, the test takes about 20 ms of real time.
     let bucket = RateLimiter::new(per_second(1_000, 1));
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..5).for_each(|_| bucket.blocking_acquire()));
+            scope.spawn(|| (0..5).for_each(|_| block_on(bucket.acquire())));
         }
     });
     assert_eq!(bucket.waiters(), 0);
-}
-
-#[test]
-fn a_thread_behind_a_task_whose_timer_is_dead_is_served() {
-    /// The machine's clock, with a timer that never fires.
-    struct Dead;
-    impl Clock for Dead {
-        fn now(&self) -> Nanos {
-            flyball_ratelimit::Monotonic.now()
-        }
-    }
-    impl flyball_ratelimit::Timer for Dead {
-        fn wake_at(&self, _: Nanos, _: &Waker) {}
-    }
-    let bucket = RateLimiter::with_timer(per_second(1_000, 1), Dead);
-    bucket.try_acquire().unwrap();
-    let mut task = pin!(bucket.acquire());
-    assert!(poll_once(task.as_mut()).is_pending());
-    bucket.blocking_acquire();
-    assert!(poll_once(task).is_ready(), "the blocked thread also served the task before it");
-}
-
-#[test]
-fn a_thread_leaves_the_wait_queue_when_its_time_is_up() {
-    let (clock, bucket) = empty(1, 1);
-    assert_eq!(bucket.blocking_acquire_timeout(Duration::ZERO), Err(TimedOut));
-    assert_eq!(bucket.blocking_acquire_timeout(Duration::from_millis(1)), Err(TimedOut));
-    let timeout = bucket.blocking_acquire_many_timeout(nz(1), Duration::ZERO);
-    assert_eq!((timeout, bucket.waiters()), (Err(AcquireTimeoutError::TimedOut), 0));
-    clock.advance(SECOND);
-    assert_eq!(bucket.blocking_acquire_timeout(Duration::ZERO), Ok(()));
 }
 
 #[cfg(feature = "tokio")]

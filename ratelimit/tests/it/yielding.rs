@@ -121,15 +121,3 @@ fn futures_that_are_polled_only_once_are_served_again_after_a_yield() {
     }
     assert!((1..=200).contains(&(token_yields + permit_yields)), "{token_yields}, {permit_yields} of 1000");
 }
-
-/// A thread has no task to yield to. A time limit of zero allows only one attempt, so the first attempt must not yield.
-#[test]
-fn a_blocking_thread_never_yields() {
-    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, Duration::from_secs(1)));
-    for time in 0..1_000 {
-        match limiter.blocking_acquire_timeout(Duration::ZERO) {
-            Ok(permit) => permit.succeed(),
-            Err(error) => panic!("permit {time} was free: {error}"),
-        }
-    }
-}

@@ -7,7 +7,6 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 use flyball_sync::waiting::{Alarm, Place, Released};
 
-use super::CallTimer;
 use crate::bucket::packed::LockedBucket;
 use crate::bucket::quota::Quota;
 use crate::bucket::reservation::Reservation;
@@ -17,30 +16,23 @@ use crate::bucket::unclaimed::UnclaimedGrants;
 use crate::bucket::waiters::{Served, WaitQueue};
 use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TryAcquireError};
 
-pub(crate) struct State<T> {
+pub(crate) struct State {
     pub(super) exact: LockedBucket,
     pub(super) waiters: WaitQueue,
     pub(super) unclaimed: UnclaimedGrants,
     pub(super) alarm: Alarm,
-    /// The slot of the blocked thread that covers the alarm, and the time until which it sleeps. This thread replaces an alarm of the timer: it wakes
-    /// up by itself when the first waiter's tokens are due.
-    alarm_thread: Option<(u32, Nanos)>,
     /// The latest clock reading, which is used if the clock panics.
     latest_now: Nanos,
     /// While tokens are granted in several batches, because one batch does not hold all wakers: the time as of which they are granted.
     granting: Option<Nanos>,
-    /// The timer function. If the bucket was created without one, it is set by the first waiter that needs a timer; a blocked thread needs none.
-    call_timer: Option<CallTimer<T>>,
     /// Whether waiters that request more than the burst must be refused.
     refusing: bool,
 }
 
 /// A request for tokens, with its place in the wait queue once it has joined.
-pub(crate) struct AcquireRequest<T> {
+pub(crate) struct AcquireRequest {
     pub(crate) count: NonZeroU32,
-    /// The timer function for a task; `None` for a thread.
-    pub(crate) timer: Option<CallTimer<T>>,
-    /// The time limit of a task, counted from the time at which the task joins the wait queue.
+    /// The time limit, counted from the time at which the request joins the wait queue.
     pub(crate) limit: Option<Duration>,
     pub(crate) place: Option<Place>,
 }
@@ -63,29 +55,21 @@ pub(crate) enum Progress {
     WithoutWaker,
 }
 
-impl<T> AcquireRequest<T> {
-    pub(crate) const fn is_thread(&self) -> bool {
-        self.timer.is_none()
-    }
-}
-
-impl<T> State<T> {
-    pub(super) fn new(bucket: TokenBucket, timer: Option<CallTimer<T>>) -> Self {
+impl State {
+    pub(super) fn new(bucket: TokenBucket) -> Self {
         Self {
             exact: LockedBucket::new(bucket),
             waiters: WaitQueue::new(),
             unclaimed: UnclaimedGrants::new(),
             alarm: Alarm::default(),
-            alarm_thread: None,
             latest_now: Nanos::ZERO,
             granting: None,
-            call_timer: timer,
             refusing: false,
         }
     }
 
     /// Grants the tokens that are due, in FIFO order, and sets the next alarm.
-    pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
+    pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects) {
         // Tokens that are due at the time `at` are granted as of that time, even if this takes several batches, with other calls in between.
         // Otherwise, a call between two batches would refill the bucket up to its own, later time, and could spend tokens that a dropped request
         // still gives back.
@@ -107,7 +91,6 @@ impl<T> State<T> {
         match self.serve(now, effects) {
             Granted::Until(due) => {
                 let next = self.waiters.next_deadline().map_or(due, |deadline| due.min(deadline));
-                self.assign_alarm_thread(due, effects);
                 self.call_timer(Some(next), effects);
             }
             // An alarm without a waiter would keep the thread of a `ThreadTimer` alive, and a paused clock would advance to it.
@@ -118,7 +101,7 @@ impl<T> State<T> {
 
     /// Grants the tokens that are due at `now`, and times out the waiters whose deadline has passed, until the batch is
     /// full.
-    fn serve(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
+    fn serve(&mut self, now: Nanos, effects: &mut Effects) -> Granted {
         loop {
             let granted = self.grant(now, effects);
             let Granted::Until(_) = granted else { return granted };
@@ -137,7 +120,7 @@ impl<T> State<T> {
     }
 
     /// Times out the waiter with the earliest deadline, and gives back the tokens promised to it.
-    fn time_out_next(&mut self, now: Nanos, effects: &mut Effects<T>) {
+    fn time_out_next(&mut self, now: Nanos, effects: &mut Effects) {
         let Some(waiter) = self.waiters.time_out_next() else { return };
         if let Some(promised) = waiter.promised {
             self.cancel(promised, now);
@@ -146,7 +129,7 @@ impl<T> State<T> {
     }
 
     /// Grants the tokens that are due at `now`, until the batch is full.
-    fn grant(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
+    fn grant(&mut self, now: Nanos, effects: &mut Effects) -> Granted {
         loop {
             let Some(first) = self.waiters.first() else { return Granted::All };
             if effects.wake.is_full() {
@@ -168,10 +151,6 @@ impl<T> State<T> {
             let granted = Served::Granted { count: first.count, round };
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
             effects.wake.push(waiter.waker);
-            if waiter.thread {
-                // No thread waits before this one, so it is the thread that covered the alarm.
-                self.alarm_thread = None;
-            }
         }
     }
 
@@ -238,7 +217,7 @@ impl<T> State<T> {
     /// unlocking.
     pub(super) fn poll_request(
         &mut self,
-        request: &mut AcquireRequest<T>,
+        request: &mut AcquireRequest,
         waker: &Waker,
         spare: &mut Option<Waker>,
         now: Nanos,
@@ -255,15 +234,8 @@ impl<T> State<T> {
                 Err(TryAcquireError::NotYet(_)) => {}
             }
             let Some(waker) = spare.take() else { return Progress::WithoutWaker };
-            self.call_timer = self.call_timer.or(request.timer);
-            let covers_alarm = request.is_thread() && !self.waiters.has_threads();
             let until = request.limit.map(|limit| now + limit);
-            let place = self.waiters.join(request.count, waker, request.is_thread(), until);
-            if covers_alarm {
-                // The thread covers the alarm from now on. It is awake, so it needs no wake-up.
-                self.alarm_thread = Some((place.slot(), Nanos::ZERO));
-            }
-            request.place = Some(place);
+            request.place = Some(self.waiters.join(request.count, waker, until));
             return Progress::Pending;
         };
         match self.waiters.served(&place) {
@@ -296,9 +268,6 @@ impl<T> State<T> {
     /// Removes a waiter and returns its waker, which the caller must drop after unlocking. If `now` is known, gives back tokens that were granted to
     /// the waiter.
     pub(super) fn leave(&mut self, place: Place, now: Option<Nanos>) -> Option<Waker> {
-        if self.alarm_thread.is_some_and(|(slot, _)| place.slot() == slot) {
-            self.alarm_thread = None;
-        }
         match self.waiters.leave(place) {
             Released::Waiting(waiter) => {
                 if let (Some(promised), Some(now)) = (waiter.promised, now) {
@@ -326,38 +295,13 @@ impl<T> State<T> {
         self.latest_now
     }
 
-    /// The time until which the thread at this place may sleep. `None` means no limit, because the thread does not cover the alarm.
-    pub(super) fn sleeps_until(&self, place: &Place) -> Option<Nanos> {
-        self.alarm_thread.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
-    }
-
-    /// Makes the first waiting thread wake up at `due`, so that threads need neither a timer nor a runtime.
-    fn assign_alarm_thread(&mut self, due: Nanos, effects: &mut Effects<T>) {
-        if !self.waiters.has_threads() {
-            return;
-        }
-        let attending =
-            self.alarm_thread.filter(|(slot, _)| self.waiters.waiter(*slot).is_some_and(|w| w.thread));
-        let Some(slot) = attending.map(|(slot, _)| slot).or_else(|| self.waiters.first_thread()) else {
-            return;
-        };
-        if attending.is_none_or(|(_, until)| due < until) {
-            // The waker of a thread is a `ThreadSignal`, not user code, so it may be cloned under the lock.
-            self.waiters.waiter(slot).into_iter().for_each(|waiter| effects.wake.push(waiter.waker.clone()));
-        }
-        self.alarm_thread = Some((slot, due));
-    }
-
     /// Requests an alarm at `due` or earlier, or none.
-    fn call_timer(&mut self, due: Option<Nanos>, effects: &mut Effects<T>) {
-        let Some(call_timer) = self.call_timer else { return };
+    fn call_timer(&mut self, due: Option<Nanos>, effects: &mut Effects) {
         let call = match due {
             Some(due) => self.alarm.request(due),
             None => self.alarm.release(),
         };
-        if let Some(call) = call {
-            effects.arm = Some((call_timer, call));
-        }
+        effects.arm = call.or(effects.arm.take());
     }
 
     /// Checks the invariants.

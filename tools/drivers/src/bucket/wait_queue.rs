@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{AcquireTimeoutError, RateLimiter, Reservation, TryAcquireError};
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, block_on};
 use testkit::oracle::limiter::OracleQuota;
 use testkit::oracle::wait_queue::{OracleWaitQueue, Promise, WaitQueueOp, WaiterState};
 use testkit::wakers::{Counting, poll_with};
@@ -121,7 +121,7 @@ impl<'a> Pair<'a> {
             }
             // A thread with a limit of zero joins the queue and leaves it again.
             WaitQueueOp::TryAcquire(count) if count % 2 == 1 => {
-                let real = bucket.blocking_acquire_many_timeout(nz(count), Duration::ZERO);
+                let real = block_on(bucket.acquire_many_timeout(nz(count), Duration::ZERO));
                 let expected =
                     self.oracle.try_acquire(nz(count).get(), now).map_err(|denied| denied.is_some());
                 let real = real.map_err(|error| error == AcquireTimeoutError::TimedOut);

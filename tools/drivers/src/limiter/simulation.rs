@@ -23,6 +23,7 @@ mod uses;
 mod waiter;
 
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{
     AcquireTimeoutError, AimdLimit, ConcurrencyLimiter, Permit, RateLimiter, Reservation, TryAcquireError,
 };
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, block_on};
+use testkit::wakers::poll_once;
 
 use keys::Keys;
 use op::{End, Op, SmallQuota, Wait};
@@ -128,13 +130,18 @@ impl Simulation {
             }
             Op::PollWoken => self.poll_woken(),
             Op::Block(Some(count)) => {
-                let answer = self.bucket.blocking_acquire_many_timeout(count, Duration::ZERO);
+                let answer = block_on(self.bucket.acquire_many_timeout(count, Duration::ZERO));
                 self.took(count, answer.map_err(|error| error == AcquireTimeoutError::TimedOut));
             }
             Op::Block(None) => {
                 let (id, now) = (self.draw_id(), self.clock.now());
                 let expected = self.expected.poll(id, self.limit(), now);
-                let permit = self.slots.blocking_acquire_timeout(Duration::ZERO).ok();
+                // The first poll may only yield.
+                let mut acquire = pin!(self.slots.acquire());
+                let permit = (0..2).find_map(|_| match poll_once(acquire.as_mut()) {
+                    Poll::Ready(permit) => Some(permit),
+                    Poll::Pending => None,
+                });
                 if !expected {
                     self.expected.leave(id, self.limit(), now);
                 }
