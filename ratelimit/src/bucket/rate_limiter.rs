@@ -260,6 +260,20 @@ impl<T: Timer> RateLimiter<T> {
     /// needs more than the new burst gets [`InsufficientCapacity`]. Tokens that are already reserved keep their due times.
     ///
     /// O(waiters).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Quota, RateLimiter};
+    /// # use std::num::NonZeroU32;
+    /// let five = NonZeroU32::new(5).unwrap();
+    /// let limiter = RateLimiter::new(Quota::per_hour(five));
+    /// limiter.try_acquire_many(five)?; // all tokens of an hour
+    /// let more = Quota::per_second(NonZeroU32::new(500).unwrap());
+    /// limiter.set_quota(more);
+    /// assert_eq!(limiter.quota(), more);
+    /// flyball_sync::block_on(limiter.acquire_many(five)).unwrap(); // after 10 ms
+    /// # Ok::<(), flyball_ratelimit::TryAcquireError>(())
+    /// ```
     pub fn set_quota(&self, quota: Quota) {
         self.shared.set_quota(quota, self.shared.now());
     }
