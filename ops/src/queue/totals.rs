@@ -77,6 +77,8 @@ fn sum(one: QueueStats, other: QueueStats) -> QueueStats {
     sum.unfinished_work = one.unfinished_work.saturating_add(other.unfinished_work);
     sum.oldest_lease = one.oldest_lease.max(other.oldest_lease);
     sum.oldest_ready = one.oldest_ready.max(other.oldest_ready);
+    sum.oldest_available = one.oldest_available.max(other.oldest_available);
+    sum.next_deadline = one.next_deadline.into_iter().chain(other.next_deadline).min();
     let capacity_left = one.capacity_left.zip(other.capacity_left);
     sum.capacity_left = capacity_left.map(|(one, other)| one.saturating_add(other));
     sum

@@ -393,6 +393,39 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         self.shared.limiter.forget(key);
     }
 
+    /// Changes the limiter while the queue is in use, for example its backoff after a change of the configuration.
+    ///
+    /// `change` receives the limiter that the queue was built with, and the time of the queue's clock. It runs under the limiter's lock: it must be short,
+    /// and must not use this queue, which would deadlock. To drop an old limiter after unlocking, return it. It takes its counts of failures with it; keys
+    /// that wait already keep their deadlines.
+    ///
+    /// # Panics
+    /// Panics if `change` or the clock panics. The limiter is then as `change` left it, and the queue goes on with it.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::{KeyState, ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let seconds = Duration::from_secs;
+    /// let queue = Queue::builder()
+    ///     .timer(ManualClock::new().timer())
+    ///     .limiter(Exponential::new(seconds(1)..=seconds(60)))
+    ///     .build();
+    /// queue.add_rate_limited("a")?;
+    /// let slower = Exponential::new(seconds(5)..=seconds(600));
+    /// drop(queue.update_limiter(|backoff, _now| std::mem::replace(backoff, slower)));
+    /// queue.add_rate_limited("b")?;
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(queue.now() + seconds(1)));
+    /// assert_eq!(queue.state(&"b"), KeyState::Waiting(queue.now() + seconds(5)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn update_limiter<R>(&self, change: impl FnOnce(&mut L, Nanos) -> R) -> R {
+        let now = self.shared.now();
+        self.shared.limiter.record_failure_with(|limiter, _| change(limiter.get_mut(), now))
+    }
+
     /// Returns the number of counted failures of a key since they were last forgotten.
     #[must_use]
     pub fn num_requeues(&self, key: &K) -> u32 {

@@ -79,11 +79,17 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Some((at, _)) if at > by => (0, Some(at)),
             _ => self.passed(by, most),
         };
-        let served = match self.phase {
-            Phase::Open => Nanos::MAX,
-            _ => self.horizon,
-        };
-        (ready + due, next.filter(|at| *at <= served).into_iter().chain(token).min())
+        (ready + due, next.filter(|at| self.is_served(*at)).into_iter().chain(token).min())
+    }
+
+    /// Returns whether a key with this deadline becomes Ready at it. After a shutdown, later ones do not.
+    fn is_served(&self, at: Nanos) -> bool {
+        self.phase == Phase::Open || at <= self.horizon
+    }
+
+    /// Returns the first deadline after `now` at which a key becomes Ready. O(deadlines that have passed).
+    pub(super) fn next_wait(&self, now: Nanos) -> Option<Nanos> {
+        self.survey(self.due_by(now), usize::MAX).1.filter(|at| self.is_served(*at))
     }
 
     /// Returns how many absent keys the queue has room for.

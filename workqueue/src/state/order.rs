@@ -140,6 +140,13 @@ pub(crate) mod sealed {
             false
         }
 
+        /// Returns whether the slot cannot be handed out at `now`, because its group is suspended, has as many leases as it may have, or waits for a
+        /// token.
+        #[inline]
+        fn is_held_back(&self, _slot: u32, _now: Nanos) -> bool {
+            false
+        }
+
         /// Returns the slot to hand out next, and the reason for the choice; `None` if no slot can be handed out. The slot is in the order, or waits
         /// and is due.
         fn next<K>(

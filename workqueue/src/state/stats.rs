@@ -50,6 +50,8 @@ pub struct QueueStats {
     pub leased_waiting: usize,
     /// How many more keys the queue has room for; `None` without a [capacity](crate::QueueBuilder::capacity).
     pub capacity_left: Option<usize>,
+    /// The next deadline of a waiting key, by the queue's clock; `None` if no key becomes Ready at a deadline.
+    pub next_deadline: Option<Nanos>,
     /// Whether the queue is [paused](crate::Queue::pause).
     pub paused: bool,
     /// Whether the queue is shut down and refuses adds.
@@ -61,6 +63,9 @@ pub struct QueueStats {
     /// Only the first key of each priority, or of each group, is examined. So if the priority of a key was [lowered](crate::Queue::set_priority), and
     /// the key is now behind keys that became Ready later, that key is not taken into account until it is the first.
     pub oldest_ready: Option<Duration>,
+    /// Like `oldest_ready`, but without the keys that their own [`Fair`](crate::Fair) group holds back: the group is suspended, has as many leases as it
+    /// may have, or waits for a token of its rate. A high age means that there are too few workers, whatever the limits of the groups are.
+    pub oldest_available: Option<Duration>,
     /// How long the oldest lease has been held; `None` if no key is leased, or ages are not tracked.
     pub oldest_lease: Option<Duration>,
     /// The sum of the ages of all leases. Zero without metrics.
@@ -87,7 +92,6 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     pub(crate) fn stats(&mut self, now: Option<Nanos>) -> QueueStats {
         let now = now.unwrap_or(self.seen);
         let (ready, due_leased) = self.pending_counts(now);
-        let (oldest_ready, oldest_lease) = self.oldest(now);
         let leased = self.leased();
         let mut stats = QueueStats {
             ready,
@@ -95,12 +99,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             leased,
             dirty: self.dirty + due_leased,
             leased_waiting: self.postponed.len() - due_leased,
+            next_deadline: self.next_wait(now),
             capacity_left: (self.options.capacity < usize::MAX).then(|| self.room()),
             paused: self.paused,
             shutting_down: !self.is_open(),
             ages_tracked: self.ages.is_some(),
-            oldest_ready,
-            oldest_lease,
+            oldest_ready: self.oldest_ready(now, |_| true),
+            oldest_available: self.oldest_ready(now, |slot| !self.order.is_held_back(slot, now)),
+            oldest_lease: self.oldest_lease(now),
             ..QueueStats::default()
         };
         self.meter_stats(&mut stats, now);
@@ -146,15 +152,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.ages.get_or_insert(now);
     }
 
-    /// Returns how long the oldest Ready key has been Ready, and how long the oldest lease has been held.
-    pub(super) fn oldest(&self, now: Nanos) -> (Option<Duration>, Option<Duration>) {
-        let Some(kept) = self.ages else { return (None, None) };
-        let age = |since: Nanos| now.since(since.max(kept));
-        let at = |slot| self.slab.get(slot).at;
+    /// Returns how long the oldest Ready key has been Ready, of those that count.
+    fn oldest_ready(&self, now: Nanos, counts: impl Fn(u32) -> bool) -> Option<Duration> {
+        let kept = self.ages?;
         let by = self.due_by(now);
-        let due = self.first_wait().filter(|(at, _)| *at <= by).map(|(at, _)| at);
-        let ready = self.order.heads(now, by).map(at).chain(due).min();
-        (ready.map(age), self.oldest_lease(now))
+        let due = self.first_wait().filter(|(at, _)| *at <= by).map(|(_, slot)| slot);
+        let oldest = self.order.heads(now, by).chain(due).filter(|slot| counts(*slot));
+        let since = oldest.map(|slot| self.slab.get(slot).at).min()?;
+        Some(now.since(since.max(kept)))
     }
 
     /// Returns how long the oldest lease has been held.

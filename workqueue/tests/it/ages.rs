@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use flyball_ratelimit::Quota;
 use flyball_sync::{Clock, ManualClock, Nanos};
-use flyball_workqueue::{DrainOptions, KeyState, OverdueLease, Queue};
+use flyball_workqueue::{DrainOptions, Fair, KeyState, OverdueLease, Queue};
 use futures_util::FutureExt;
 use testkit::panicking::{PanicSwitch, Point};
 
-use crate::support::{TimedQueue, backoff, ns, timed};
+use crate::support::{TimedQueue, backoff, ns, timed, times};
 use crate::task::{Task, keys};
 
 fn ages(queue: &TimedQueue) -> (Option<u64>, Option<u64>) {
@@ -366,4 +367,63 @@ fn a_panic_in_the_first_report_begins_no_ages() {
     let _lease = queue.try_get().unwrap();
     let late = Task::new(queue.next_overdue(Duration::from_secs(60))).is_ready();
     assert!(!late, "a lease of no age is overdue");
+}
+
+/// A key whose group is at its limit, suspended, or without a token is the oldest Ready key, but not the oldest available one.
+#[test]
+fn keys_that_their_group_holds_back_are_not_available() {
+    const RATE: u32 = 3;
+    let clock = ManualClock::new();
+    let order = Fair::by_group(|key: &(u32, u32)| key.0)
+        .max_leased_by(|group| match group {
+            0 => 0,
+            1 => 1,
+            _ => u32::MAX,
+        })
+        .rate_by(|group| {
+            (*group == RATE).then(|| Quota::new(times(1), ns(100)).unwrap().allow_burst(times(1)))
+        });
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    queue.track_ages();
+    let ages = || {
+        let stats = queue.stats();
+        [stats.oldest_ready, stats.oldest_available].map(|age| age.map(|age| age.as_nanos() as u64))
+    };
+    queue.add((0, 0)).unwrap();
+    clock.advance(ns(1));
+    assert_eq!(ages(), [Some(1), None], "its group is suspended");
+    queue.add((1, 0)).unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add((1, 1)).unwrap();
+    clock.advance(ns(1));
+    assert_eq!(ages(), [Some(2), None], "its group is at its limit");
+    lease.done();
+    assert_eq!(ages(), [Some(2), Some(1)]);
+    queue.add((RATE, 0)).unwrap();
+    let taken = [queue.try_get().unwrap(), queue.try_get().unwrap()];
+    queue.add((RATE, 1)).unwrap();
+    queue.add_after((RATE, 2), ns(1)).unwrap();
+    clock.advance(ns(99));
+    assert_eq!(ages(), [Some(101), None], "its group has no token");
+    clock.advance(ns(1));
+    assert_eq!(ages(), [Some(102), Some(100)], "a token has arrived, and no operation has noted it");
+    assert_eq!(*queue.try_get().unwrap(), (RATE, 1));
+    drop(taken);
+    queue.check().unwrap();
+}
+
+#[test]
+fn the_next_deadline() {
+    let (queue, clock) = timed();
+    let next = || queue.stats().next_deadline.map(Nanos::get);
+    assert_eq!(next(), None);
+    queue.add_after("a", ns(5)).unwrap();
+    queue.add_after("b", ns(9)).unwrap();
+    assert_eq!(next(), Some(5));
+    clock.advance(ns(5));
+    assert_eq!(next(), Some(9), "a deadline that has passed is not the next");
+    queue.pause();
+    assert_eq!(next(), Some(9), "a key becomes Ready in a paused queue, too");
+    queue.shut_down();
+    assert_eq!(next(), None, "after a shutdown, no key becomes Ready at a deadline");
 }

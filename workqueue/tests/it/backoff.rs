@@ -1,10 +1,11 @@
 //! Backoff: a key has one backoff at a time, and the next backoff is longer only after the key has waited for the previous one.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_ratelimit::{Failure, Policy};
+use flyball_ratelimit::{Exponential, Failure, Policy};
 use flyball_sync::{Clock, ManualClock, Nanos};
 use flyball_workqueue::{KeyState, Lease, LeaseOutcome, Queue};
 
@@ -266,4 +267,37 @@ fn no_delay_is_no_wait() {
     queue.try_get().unwrap().retry();
     assert_eq!(queue.state(&1), KeyState::Ready);
     assert_eq!(*queue.try_get().unwrap(), 2, "the key is not at the tail");
+}
+
+/// A new limiter applies to the next failure. A key that waits keeps its deadline, and its failure under the new limiter waits for that deadline, too.
+#[test]
+fn a_limiter_is_changed_while_the_queue_is_in_use() {
+    let (queue, clock) = backoff();
+    queue.add_rate_limited("a").unwrap();
+    clock.advance(ns(3));
+    let old = queue.update_limiter(|limiter, now| {
+        assert_eq!(now, Nanos::new(3));
+        std::mem::replace(limiter, Exponential::new(ns(50)..=ns(1_000)))
+    });
+    assert_eq!((old.num_requeues(&"a"), queue.num_requeues(&"a")), (1, 0));
+    assert_eq!(waits_until(&queue, "a"), 10);
+    queue.add_rate_limited("b").unwrap();
+    assert_eq!(waits_until(&queue, "b"), 53);
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!((waits_until(&queue, "a"), queue.num_requeues(&"a")), (10, 0), "still in its backoff");
+    clock.advance(ns(7));
+    queue.try_get().unwrap().retry();
+    assert_eq!((waits_until(&queue, "a"), queue.num_requeues(&"a")), (60, 1));
+    queue.check().unwrap();
+}
+
+#[test]
+fn a_change_of_the_limiter_that_panics_leaves_the_queue_usable() {
+    let (queue, _clock) = backoff();
+    queue.add_rate_limited("a").unwrap();
+    let change = || queue.update_limiter(|_, _| panic!("in the change"));
+    assert!(catch_unwind(AssertUnwindSafe(change)).is_err());
+    queue.add_rate_limited("b").unwrap();
+    assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "b")), (1, 10));
 }

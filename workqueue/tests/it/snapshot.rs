@@ -136,7 +136,7 @@ mod serde {
         let text = serde_json::to_string(&queue.stats()).unwrap();
         assert_eq!(
             text,
-            r#"{"ready":0,"waiting":1,"leased":0,"dirty":0,"leased_waiting":0,"capacity_left":null,"paused":false,"shutting_down":false,"ages_tracked":false,"oldest_ready":null,"oldest_lease":null,"unfinished_work":{"secs":0,"nanos":0},"adds":0,"delayed_adds":0}"#
+            r#"{"ready":0,"waiting":1,"leased":0,"dirty":0,"leased_waiting":0,"capacity_left":null,"next_deadline":10,"paused":false,"shutting_down":false,"ages_tracked":false,"oldest_ready":null,"oldest_available":null,"oldest_lease":null,"unfinished_work":{"secs":0,"nanos":0},"adds":0,"delayed_adds":0}"#
         );
         assert_eq!(
             serde_json::to_string(&queue.stop_now()).unwrap(),

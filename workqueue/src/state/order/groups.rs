@@ -284,6 +284,16 @@ impl<G> Groups<G> {
         (keys, next)
     }
 
+    /// Returns whether a group can hand out no key at `now`, even if it has one.
+    fn holds_back(&self, index: u32, now: Nanos) -> bool {
+        let group = &self.groups[index as usize];
+        let allowed = self.rates.as_ref().map_or(group.allowed, |rates| {
+            // A due key that was not gathered yet is not in the line, so `wanted` may be 0.
+            group.allowed_by(rates.supply_at(index, group.wanted().max(1), rates.latest(now)).tokens)
+        });
+        group.leased >= allowed
+    }
+
     fn is_kept(&self, index: u32) -> bool {
         self.rates.as_ref().is_some_and(|rates| rates.is_kept(index))
     }

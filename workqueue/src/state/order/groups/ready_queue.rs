@@ -58,6 +58,10 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.groups[self.of[slot as usize] as usize].limits.is_suspended()
     }
 
+    fn is_held_back(&self, slot: u32, now: Nanos) -> bool {
+        self.holds_back(self.of[slot as usize], now)
+    }
+
     #[inline]
     fn next<K>(&self, _: &Slab<K>, _: Nanos, _: impl FnOnce() -> Nanos) -> Option<(u32, ())> {
         let slot = self.groups.get(self.first as usize)?.line.front()?;
