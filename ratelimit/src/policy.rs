@@ -81,6 +81,27 @@ pub trait Policy<K: ?Sized> {
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> Failure;
 
+    /// Raises the number of failures of `key` to `failures`, without a wait: for an owner that stores the failures of keys itself, and starts again.
+    /// Has no effect if the key has that many already.
+    ///
+    /// The next failure counts from there: with `failures` of 3, it is the fourth. `now` and `in_use` are as in
+    /// [`record_failure`](Self::record_failure). The default does nothing, for policies that count no failures.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Nanos, Policy};
+    /// use std::time::Duration;
+    ///
+    /// let secs = Duration::from_secs;
+    /// let mut backoff = Exponential::new(secs(1)..=secs(60));
+    /// backoff.restore_failures(&"a", 3, Nanos::ZERO, &mut |_| false);
+    /// assert_eq!(backoff.num_requeues(&"a"), 3);
+    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, 0, &mut |_| false).wait, secs(8));
+    /// ```
+    fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
+        let _ = (key, failures, now, in_use);
+    }
+
     /// Forgets the failures of `key`. Has no effect for an unknown key.
     fn forget(&mut self, key: &K);
 

@@ -11,6 +11,7 @@ type InUse<'a> = &'a mut dyn FnMut(&NamespacedName) -> bool;
 
 trait Erased: Send {
     fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64, in_use: InUse<'_>) -> Failure;
+    fn restore(&mut self, key: &NamespacedName, failures: u32, now: Nanos, in_use: InUse<'_>);
     fn forget(&mut self, key: &NamespacedName);
     fn requeues(&self, key: &NamespacedName) -> u32;
     fn tracked(&self) -> usize;
@@ -20,6 +21,10 @@ trait Erased: Send {
 impl<P: Policy<NamespacedName> + Send> Erased for P {
     fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64, in_use: InUse<'_>) -> Failure {
         Policy::record_failure(self, key, now, random, in_use)
+    }
+
+    fn restore(&mut self, key: &NamespacedName, failures: u32, now: Nanos, in_use: InUse<'_>) {
+        Policy::restore_failures(self, key, failures, now, in_use);
     }
 
     fn forget(&mut self, key: &NamespacedName) {
@@ -54,6 +59,10 @@ impl Policy<NamespacedName> for BoxedPolicy {
         in_use: InUse<'_>,
     ) -> Failure {
         self.0.failed(key, now, random, in_use)
+    }
+
+    fn restore_failures(&mut self, key: &NamespacedName, failures: u32, now: Nanos, in_use: InUse<'_>) {
+        self.0.restore(key, failures, now, in_use);
     }
 
     fn forget(&mut self, key: &NamespacedName) {

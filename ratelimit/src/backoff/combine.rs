@@ -70,6 +70,11 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         Failure { wait: first.wait.max(second.wait), counted: first.counted || second.counted }
     }
 
+    fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
+        self.first.restore_failures(key, failures, now, in_use);
+        self.second.restore_failures(key, failures, now, in_use);
+    }
+
     fn forget(&mut self, key: &K) {
         self.first.forget(key);
         self.second.forget(key);
@@ -139,6 +144,10 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
     ) -> Failure {
         let failure = self.inner.record_failure(key, now, random, in_use);
         Failure { wait: failure.wait.min(self.cap), ..failure }
+    }
+
+    fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
+        self.inner.restore_failures(key, failures, now, in_use);
     }
 
     fn forget(&mut self, key: &K) {

@@ -226,6 +226,11 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
         Failure { wait: Duration::from_nanos(last_wait), counted: true }
     }
 
+    fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
+        let own = self.failures.touch(key, now, in_use);
+        own.count = own.count.max(failures);
+    }
+
     fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }

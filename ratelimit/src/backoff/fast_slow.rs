@@ -92,6 +92,11 @@ impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
         Failure { wait, counted: true }
     }
 
+    fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
+        let own = self.failures.touch(key, now, in_use);
+        *own = failures.max(*own);
+    }
+
     fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }

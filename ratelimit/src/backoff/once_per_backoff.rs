@@ -87,6 +87,10 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         failure
     }
 
+    fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
+        self.policy.restore_failures(key, failures, now, in_use);
+    }
+
     fn forget(&mut self, key: &K) {
         self.open.remove(key);
         self.policy.forget(key);

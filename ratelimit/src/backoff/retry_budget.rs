@@ -99,6 +99,10 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
         Failure { wait: failure.wait.max(due.since(now)), ..failure }
     }
 
+    fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
+        self.policy.restore_failures(key, failures, now, in_use);
+    }
+
     fn forget(&mut self, key: &K) {
         self.policy.forget(key);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, Failure, MaxOf, OncePerBackoff, Policy, Quota, RetryBudget, TokenBucket,
+    Capped, Exponential, Failure, FastSlow, MaxOf, OncePerBackoff, Policy, Quota, RetryBudget, TokenBucket,
 };
 use flyball_sync::Nanos;
 
@@ -95,4 +95,36 @@ fn a_combination_counts_what_a_part_counts() {
     let mut paced = RetryBudget::new(once(100), Quota::per_second(1.try_into().unwrap()));
     assert!(paced.record_failure(&"a", at(0), 0, &mut |_| false).counted);
     assert!(!paced.record_failure(&"a", at(1), 0, &mut |_| false).counted);
+}
+
+/// Restored failures reach each policy that counts, through all that wrap it. An open wait stays open, and its failures are not counted.
+#[test]
+fn restored_failures_reach_each_counting_policy() {
+    let ms = millis;
+    let exponential = Exponential::new(ms(1)..=ms(10_000));
+    let bucket = TokenBucket::new(Quota::per_second(std::num::NonZeroU32::MAX));
+    let both = MaxOf::new(FastSlow::new(ms(2), ms(300), 4), MaxOf::new(exponential, bucket));
+    let plenty = Quota::per_second(std::num::NonZeroU32::MAX);
+    let mut policy = OncePerBackoff::new(RetryBudget::new(Capped::new(both, ms(5_000)), plenty));
+    let restore = |policy: &mut OncePerBackoff<_, _>, key, failures, now| {
+        policy.restore_failures(&key, failures, at(now), &mut |_| false);
+    };
+    restore(&mut policy, "a", 3, 0);
+    assert_eq!((policy.num_requeues(&"a"), policy.num_requeues(&"b")), (3, 0));
+    let fail =
+        |policy: &mut OncePerBackoff<_, _>, now| policy.record_failure(&"a", at(now), 0, &mut |_| false);
+    assert_eq!(
+        fail(&mut policy, 0),
+        Failure { wait: ms(8), counted: true },
+        "the fourth failure of the backoff"
+    );
+    restore(&mut policy, "a", 9, 1);
+    assert_eq!(fail(&mut policy, 2), Failure { wait: ms(6), counted: false }, "the wait stays open");
+    assert_eq!(policy.num_requeues(&"a"), 9);
+    assert_eq!(fail(&mut policy, 8), Failure { wait: ms(512), counted: true });
+    restore(&mut policy, "a", 2, 8);
+    assert_eq!(policy.num_requeues(&"a"), 10, "the failures only rise");
+    assert_eq!(fail(&mut policy, 520).wait, ms(1_024));
+    policy.forget(&"a");
+    assert_eq!(policy.num_requeues(&"a"), 0);
 }

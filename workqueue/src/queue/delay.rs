@@ -4,12 +4,13 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
 
+use flyball_ratelimit::Policy;
 use flyball_sync::{Nanos, Timer};
 
 use super::Queue;
 use crate::error::{AddError, AddErrorKind};
 use crate::key::Key;
-use crate::limiter::{AfterFailure, QueueLimiter};
+use crate::limiter::{self, AfterFailure, QueueLimiter};
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::types::Added;
@@ -75,12 +76,26 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// ```
     #[inline]
     pub fn add_with(&self, key: K, options: AddOptions) -> Result<Added, AddError<K>> {
-        let AddOptions { priority, delay, mode } = options;
+        let AddOptions { priority, delay, mode, failures } = options;
+        if failures > 0 {
+            self.restore_failures(&key, failures);
+        }
         let tag = self.shared.order().tag_at(&key, priority);
         if delay.is_zero() && mode == DelayMode::Earliest {
             self.add_tagged(key, tag)
         } else {
             self.add_delayed(key, tag, delay, mode)
+        }
+    }
+
+    #[cold]
+    fn restore_failures(&self, key: &K, failures: u32) {
+        let shared = &self.shared;
+        if limiter::limits::<L>() && !self.is_shutting_down() {
+            let now = shared.now();
+            shared.limiter.record_failure_with(|limiter, _| {
+                limiter.restore_failures(key, failures, now, &mut |other| shared.holds(other));
+            });
         }
     }
 
@@ -233,4 +248,10 @@ pub struct AddOptions {
     pub delay: Duration,
     /// How the delay combines with an existing wait of the key; by default, the earlier deadline applies.
     pub mode: DelayMode,
+    /// The number of failures that the key has at least; by default 0. For a program that stores the failures of its keys, so that they survive a restart:
+    /// the next failure counts from there, and [`give_up_after`](crate::QueueBuilder::give_up_after) counts them, too.
+    ///
+    /// A queue without a limiter, and a limiter that counts no failures, ignore it. The failures are set even if the add is refused, unless the queue is
+    /// shut down.
+    pub failures: u32,
 }

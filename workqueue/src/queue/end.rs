@@ -93,10 +93,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     }
 
     fn count_failure(&self, key: &K, now: Nanos, most: Option<u32>) -> AfterFailure {
-        limiter::count_failure(&self.limiter, key, now, most, |other| {
-            let hash = self.hash(other);
-            self.lock().state.contains(other, hash)
-        })
+        limiter::count_failure(&self.limiter, key, now, most, |other| self.holds(other))
+    }
+
+    /// Returns whether a key is in the queue. Called by the policy, under the limiter's lock.
+    pub(crate) fn holds(&self, key: &K) -> bool {
+        let hash = self.hash(key);
+        self.lock().state.contains(key, hash)
     }
 
     /// Decides how a lease with this outcome ends. Called before locking, because it runs user code, namely the clock and the policy.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, Failure, FastSlow};
 use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{
-    AddErrorKind, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Queue, TryGetError,
+    AddErrorKind, AddOptions, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Queue, TryGetError,
 };
 
 use crate::support::{Answers, BackoffQueue, ns, times};
@@ -358,4 +358,58 @@ fn threads_that_give_up_the_same_key() {
     assert_eq!(3 * given_up.len() + left, (THREADS + 1) * FAILURES, "a failure was lost or counted twice");
     assert!(refused > 0 && refused <= given_up.len(), "{refused} adds were refused");
     queue.check().unwrap();
+}
+
+/// A program that stores the failures of its keys adds them after a restart: the backoff goes on, and the failures count towards the limit.
+#[test]
+fn failures_survive_a_restart_of_the_program() {
+    let clock = ManualClock::new();
+    let given_up = Arc::new(Mutex::new(Vec::new()));
+    let hook = {
+        let given_up = given_up.clone();
+        move |key: &&'static str, failures| given_up.lock().unwrap().push((*key, failures))
+    };
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(1_000)))
+        .give_up_after(times(5), hook)
+        .build();
+    let stored = |failures| AddOptions { failures, ..AddOptions::default() };
+    queue.add_with("a", stored(3)).unwrap();
+    assert_eq!(
+        (queue.num_requeues(&"a"), queue.state(&"a")),
+        (3, KeyState::Ready),
+        "a restart is no backoff"
+    );
+    queue.add_with("a", stored(2)).unwrap();
+    queue.add_with("a", stored(0)).unwrap();
+    assert_eq!(queue.num_requeues(&"a"), 3, "the failures only rise");
+    queue.try_get().unwrap().retry();
+    assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(80)), "the wait after the fourth failure");
+    clock.advance(ns(80));
+    queue.try_get().unwrap().retry();
+    assert_eq!(queue.state(&"a"), KeyState::Absent);
+    assert_eq!(*given_up.lock().unwrap(), [("a", 5)]);
+    // A key with more failures than the limit runs once more, like one whose limit was lowered.
+    queue.add_with("b", stored(9)).unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!(given_up.lock().unwrap().last(), Some(&("b", 10)));
+    // A success forgets them.
+    queue.add_with("c", AddOptions { delay: ns(1), ..stored(4) }).unwrap();
+    clock.advance(ns(1));
+    queue.try_get().unwrap().succeed();
+    assert_eq!(queue.num_requeues(&"c"), 0);
+    queue.shut_down();
+    assert!(queue.add_with("d", stored(4)).is_err());
+    assert_eq!(queue.num_requeues(&"d"), 0);
+    queue.check().unwrap();
+}
+
+#[test]
+fn a_queue_without_a_limiter_ignores_stored_failures() {
+    let queue = Queue::new();
+    queue.add_with("a", AddOptions { failures: 7, ..AddOptions::default() }).unwrap();
+    assert_eq!(queue.num_requeues(&"a"), 0);
+    queue.try_get().unwrap().retry();
+    assert!(queue.has_ready());
 }

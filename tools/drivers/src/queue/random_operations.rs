@@ -294,7 +294,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
                     Mode::Latest(longest) => DelayMode::Debounce { max_wait: longest.0 },
                     Mode::Replace => DelayMode::Replace,
                 };
-                let options = AddOptions { priority, delay: delay.0, mode };
+                let options = AddOptions { priority, delay: delay.0, mode, ..AddOptions::default() };
                 assert_eq!(added(queue.add_with(key, options)), answer, "{at}");
             }
             QueueOp::Postpone(key, delay) => {

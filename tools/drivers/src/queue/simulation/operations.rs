@@ -34,7 +34,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
                     Mode::Latest(longest) => DelayMode::Debounce { max_wait: longest.0 },
                     Mode::Replace => DelayMode::Replace,
                 };
-                _ = queue.add_with(key, AddOptions { priority, delay: delay.0, mode });
+                _ = queue
+                    .add_with(key, AddOptions { priority, delay: delay.0, mode, ..AddOptions::default() });
             }
             QueueOp::Postpone(key, delay) => _ = queue.postpone(&key, delay.0),
             QueueOp::AddLimited(key) => _ = queue.add_rate_limited(key),
