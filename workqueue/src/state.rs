@@ -42,9 +42,7 @@ use hashbrown::HashTable;
 
 use crate::state::metering::Meter;
 use crate::state::order::sealed::ReadyQueue;
-use crate::state::slots::List;
-use crate::state::slots::Slab;
-use crate::state::slots::SparseMap;
+use crate::state::slots::{List, Slab, SparseMap};
 use crate::state::wait::Wait;
 
 /// The latest time that `horizon` can have. Deadlines at or before `horizon` count as passed, so `LAST` is before `Nanos::MAX`: a wait until

@@ -10,14 +10,11 @@ use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 use super::Queue;
 use crate::error::{GetTimeoutError, TryGetError};
 use crate::key::Key;
-use crate::lease::Lease;
-use crate::lease::LeaseOutcome;
+use crate::lease::{Lease, LeaseOutcome};
 use crate::limiter::QueueLimiter;
-use crate::queue::get_future::Get;
-use crate::queue::get_future::GetMany;
+use crate::queue::get_future::{Get, GetMany};
 use crate::queue::locked::Locked;
-use crate::queue::shared::Effects;
-use crate::queue::shared::Shared;
+use crate::queue::shared::{Effects, Shared};
 #[cfg(feature = "stream")]
 use crate::queue::stream::LeaseStream;
 use crate::state::metering::HandedOut;

@@ -39,8 +39,7 @@ use foldhash::fast::RandomState;
 
 use crate::key::Key;
 use crate::limiter::{self, Limiter, QueueLimiter};
-use crate::metrics::QueueMetrics;
-use crate::metrics::{ReadStats, StatsReader};
+use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
 use crate::queue::end::GiveUp;
 use crate::queue::locked::Locked;
 use crate::state::metering::HandedOut;

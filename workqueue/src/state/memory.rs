@@ -11,8 +11,7 @@ use hashbrown::HashTable;
 
 use super::{Postponed, QueueState};
 use crate::state::order::sealed::ReadyQueue;
-use crate::state::slots::Slab;
-use crate::state::slots::SparseMap;
+use crate::state::slots::{Slab, SparseMap};
 
 /// The memory of an empty queue. The fields are only dropped.
 #[expect(dead_code, reason = "only dropped")]

@@ -78,24 +78,80 @@ pub(crate) mod sealed {
         fn renew(&self, _key: &K, _tag: &mut Tag<Self::ReadyQueue>) {}
     }
 
-    pub(crate) type Tag<O> = <O as ReadyQueue>::Tag;
+    pub(crate) type Tag<O> = <O as Admission>::Tag;
+
+    /// The part of an order that is used under the queue's lock to let keys in: whether there is room for a key, who waits for room, and to which class
+    /// each key in the queue belongs. An order without classes, such as groups, has room for every key.
+    ///
+    /// For each slot, [`admit`](Self::admit) is called before all other methods of the order, and [`vacate`](Self::vacate) after them.
+    pub trait Admission: Send + 'static {
+        /// The data that [`Order::tag`] computes for an add.
+        type Tag: Send;
+        /// The data about a new key, which the order derives from the tag of its add.
+        type Class;
+
+        /// Returns whether a tag was computed before the last refresh of the limits. The caller must [renew](Order::renew) such a tag before it uses
+        /// it.
+        #[inline]
+        fn is_stale(&self, _tag: &Self::Tag) -> bool {
+            false
+        }
+
+        /// Finds the class of an absent key, and returns whether the class has room for one more key. May run `Eq` of a group, but only before it
+        /// changes anything.
+        #[inline]
+        fn has_room(&mut self, _tag: &mut Self::Tag) -> bool {
+            true
+        }
+
+        /// Returns the line in which an adder waits after [`has_room`](Self::has_room) has returned false for its tag.
+        #[inline]
+        fn adder_line(&self, _tag: &Self::Tag) -> u32 {
+            ANY_ROOM
+        }
+
+        /// Called when an adder starts to wait in a line.
+        #[inline]
+        fn join_line(&mut self, _line: u32) {}
+
+        /// Called when an adder stops waiting in a line.
+        #[inline]
+        fn leave_line(&mut self, _line: u32) {}
+
+        /// Calls `each` with the lines whose classes may have got room since the last call.
+        #[inline]
+        fn classes_with_room(&mut self, _each: impl FnMut(u32)) {}
+
+        /// Returns how many more keys the adders in a line could add now, without regard to the capacity of the queue.
+        #[inline]
+        fn room(&self, _line: u32) -> usize {
+            usize::MAX
+        }
+
+        /// Returns the class of a new key, after [`has_room`](Self::has_room) has returned true for its tag. Parts of the tag that the class
+        /// does not need stay in the tag, and are dropped with it.
+        fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
+
+        /// Called when a new key of this class has been stored in a slot.
+        #[inline]
+        fn admit(&mut self, _slot: u32, _class: Self::Class) {}
+
+        /// Called before a slot is vacated. The slot is not linked.
+        #[inline]
+        fn vacate(&mut self, _slot: u32) {}
+    }
 
     /// The part of an order that is used under the queue's lock. It holds the Ready keys, linked through their entries; the waiting keys, in one or
     /// several heaps; and the order's own data on each slot.
     ///
-    /// For each slot, [`admit`](Self::admit) is called before all other methods, and [`vacate`](Self::vacate) after them. In all
-    /// methods, `by` is the time up to which deadlines have passed.
-    pub trait ReadyQueue: Send + 'static {
+    /// In all methods, `by` is the time up to which deadlines have passed.
+    pub trait ReadyQueue: Admission {
         /// Whether due keys are gathered from the heaps into the order. If not, [`next`](Self::next) takes them
         /// directly from the heaps; this suits an order that hands out the due keys of each heap by deadline.
         const GATHERS: bool;
         /// Whether an add of a key that is already queued may change the key's position.
         const RAISES: bool;
 
-        /// The data that [`Order::tag`] computes for an add.
-        type Tag: Send;
-        /// The data about a new key, which the order derives from the tag of its add.
-        type Class;
         /// The reason why [`next`](Self::next) has chosen a slot.
         type Pick: Copy;
 
@@ -179,52 +235,6 @@ pub(crate) mod sealed {
         /// Changes the deadline of a waiting slot.
         fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32);
 
-        /// Returns whether a tag was computed before the last refresh of the limits. The caller must [renew](Order::renew) such a tag before it uses
-        /// it.
-        #[inline]
-        fn is_stale(&self, _tag: &Self::Tag) -> bool {
-            false
-        }
-
-        /// Finds the class of an absent key, and returns whether the class has room for one more key. May run `Eq` of a group, but only before it
-        /// changes anything.
-        #[inline]
-        fn has_room(&mut self, _tag: &mut Self::Tag) -> bool {
-            true
-        }
-
-        /// Returns the line in which an adder waits after [`has_room`](Self::has_room) has returned false for its tag.
-        #[inline]
-        fn adder_line(&self, _tag: &Self::Tag) -> u32 {
-            ANY_ROOM
-        }
-
-        /// Called when an adder starts to wait in a line.
-        #[inline]
-        fn join_line(&mut self, _line: u32) {}
-
-        /// Called when an adder stops waiting in a line.
-        #[inline]
-        fn leave_line(&mut self, _line: u32) {}
-
-        /// Calls `each` with the lines whose classes may have got room since the last call.
-        #[inline]
-        fn classes_with_room(&mut self, _each: impl FnMut(u32)) {}
-
-        /// Returns how many more keys the adders in a line could add now, without regard to the capacity of the queue.
-        #[inline]
-        fn room(&self, _line: u32) -> usize {
-            usize::MAX
-        }
-
-        /// Returns the class of a new key, after [`has_room`](Self::has_room) has returned true for its tag. Parts of the tag that the class
-        /// does not need stay in the tag, and are dropped with it.
-        fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
-
-        /// Called when a new key of this class has been stored in a slot.
-        #[inline]
-        fn admit(&mut self, _slot: u32, _class: Self::Class) {}
-
         /// Called when a key in this state is added again, before the state changes.
         #[inline]
         fn merge(&mut self, _slot: u32, _state: State, _tag: &Self::Tag) {}
@@ -255,10 +265,6 @@ pub(crate) mod sealed {
         /// Called when the adds that made a leased key dirty or waiting are cancelled.
         #[inline]
         fn unmark(&mut self, _slot: u32) {}
-
-        /// Called before a slot is vacated. The slot is not linked.
-        #[inline]
-        fn vacate(&mut self, _slot: u32) {}
 
         /// Moves the memory for keys out of an order without keys, and whatever else is unused.
         fn take_memory(&mut self) -> Self

@@ -5,8 +5,7 @@ use flyball_sync::Nanos;
 use crate::state::deadlines::Deadlines;
 use crate::state::order::level::goes_before;
 use crate::state::order::{Order, sealed};
-use crate::state::slots::List;
-use crate::state::slots::Slab;
+use crate::state::slots::{List, Slab};
 
 /// Strict first in, first out.
 ///
@@ -46,12 +45,18 @@ impl<K> sealed::Order<K> for Fifo {
     fn tag(&self, _: &K) {}
 }
 
+impl sealed::Admission for FifoList {
+    type Tag = ();
+    type Class = ();
+
+    #[inline]
+    fn class(&mut self, (): &mut ()) {}
+}
+
 impl sealed::ReadyQueue for FifoList {
     const GATHERS: bool = false;
     const RAISES: bool = false;
 
-    type Tag = ();
-    type Class = ();
     type Pick = ();
 
     #[inline]
@@ -101,9 +106,6 @@ impl sealed::ReadyQueue for FifoList {
     fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
         self.waits.set(slab, slot, at, sequence);
     }
-
-    #[inline]
-    fn class(&mut self, (): &mut ()) {}
 
     #[inline]
     fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32) {

@@ -21,6 +21,7 @@
 //! When a group is removed, its name stays in its record. When another group reuses the record, the old name moves into the tag of the add that
 //! created the new group, and is dropped with the tag outside every lock.
 
+mod admission;
 mod ready_queue;
 
 use flyball_ratelimit::Quota;

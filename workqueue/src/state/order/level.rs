@@ -6,8 +6,7 @@ use flyball_sync::Nanos;
 
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::State;
-use crate::state::slots::List;
-use crate::state::slots::Slab;
+use crate::state::slots::{List, Slab};
 
 /// The keys of one priority.
 #[derive(Debug)]

@@ -46,7 +46,7 @@ use crate::state::deadlines::Deadlines;
 use crate::state::entry::State;
 use crate::state::order::credits::Credits;
 use crate::state::order::level::{Level, Position, RaisedPosition};
-use crate::state::order::sealed::ReadyQueue;
+use crate::state::order::sealed::{Admission, ReadyQueue};
 use crate::state::slots::Slab;
 use crate::state::stats::PriorityStats;
 use crate::state::types::Transition;
@@ -208,12 +208,29 @@ impl Levels {
     }
 }
 
+impl Admission for Levels {
+    type Tag = i8;
+    type Class = i8;
+
+    fn class(&mut self, priority: &mut i8) -> i8 {
+        *priority
+    }
+
+    fn admit(&mut self, slot: u32, priority: i8) {
+        let index = slot as usize;
+        if index >= self.positions.len() {
+            self.positions.resize(index + 1, Position::default());
+        }
+        // A new `valid_from` invalidates the second positions of the key that had this slot before.
+        let valid_from = self.next_sequence();
+        self.positions[index] = Position { priority, own: priority, valid_from, ..Position::default() };
+    }
+}
+
 impl ReadyQueue for Levels {
     const GATHERS: bool = false;
     const RAISES: bool = true;
 
-    type Tag = i8;
-    type Class = i8;
     /// The index of the level that is served.
     type Pick = usize;
 
@@ -270,20 +287,6 @@ impl ReadyQueue for Levels {
             self.unwait(slab, slot);
             self.wait(slab, slot, at, sequence);
         }
-    }
-
-    fn class(&mut self, priority: &mut i8) -> i8 {
-        *priority
-    }
-
-    fn admit(&mut self, slot: u32, priority: i8) {
-        let index = slot as usize;
-        if index >= self.positions.len() {
-            self.positions.resize(index + 1, Position::default());
-        }
-        // A new `valid_from` invalidates the second positions of the key that had this slot before.
-        let valid_from = self.next_sequence();
-        self.positions[index] = Position { priority, own: priority, valid_from, ..Position::default() };
     }
 
     fn merge(&mut self, slot: u32, state: State, priority: &i8) {
