@@ -80,7 +80,7 @@ pub(crate) mod sealed {
 
     pub(crate) type Tag<O> = <O as Admission>::Tag;
 
-    /// The part of an order that is used under the queue's lock to let keys in: whether there is room for a key, who waits for room, and to which class
+    /// The part of an order that is used under the queue's lock to let keys in: whether there is room for a key, where an adder waits for room, and to which class
     /// each key in the queue belongs. An order without classes, such as groups, has room for every key.
     ///
     /// For each slot, [`admit`](Self::admit) is called before all other methods of the order, and [`vacate`](Self::vacate) after them.
