@@ -21,6 +21,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// A pause has no effect on adds, deadlines and leases, or on the results of a shutdown. A drain resumes the queue.
     ///
+    /// # Panics
+    /// Panics if the clock panics; then the queue is not paused. Also panics if the timer or a waker panics; the queue is paused even so.
+    ///
     /// # Examples
     /// ```
     /// use flyball_workqueue::{Queue, TryGetError};
@@ -38,6 +41,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     }
 
     /// Ends a [`pause`](Self::pause). Idempotent.
+    ///
+    /// # Panics
+    /// Panics like `pause`.
     pub fn resume(&self) {
         self.set_paused(false);
     }
@@ -57,6 +63,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// A drain that has begun stops waiting: it returns its leftovers, which then also contain the keys that are Ready or leased. Nothing is dropped:
     /// the backlog is still handed out, and leases still end. So a program can drain at the first signal, and end at the second.
+    ///
+    /// # Panics
+    /// Panics if the clock panics; then the queue is not shut down. Also panics if the timer or a waker panics; the queue is shut down even so.
     ///
     /// # Examples
     /// ```
