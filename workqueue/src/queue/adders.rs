@@ -49,8 +49,33 @@ pub(crate) struct AdderPlace {
 }
 
 impl Adders {
-    pub(crate) fn has_no_waiters(&self) -> bool {
-        self.waiting == 0
+    /// Returns whether there is nothing to [`notify`](Self::notify). An adder that was woken has left the waiting ones, but its line stays active until the
+    /// next `notify`: it must not stay so after its class is gone.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.waiting == 0 && self.active.is_empty()
+    }
+
+    /// Checks invariants 1 and 5, as far as the room of the classes does not matter. `exists` returns whether there is a class for a line.
+    pub(crate) fn check(&self, exists: impl Fn(u32) -> bool) -> Result<(), String> {
+        let mut active: Vec<u32> = self.active.iter().copied().collect();
+        active.sort_unstable();
+        let waiting = self.lines.iter().map(|line| line.tasks.waiting()).sum::<usize>();
+        for (index, line) in (0..).zip(&self.lines) {
+            line.tasks.check()?;
+            if line.is_active != active.binary_search(&index).is_ok() {
+                return Err(format!("adders 1: line {index} is active: {}; {active:?}", line.is_active));
+            }
+            if line.is_to_wake != self.to_wake.contains(&index) {
+                return Err(format!("adders 5: line {index} is to be woken: {}", line.is_to_wake));
+            }
+        }
+        if active.windows(2).any(|pair| pair[0] == pair[1]) || !active.iter().all(|line| exists(*line)) {
+            return Err(format!("adders 1: {active:?} are active"));
+        }
+        if waiting != self.waiting {
+            return Err(format!("adders 5: {waiting} wait, counted {}", self.waiting));
+        }
+        Ok(())
     }
 
     pub(crate) fn park(&mut self, line: u32, waker: Waker) -> AdderPlace {

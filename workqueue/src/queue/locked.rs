@@ -91,7 +91,7 @@ impl OtherWaiters {
             + self.blocked_drainers
             + self.watchers.waiting()
             == 0
-            && self.adders.has_no_waiters()
+            && self.adders.is_quiet()
             && self.timeouts.is_empty()
     }
 }
@@ -199,6 +199,9 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         let mut effects = Effects::default();
         let mut alarm = None;
         let latest = self.state.latest(now);
+        if self.others.any || !self.state.is_open() {
+            self.state.gather_suspended();
+        }
         let closes_at = self.state.closes_without_operation(latest);
         if self.state.is_closed_at(latest) {
             self.getters.notify_all();
@@ -378,7 +381,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
 
     /// Checks the wait queues.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let Self { getters, others, .. } = self;
+        let Self { getters, others, state, .. } = self;
+        others.adders.check(|line| state.has_line(line))?;
         let all = [getters, &others.drainers, &others.idlers, &others.emptiers, &others.watchers];
         all.into_iter().try_for_each(TaskWaiters::check)
     }

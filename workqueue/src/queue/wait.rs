@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use flyball_sync::panics::caught;
 use flyball_sync::waiting::Place;
 use flyball_sync::{Nanos, ThreadTimer, Timer};
 
@@ -170,6 +171,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
         context: &mut Context<'_>,
     ) -> Poll<Option<F::Output>> {
         if let Poll::Ready(output) = future.as_mut().poll(context) {
+            // Here and not in `drop`, which may panic if the timer does: the output of an `async` block is then neither returned nor dropped, so a lease
+            // would be lost. The output is returned in spite of the panic.
+            caught(|| self.leave());
             return Poll::Ready(Some(output));
         }
         let shared = &self.queue.shared;
@@ -199,8 +203,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for Limit<'_, K, O, L, T> {
-    fn drop(&mut self) {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
+    fn leave(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let shared = &self.queue.shared;
             let mut locked = shared.lock();
@@ -209,5 +213,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for Limit<'_, K, O,
             shared.finish(locked, None);
             drop(old);
         }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for Limit<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }

@@ -279,6 +279,11 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.classes_with_room(each);
     }
 
+    /// Returns whether there is a class for this line.
+    pub(crate) fn has_line(&self, line: u32) -> bool {
+        self.order.has_line(line)
+    }
+
     /// Returns the number of keys that the class of this line has room for. The capacity of the queue is not considered.
     pub(crate) fn room_of(&self, line: u32) -> usize {
         self.order.room(line)

@@ -94,8 +94,8 @@ impl Deadlines {
     /// Returns how many deadlines are at or before `now`, and the first one after it. Counts up to `most` and a few more; if there are more than `most`, the
     /// result is `None` instead of the first one after `now`.
     ///
-    /// The result is kept up to date while deadlines are set and removed. So the deadlines are counted again only once another one has passed, or half of
-    /// those that were counted are gone: amortized O(1) for each deadline that passes or is removed, plus O(the result) when one passes.
+    /// The result is kept up to date while deadlines are set and removed. So the deadlines are counted again, in O(the result), only once another one has
+    /// passed, half of those that were counted are gone, the first one after `now` was removed, or `now` is earlier than before.
     pub(crate) fn passed(&mut self, now: Nanos, most: usize) -> (usize, Option<Nanos>) {
         if let Some(known) = self.passed.at(now, most) {
             return known;

@@ -60,7 +60,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Returns how many keys can be handed out, and the next time at which a key becomes Ready, or a Ready key gets the token of its group. If `now` is
     /// `None`, no deadline counts as passed. After shutdown, exactly the deadlines up to the horizon count as passed, whatever `now` is. If more than
     /// `most` deadlines have passed, the second result may be wrong. Examines at most `most` + 1 groups whose tokens have arrived; and deadlines as
-    /// `Deadlines::passed` does, in amortized constant time.
+    /// `Deadlines::passed` does.
     #[inline]
     pub(crate) fn outlook(&mut self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         if self.paused || self.phase == Phase::Stopped {

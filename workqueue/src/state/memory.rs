@@ -10,6 +10,7 @@ use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
 use super::{Postponed, QueueState};
+use crate::state::metering::PendingSince;
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::slots::{Slab, SparseMap};
 
@@ -21,6 +22,7 @@ pub(crate) struct Memory<K, O> {
     order: O,
     postponed: SparseMap<Postponed>,
     limits: SparseMap<Nanos>,
+    pending_since: Option<SparseMap<PendingSince>>,
 }
 
 impl<K, O: ReadyQueue> QueueState<K, O> {
@@ -28,19 +30,26 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Called after an operation that may remove the last key.
     #[inline]
     pub(crate) fn take_memory(&mut self) -> Option<Box<Memory<K, O>>> {
-        if self.slab.is_large_and_empty() { self.take_memory_if_oversized() } else { None }
+        if self.slab.live() == 0 && (self.slab.is_large() || self.order.is_oversized()) {
+            self.take_memory_if_oversized()
+        } else {
+            None
+        }
     }
 
     #[cold]
     fn take_memory_if_oversized(&mut self) -> Option<Box<Memory<K, O>>> {
-        self.slab.is_oversized().then(|| {
-            Box::new(Memory {
-                slab: self.slab.take_memory(),
-                keys: std::mem::take(&mut self.keys),
-                order: self.order.take_memory(),
-                postponed: std::mem::take(&mut self.postponed),
-                limits: std::mem::take(&mut self.limits),
-            })
-        })
+        if !self.slab.is_oversized() && !self.order.is_oversized() {
+            return None;
+        }
+        let memory = Memory {
+            slab: self.slab.take_memory(),
+            keys: std::mem::take(&mut self.keys),
+            order: self.order.take_memory(),
+            postponed: std::mem::take(&mut self.postponed),
+            limits: std::mem::take(&mut self.limits),
+            pending_since: self.meter.as_mut().map(|meter| meter.take_pending()),
+        };
+        Some(Box::new(memory))
     }
 }

@@ -40,9 +40,16 @@ pub(super) struct Meter {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct PendingSince {
+pub(crate) struct PendingSince {
     since: Nanos,
     delayed: bool,
+}
+
+impl Meter {
+    /// Moves the memory for pending keys out. No key must be pending.
+    pub(super) fn take_pending(&mut self) -> SparseMap<PendingSince> {
+        std::mem::take(&mut self.pending_since)
+    }
 }
 
 /// The data that metrics report about a hand-out.

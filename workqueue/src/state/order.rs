@@ -51,7 +51,7 @@ pub trait Order<K>: sealed::Order<K> {}
 pub(crate) mod sealed {
     use flyball_sync::Nanos;
 
-    use super::ANY_ROOM;
+    use super::{ANY_ROOM, NO_ROOM};
     use crate::state::deadlines::Deadlines;
     use crate::state::entry::State;
     use crate::state::slots::Slab;
@@ -121,6 +121,11 @@ pub(crate) mod sealed {
         /// Calls `each` with the lines whose classes may have got room since the last call.
         #[inline]
         fn classes_with_room(&mut self, _each: impl FnMut(u32)) {}
+
+        /// Returns whether there is a class for this line, for inspection.
+        fn has_line(&self, line: u32) -> bool {
+            line <= NO_ROOM
+        }
 
         /// Returns how many more keys the adders in a line could add now, without regard to the capacity of the queue.
         #[inline]
@@ -265,6 +270,12 @@ pub(crate) mod sealed {
         /// Called when the adds that made a leased key dirty or waiting are cancelled.
         #[inline]
         fn unmark(&mut self, _slot: u32) {}
+
+        /// Returns whether an order without keys has much memory to give back, besides that for keys.
+        #[inline]
+        fn is_oversized(&self) -> bool {
+            false
+        }
 
         /// Moves the memory for keys out of an order without keys, and whatever else is unused.
         fn take_memory(&mut self) -> Self

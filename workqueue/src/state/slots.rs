@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use crate::state::entry::{Entry, Flags, NIL, State};
 
 /// The number of slots that an empty slab keeps in any case.
-const KEPT: usize = 1024;
+pub(crate) const KEPT: usize = 1024;
 
 /// All entries, with the vacant ones in a free list.
 ///
@@ -72,16 +72,16 @@ impl<K> Slab<K> {
         }
     }
 
-    /// Returns whether the slab is empty, and has more slots than it keeps in any case.
+    /// Returns whether the slab has more slots than it keeps in any case.
     #[inline]
-    pub(crate) fn is_large_and_empty(&self) -> bool {
-        self.live == 0 && self.entries.len() > KEPT
+    pub(crate) fn is_large(&self) -> bool {
+        self.entries.len() > KEPT
     }
 
     /// Called when the slab has become empty. Returns whether it has room for more than four times as many keys as it held since it was last empty.
     pub(crate) fn is_oversized(&mut self) -> bool {
         let peak = std::mem::take(&mut self.peak);
-        self.entries.capacity() > peak.saturating_mul(4)
+        self.is_large() && self.entries.capacity() > peak.saturating_mul(4)
     }
 
     /// Moves the memory out of an empty slab.

@@ -61,7 +61,8 @@ pub struct QueueStats {
     /// How long the oldest Ready key has been Ready; `None` if no key is Ready, or ages are not tracked.
     ///
     /// Only the first key of each priority, or of each group, is examined. So if the priority of a key was [lowered](crate::Queue::set_priority), and
-    /// the key is now behind keys that became Ready later, that key is not taken into account until it is the first.
+    /// the key is now behind keys that became Ready later, that key is not taken into account until it is the first. Nor are keys of a group that
+    /// became Ready while more than 64 deadlines passed between two operations, and a later key is before them.
     pub oldest_ready: Option<Duration>,
     /// Like `oldest_ready`, but without the keys that their own [`Fair`](crate::Fair) group holds back: the group is suspended, has as many leases as it
     /// may have, or waits for a token of its rate. A high age means that there are too few workers, whatever the limits of the groups are.

@@ -53,6 +53,20 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.pass_time(now, &mut most);
     }
 
+    /// Goes on to gather while no gathered key can be handed out even when leases end. Called before conditions such as "idle" and "closed" are checked, which
+    /// would otherwise examine, in each operation, all due keys that were not gathered yet.
+    ///
+    /// Gathers up to the time that was last passed to an operation: an alarm may have fired too early.
+    pub(crate) fn gather_suspended(&mut self) {
+        if O::GATHERS {
+            let by = self.due_by(self.seen);
+            while self.order.count() == self.order.suspended() {
+                let Some((at, slot)) = self.first_wait().filter(|(at, _)| *at <= by) else { break };
+                self.gather_one(slot, at);
+            }
+        }
+    }
+
     /// Gathers all due keys, and gives groups all tokens that have arrived. O(n log n).
     pub(super) fn gather_all(&mut self, now: Option<Nanos>) {
         if O::GATHERS {

@@ -1,12 +1,13 @@
 //! A queue in a steady state does not allocate. All tests of this binary run on an allocator that counts the allocations of each thread.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::Exponential;
+use flyball_ratelimit::{Exponential, Quota};
 use flyball_sync::{ManualClock, ManualTimer, TokioTimer};
-use flyball_workqueue::{Fair, Fifo, NoLimiter, Order, Priority, Queue, Timer};
+use flyball_workqueue::{Fair, Fifo, NoLimiter, Order, Priority, Queue, Timer, TryGetError};
 use testkit::allocator::{CountingAllocator, allocations, live_bytes};
 use testkit::wakers::{Counting, poll_with};
 
@@ -168,4 +169,39 @@ fn bytes_of_a_queued_key() {
     ];
     let bytes = figures.map(|bytes| bytes.round() as usize - 16);
     assert_eq!(bytes, [34, 66, 38, 144]);
+}
+
+/// With a rate, the last group is kept when the queue becomes empty, because its bucket is not full. The memory of the others is given back.
+#[test]
+fn a_queue_with_rates_gives_the_memory_of_its_groups_back() {
+    let clock = ManualClock::new();
+    let second = Quota::per_second(NonZeroU32::MIN).allow_burst(NonZeroU32::new(2).unwrap());
+    let order = Fair::by_group(|key: &u64| *key).rate(second);
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    let fill = |keys: u64| {
+        for key in 0..keys {
+            queue.add(key).unwrap();
+        }
+        while let Ok(lease) = queue.try_get() {
+            lease.done();
+        }
+    };
+    fill(10);
+    let before = live_bytes();
+    fill(50_000);
+    let full = live_bytes() - before;
+    // Two former groups are freed in each operation once their buckets are full.
+    for round in 0..40_000 {
+        if round % 1_000 == 0 {
+            clock.advance(Duration::from_secs(1));
+            queue.check().unwrap();
+        }
+        fill(1);
+    }
+    let kept = live_bytes() - before;
+    assert!(full > 5_000_000 && kept < 200_000, "{kept} of {full} bytes are kept");
+    // The group of key 0 is kept, with its bucket: no burst is restored.
+    clock.advance(Duration::from_secs(60));
+    (0..3).for_each(|_| fill(1));
+    assert_eq!((queue.try_get().err(), queue.stats().ready), (Some(TryGetError::Empty), 1));
 }

@@ -487,3 +487,61 @@ fn names_of_former_groups_are_dropped_outside_the_lock() {
     burst(5);
     queue.check().unwrap();
 }
+
+/// An adder that was woken, and whose line is not looked at again before its group is gone and the memory of the groups is given back.
+#[test]
+fn a_line_of_a_group_that_is_gone_is_not_looked_at() {
+    for polls in [true, false] {
+        let order =
+            Fair::by_group(|key: &Key| key.0).capacity_by(|group| if *group == 'z' { 0 } else { 2_000 });
+        let queue = Queue::builder().order(order).build();
+        assert_eq!(queue.add_many((0..2_000).map(|key| ('a', key))).new, 2_000);
+        {
+            let mut adding = pin!(queue.add_when_room(('a', 5_000)));
+            assert!(poll_once(adding.as_mut()).is_pending());
+            queue.try_get().unwrap().done(); // wakes the adder
+            assert_eq!(queue.add(('a', 7)).unwrap(), Added::Merged); // an operation before the adder is polled
+            queue.check().unwrap();
+            assert!(!polls || poll_once(adding.as_mut()).is_ready());
+        }
+        queue.check().unwrap();
+        drain(&queue);
+        queue.add(('a', 1)).unwrap();
+        queue.try_get().unwrap().done(); // gives the memory back
+        queue.check().unwrap();
+        let mut adding = pin!(queue.add_when_room(('z', 0)));
+        assert!(poll_once(adding.as_mut()).is_pending());
+        queue.add(('a', 1)).unwrap();
+        queue.check().unwrap();
+    }
+}
+
+/// If many keys of a suspended group are due, the waits for an idle and for an empty queue, and a shutdown, do not examine all of them in each operation.
+#[test]
+fn due_keys_of_a_suspended_group_are_examined_once() {
+    let times = [2_000, 40_000].map(|keys| {
+        let clock = ManualClock::new();
+        let order = Fair::by_group(|key: &Key| key.0).max_leased_by(|group| u32::from(*group != 's'));
+        let queue = Queue::builder().order(order).timer(clock.timer()).build();
+        for key in 0..keys {
+            queue.add_after(('s', key), SECOND).unwrap();
+        }
+        queue.add(('a', 0)).unwrap();
+        let _lease = queue.try_get().unwrap();
+        let _idle = Task::waiting(async { queue.wait_idle().await });
+        let _empty = Task::waiting(async { queue.wait_empty().await });
+        clock.advance(SECOND);
+        queue.add(('a', 1)).unwrap(); // reads the clock, and gathers the keys
+        queue.cancel(&('a', 1));
+        let began = Monotonic.now();
+        for _ in 0..300 {
+            queue.cancel(&('a', 0));
+        }
+        queue.shut_down();
+        for _ in 0..300 {
+            queue.cancel(&('a', 0));
+        }
+        Monotonic.now().since(began)
+    });
+    assert!(times[1] < times[0] * 5 + Duration::from_millis(20), "{times:?}");
+}

@@ -24,8 +24,11 @@
 mod admission;
 mod ready_queue;
 
+use std::mem::take;
+
 use flyball_ratelimit::Quota;
 use flyball_sync::Nanos;
+use flyball_sync::panics::drop_each;
 use hashbrown::HashTable;
 
 use crate::state::deadlines::Deadlines;
@@ -82,6 +85,13 @@ struct Group<G> {
     left: u32,
     before: u32,
     next: u32,
+}
+
+/// Drops each name by itself: two that panic would otherwise abort the process.
+impl<G> Drop for Groups<G> {
+    fn drop(&mut self) {
+        drop_each(take(&mut self.groups).into_iter());
+    }
 }
 
 impl<G> Group<G> {
@@ -216,6 +226,10 @@ impl<G> Groups<G> {
         }
     }
 
+    fn group_of(&self, line: u32) -> Option<&Group<G>> {
+        self.groups.get(line.checked_sub(FIRST_GROUP)? as usize)
+    }
+
     /// Called when a group may have got room.
     #[inline]
     fn note_room(&mut self, index: u32) {
@@ -283,6 +297,35 @@ impl<G> Groups<G> {
             next = next.into_iter().chain(next_token).min();
         }
         (keys, next)
+    }
+
+    /// Moves the records of all former groups to `old`, if they are most of the records and no group has a key or an adder. Only groups that are kept because
+    /// their buckets are not full are left, under new indexes. O(kept groups · log).
+    fn move_kept(&mut self, old: &mut Self) {
+        let mut kept: Vec<u32> = self.index.iter().copied().collect();
+        let is_used = |index: &u32| self.groups[*index as usize].is_used();
+        if kept.len() * 4 > self.groups.len() || kept.iter().any(is_used) {
+            return;
+        }
+        let mut rates = self.rates.take();
+        (old.groups, old.index, old.roomier) =
+            (take(&mut self.groups), take(&mut self.index), take(&mut self.roomier));
+        old.rates = rates.as_mut().map(|rates| Box::new(rates.take_memory()));
+        self.free = NIL;
+        // From the last one on, so that the record that fills the gap is that of a former group.
+        kept.sort_unstable();
+        for from in kept.into_iter().rev() {
+            let mut group = old.groups.swap_remove(from as usize);
+            group.is_roomier = false;
+            let (index, hash) = (self.groups.len() as u32, group.hash);
+            if let (Some(rates), Some(old)) = (&mut rates, &mut old.rates) {
+                rates.adopt(index, old, from);
+            }
+            self.groups.push(group);
+            let groups = &self.groups;
+            self.index.insert_unique(hash, index, |other| groups[*other as usize].hash);
+        }
+        self.rates = rates;
     }
 
     /// Returns whether a group can hand out no key at `now`, even if it has one.

@@ -6,7 +6,8 @@
 //! 2. `now` is the latest time that was passed in, and never decreases. If the clock jumps back, tokens are late by the jump, and never early.
 //! 3. *One deadline a group.* A group *lacks tokens* if fewer tokens have arrived than it has keys that could be handed out otherwise. It is in
 //!    `lacking` exactly then, under the time of its next token. A full bucket gets no further token, so its group lacks none.
-//! 4. A group that leaves the queue while its bucket is not full is *kept*: it is in `kept` until its bucket is full. A full bucket is the same as no
+//! 4. `known` tokens of a group have arrived at `now`, or more. So most operations need not compute the tokens.
+//! 5. A group that leaves the queue while its bucket is not full is *kept*: it is in `kept` until its bucket is full. A full bucket is the same as no
 //!    bucket, so only then the record of the group is freed. (A kept group may have got keys again; it is checked when its time has passed.)
 
 use std::collections::BTreeSet;
@@ -36,6 +37,7 @@ struct RatedGroup {
     /// The number in `drawn` when the bucket was last full. It orders groups whose tokens arrive at the same time. It is used instead of the group's
     /// index, which depends on when the records of other groups were freed.
     since: u64,
+    known: u32,
     /// The time in `lacking`.
     next_token: Option<Nanos>,
     /// The time in `kept`.
@@ -61,10 +63,18 @@ impl Rates {
         self.now = self.now.max(now);
     }
 
-    /// Moves the memory of former groups out. No group must be left.
+    /// Moves the buckets of all groups out. No group must lack tokens. The caller must [adopt](Self::adopt) the kept ones.
     pub(super) fn take_memory(&mut self) -> Self {
         let left = Self { now: self.now, drawn: self.drawn, ..Self::default() };
         std::mem::replace(self, left)
+    }
+
+    /// Moves the bucket of a kept group from `old`, where its index is `from`, the highest of those that were not adopted yet.
+    pub(super) fn adopt(&mut self, group: u32, old: &mut Self, from: u32) {
+        let own = old.groups.swap_remove(from as usize);
+        self.kept.extend(own.kept_until.map(|until| (until, group)));
+        debug_assert_eq!(group as usize, self.groups.len());
+        self.groups.push(own);
     }
 
     /// Returns the later of `now` and the time that was last passed in.
@@ -97,6 +107,7 @@ impl Rates {
             }
             (_, rate) => rate.map(TokenBucket::new),
         };
+        own.known = 0;
         if own.kept_until.is_some() {
             let at = own.bucket.as_ref().map_or(now, |bucket| full_at(bucket, now));
             self.set_kept(group, Some(at));
@@ -114,7 +125,9 @@ impl Rates {
             self.drawn += 1;
             self.groups[group as usize].since = self.drawn;
         }
-        let Some(bucket) = &mut self.groups[group as usize].bucket else { return };
+        let own = &mut self.groups[group as usize];
+        let Some(bucket) = &mut own.bucket else { return };
+        own.known = own.known.saturating_sub(1);
         if bucket.try_acquire(now).is_err() {
             unreachable!("groups 3: a group without tokens is not in the ring");
         }
@@ -123,8 +136,16 @@ impl Rates {
     /// Updates the deadline of a group that has `wanted` keys that could be handed out if there were no rate. Returns the tokens for them.
     #[inline(never)]
     pub(super) fn supply(&mut self, group: u32, wanted: usize) -> u32 {
+        let own = &self.groups[group as usize];
+        if wanted <= own.known as usize && own.next_token.is_none() {
+            return own.known;
+        }
         let Supply { tokens, next_token } = self.supply_at(group, wanted, self.now);
-        if self.groups[group as usize].next_token != next_token {
+        let own = &mut self.groups[group as usize];
+        if own.bucket.is_some() {
+            own.known = tokens;
+        }
+        if own.next_token != next_token {
             self.set_next_token(group, next_token);
         }
         tokens
@@ -200,6 +221,9 @@ impl Rates {
         let own = &self.groups[group as usize];
         let now = self.supply_at(group, wanted, self.now);
         own.bucket.as_ref().map_or(Ok(()), TokenBucket::check)?;
+        if own.bucket.as_ref().map_or(0, |bucket| bucket.available_tokens(self.now)) < own.known {
+            return Err(format!("rates 4: group {group} has fewer tokens than known: {own:?}"));
+        }
         // Between the arrival of a token and the operation that notes it, the group has fewer tokens.
         let due = own.next_token.is_some_and(|at| at <= self.now);
         let (least, most) = (allowed.min(wanted), wanted.min(now.tokens as usize));
@@ -211,7 +235,7 @@ impl Rates {
         if own.next_token.is_some_and(|at| !self.lacking.contains(&(at, own.since, group)))
             || own.kept_until.is_some_and(|at| !self.kept.contains(&(at, group)))
         {
-            return Err(format!("rates 3, 4: the times of group {group} are not stored: {own:?}"));
+            return Err(format!("rates 3, 5: the times of group {group} are not stored: {own:?}"));
         }
         Ok(())
     }
@@ -221,7 +245,7 @@ impl Rates {
         let lacking = self.groups.iter().filter(|own| own.next_token.is_some()).count();
         let kept = self.groups.iter().filter(|own| own.kept_until.is_some()).count();
         if (lacking, kept) != (self.lacking.len(), self.kept.len()) {
-            return Err(format!("rates 3, 4: {lacking} groups lack tokens, {kept} are kept: {self:?}"));
+            return Err(format!("rates 3, 5: {lacking} groups lack tokens, {kept} are kept: {self:?}"));
         }
         Ok(())
     }

@@ -56,11 +56,15 @@ impl<G: Eq + Send + 'static> Admission for Groups<G> {
         }
     }
 
+    fn has_line(&self, line: u32) -> bool {
+        line < FIRST_GROUP || self.group_of(line).is_some()
+    }
+
     fn room(&self, line: u32) -> usize {
         match line {
             ANY_ROOM => usize::MAX,
             NO_ROOM => 0,
-            line => self.groups[(line - FIRST_GROUP) as usize].room(),
+            line => self.group_of(line).map_or(0, Group::room),
         }
     }
 

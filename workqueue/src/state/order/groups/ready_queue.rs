@@ -6,10 +6,10 @@ use flyball_sync::Nanos;
 
 use super::Groups;
 use crate::state::deadlines::Deadlines;
-use crate::state::entry::{NIL, State};
+use crate::state::entry::State;
 use crate::state::order::fair::GroupTag;
 use crate::state::order::sealed::ReadyQueue;
-use crate::state::slots::Slab;
+use crate::state::slots::{KEPT, Slab};
 use crate::state::types::Transition;
 
 impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
@@ -131,15 +131,14 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
         self.change(self.of[slot as usize], |group| group.leased -= 1);
     }
 
+    fn is_oversized(&self) -> bool {
+        self.rates.is_some() && self.groups.len() > KEPT.max(self.index.len() * 4)
+    }
+
     fn take_memory(&mut self) -> Self {
         let mut old = Self::new(false);
         (old.of, old.waits) = (take(&mut self.of), take(&mut self.waits));
-        // A group that is kept, or has adders, is left.
-        if self.index.is_empty() {
-            (old.groups, old.index) = (take(&mut self.groups), take(&mut self.index));
-            (old.roomier, self.free) = (take(&mut self.roomier), NIL);
-            old.rates = self.rates.as_mut().map(|rates| Box::new(rates.take_memory()));
-        }
+        self.move_kept(&mut old);
         old
     }
 
