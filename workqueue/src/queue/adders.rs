@@ -147,6 +147,9 @@ impl Adders {
         if self.waiting > 0 {
             (0..self.lines.len() as u32).for_each(|line| self.wake_line(line));
         }
+        for line in self.active.drain(..) {
+            self.lines[line as usize].is_active = false;
+        }
     }
 
     /// Wakes all adders of a line, so that they check for room again.
@@ -206,5 +209,16 @@ mod tests {
         adders.reactivate(7);
         adders.notify(9, room_of);
         assert_eq!((looks.get(), &*adders.to_wake), (2, &[7][..]));
+    }
+    /// After a shutdown, no line is looked at any more.
+    #[test]
+    fn no_line_is_active_after_all_are_notified() {
+        let mut adders = Adders::default();
+        let places: Vec<_> = [0, 2, 5].map(|line| adders.park(line, Waker::noop().clone())).into();
+        adders.notify(1, |_| 1);
+        adders.notify_all();
+        adders.check(|_| false).unwrap();
+        places.into_iter().for_each(|place| drop(adders.leave(place)));
+        assert!(adders.is_quiet());
     }
 }

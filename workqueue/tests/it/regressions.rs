@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,10 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, FastSlow};
-use flyball_sync::{Clock, ManualClock, Nanos, Timer, block_on};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer, block_on};
 use flyball_workqueue::{AddErrorKind, Added, DrainOptions, Queue, TryGetError};
 use testkit::panicking::{PanicSwitch, Point};
-use testkit::wakers::{Counting, Panicking, poll_with};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed, times};
 
@@ -538,4 +539,39 @@ fn a_batch_that_is_returned_counts_no_failure() {
     let stats = queue.stats();
     assert_eq!((stats.ready, stats.waiting, stats.leased), (3, 0, 0));
     queue.check().unwrap();
+}
+
+/// A timer that panics when it is disarmed, once.
+struct PanickingDisarm(ManualTimer, Arc<AtomicBool>);
+
+impl Clock for PanickingDisarm {
+    fn now(&self) -> Nanos {
+        self.0.now()
+    }
+}
+
+impl Timer for PanickingDisarm {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        self.0.wake_at(at, waker);
+    }
+
+    fn disarm(&self) {
+        assert!(!self.1.swap(false, Ordering::Relaxed), "in disarm");
+        self.0.disarm();
+    }
+}
+
+/// The output of an `async` block is neither returned nor dropped if a destructor in the block panics.
+#[test]
+fn a_timeout_returns_its_lease_although_the_timer_panics() {
+    let armed = Arc::new(AtomicBool::new(false));
+    let timer = PanickingDisarm(ManualClock::new().timer(), armed.clone());
+    let queue = Queue::builder().timer(timer).build();
+    let mut limited = pin!(queue.timeout(Duration::from_secs(10), queue.get()));
+    assert!(poll_once(limited.as_mut()).is_pending());
+    queue.add("a").unwrap();
+    armed.store(true, Ordering::Relaxed);
+    let Poll::Ready(Some(Some(lease))) = poll_once(limited) else { panic!("the lease is lost") };
+    assert!(!armed.load(Ordering::Relaxed), "the timer has not panicked");
+    assert_eq!(*lease, "a");
 }
