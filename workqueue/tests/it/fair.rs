@@ -456,8 +456,8 @@ impl Drop for DropCalls {
     }
 }
 
-/// The names of former groups are freed with the memory of a burst, outside the lock: under it, a `Drop` that calls the queue would deadlock. If one
-/// panics, the others are dropped, and the queue goes on.
+/// The names of former groups are freed with the memory of a burst, outside the lock: under it, a `Drop` that calls the queue would deadlock. If some
+/// panic, the others are dropped, and the queue goes on.
 #[test]
 fn names_of_former_groups_are_dropped_outside_the_lock() {
     let call = Arc::new(OnceLock::<Box<dyn Fn() + Send + Sync>>::new());
@@ -478,7 +478,7 @@ fn names_of_former_groups_are_dropped_outside_the_lock() {
         let (queue, dropped) = (queue.clone(), dropped.clone());
         move || {
             assert!(!queue.is_shutting_down());
-            assert_ne!(dropped.fetch_add(1, Ordering::Relaxed), 2_500);
+            assert_ne!(dropped.fetch_add(1, Ordering::Relaxed) % 2_000, 1_999); // twice
         }
     };
     call.set(Box::new(on_drop)).ok().unwrap();
