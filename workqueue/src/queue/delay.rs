@@ -53,7 +53,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Like [`add`](Self::add).
     ///
     /// # Panics
-    /// Panics like [`add`](Self::add).
+    /// Panics like [`add`](Self::add). With [`failures`](AddOptions::failures), also panics if the limiter's policy panics; then the key is not added.
     ///
     /// # Examples
     /// Debounces events: the key runs 100 ms after the last event, but at most 1 s after the first.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, Quota};
 use flyball_sync::{ManualClock, ManualTimer, TokioTimer};
-use flyball_workqueue::{Fair, Fifo, NoLimiter, Order, Priority, Queue, Timer, TryGetError};
+use flyball_workqueue::{Fair, Fifo, NoLimiter, Order, Priority, Queue, QueueMetrics, Timer, TryGetError};
 use testkit::allocator::{CountingAllocator, allocations, live_bytes};
 use testkit::wakers::{Counting, poll_with};
 
@@ -204,4 +204,21 @@ fn a_queue_with_rates_gives_the_memory_of_its_groups_back() {
     clock.advance(Duration::from_secs(60));
     (0..3).for_each(|_| fill(1));
     assert_eq!((queue.try_get().err(), queue.stats().ready), (Some(TryGetError::Empty), 1));
+}
+
+/// Metrics store the time at which a key became pending, if the order gathers due keys.
+#[test]
+fn the_memory_of_pending_times_is_given_back() {
+    struct Sink;
+    impl QueueMetrics for Sink {}
+
+    let clock = ManualClock::new();
+    let order = Fair::by_group(|key: &u64| key % 2);
+    let queue = Queue::builder().order(order).timer(clock.timer()).metrics(Sink).build();
+    burst(&queue, &clock, 100);
+    let before = live_bytes();
+    burst(&queue, &clock, 20_000);
+    burst(&queue, &clock, 100);
+    let kept = live_bytes() - before;
+    assert!(kept < 100_000, "{kept} bytes are kept");
 }
