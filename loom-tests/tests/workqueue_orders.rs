@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Puts all keys into one group, of which at most one key is leased at a time.
 fn one_at_a_time() -> Fair<u32, ()> {
-    Fair::by_group(|_: &u32| ()).max_leased(1)
+    Fair::by_group(|_: &u32| ()).max_leased(|_| 1)
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn token_vs_get() {
     model(claim, || {
         let clock = ManualClock::new();
         let quota = Quota::new(NonZeroU32::MIN, SECOND).unwrap();
-        let order = Fair::by_group(|_: &u32| ()).rate(quota);
+        let order = Fair::by_group(|_: &u32| ()).rate(move |_| Some(quota));
         let queue = Queue::builder().order(order).timer(clock.timer()).build();
         _ = queue.add_many([1, 2]);
         queue.try_get().unwrap().done();
@@ -115,7 +115,7 @@ fn tokens_vs_task_and_thread() {
     model(claim, || {
         let clock = ManualClock::new();
         let quota = Quota::new(NonZeroU32::MIN, SECOND).unwrap().allow_burst(NonZeroU32::new(2).unwrap());
-        let order = Fair::by_group(|_: &u32| ()).rate(quota);
+        let order = Fair::by_group(|_: &u32| ()).rate(move |_| Some(quota));
         let queue = Queue::builder().order(order).timer(clock.timer()).build();
         _ = queue.add_many([1, 2, 3, 4]);
         for _ in 0..2 {
@@ -144,8 +144,7 @@ fn rate_change_vs_get() {
         let limited = Arc::new(AtomicBool::new(true));
         let own = limited.clone();
         let quota = Quota::per_hour(NonZeroU32::MIN);
-        let order =
-            Fair::by_group(|_: &u32| ()).rate_by(move |()| own.load(Ordering::Relaxed).then_some(quota));
+        let order = Fair::by_group(|_: &u32| ()).rate(move |()| own.load(Ordering::Relaxed).then_some(quota));
         let queue = Queue::builder().order(order).timer(ManualClock::new().timer()).build();
         _ = queue.add_many([1, 2]);
         queue.try_get().unwrap().done();
@@ -159,7 +158,7 @@ fn rate_change_vs_get() {
 
 /// Groups keys by their remainder modulo three. The group of the keys with the remainder 1 has a capacity of one key.
 fn one_of_the_second() -> Fair<u32, u32> {
-    Fair::by_group(|key: &u32| key % 3).capacity_by(|group| if *group == 1 { 1 } else { usize::MAX })
+    Fair::by_group(|key: &u32| key % 3).capacity(|group| if *group == 1 { 1 } else { usize::MAX })
 }
 
 #[test]

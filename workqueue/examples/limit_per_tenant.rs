@@ -16,8 +16,9 @@ const BURST: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::new();
-    let order =
-        Fair::by_group(|key: &Key| key.0).max_leased(4).rate(Quota::per_second(RATE).allow_burst(BURST));
+    let order = Fair::by_group(|key: &Key| key.0)
+        .max_leased(|_| 4)
+        .rate(|_| Some(Quota::per_second(RATE).allow_burst(BURST)));
     let queue = Queue::builder().order(order).timer(clock.timer()).build();
     let added = queue.add_many((0..1_000).map(|object| ("acme", object)));
     assert_eq!(added.new, 1_000);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use flyball_sync::Timer;
 use flyball_sync::panics::caught;
 
-use crate::key::Key;
 use crate::limiter::QueueLimiter;
+use crate::queue::Key;
 use crate::queue::end::Ending;
 use crate::queue::shared::Shared;
 use crate::state::order::Order;

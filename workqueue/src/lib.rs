@@ -3,7 +3,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
-mod key;
 mod lease;
 mod limiter;
 mod metrics;
@@ -11,25 +10,22 @@ mod queue;
 mod state;
 
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
-pub use crate::key::Key;
 pub use crate::lease::Lease;
 pub use crate::lease::LeaseOutcome;
 pub use crate::limiter::{NoLimiter, QueueLimiter};
 pub use crate::metrics::QueueMetrics;
 pub use crate::metrics::StatsReader;
+pub use crate::queue::Key;
 pub use crate::queue::Queue;
 pub use crate::queue::add::AddWhenRoom;
 pub use crate::queue::add::AddedMany;
 pub use crate::queue::builder::QueueBuilder;
 pub use crate::queue::delay::AddOptions;
 pub use crate::queue::get_future::Get;
-pub use crate::queue::get_future::GetMany;
-pub use crate::queue::inspect::KeyInfo;
-pub use crate::queue::inspect::NextOverdue;
-pub use crate::queue::shutdown::DrainOptions;
 #[cfg(feature = "stream")]
-pub use crate::queue::stream::LeaseStream;
-pub use crate::queue::wait::WaitIdle;
+pub use crate::queue::get_future::LeaseStream;
+pub use crate::queue::inspect::KeyInfo;
+pub use crate::queue::shutdown::DrainOptions;
 pub use crate::state::inspect::KeyState;
 pub use crate::state::order::Order;
 pub use crate::state::order::fair::Fair;
@@ -37,7 +33,7 @@ pub use crate::state::order::fifo::Fifo;
 pub use crate::state::order::priority::Priority;
 pub use crate::state::stats::OverdueLease;
 pub use crate::state::stats::QueueStats;
-pub use crate::state::stats::{GroupStats, PriorityStats, TopGroups};
+pub use crate::state::stats::{GroupStats, TopGroups};
 pub use crate::state::types::{Added, Leftovers};
 pub use crate::state::wait::DelayMode;
 

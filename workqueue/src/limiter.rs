@@ -16,7 +16,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Failure, OncePerBackoff, Policy};
 use flyball_sync::Nanos;
 
-use crate::key::Key;
+use crate::queue::Key;
 
 /// No limiter: a key that is retried is Ready again immediately, at the tail, and failures are not counted.
 ///

@@ -13,18 +13,16 @@ pub(crate) mod locked;
 mod priority;
 pub(crate) mod shared;
 pub(crate) mod shutdown;
-#[cfg(feature = "stream")]
-pub(crate) mod stream;
 pub(crate) mod wait;
 pub(crate) mod waiters;
 
 use std::fmt;
+use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use flyball_sync::{ThreadTimer, Timer};
 
-use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::builder::QueueBuilder;
 use crate::queue::shared::Shared;
@@ -90,3 +88,32 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for Queue<K, 
         f.debug_struct("Queue").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
+
+/// The bounds on a key: any hashable value that is cheap to clone. A blanket implementation covers all such types.
+///
+/// The queue clones the key once for each lease. The clone costs nothing for an integer id and little for an
+/// `Arc<str>`; for a `String`, it allocates. `Eq` and `Clone` run under the queue's lock and must not call the queue.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Key, Queue};
+///
+/// #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// struct ObjectRef {
+///     namespace: String,
+///     name: String,
+/// }
+///
+/// fn queue_of<K: Key>(keys: impl IntoIterator<Item = K>) -> Queue<K> {
+///     let queue = Queue::new();
+///     queue.add_many(keys);
+///     queue
+/// }
+///
+/// let queue = queue_of([ObjectRef { namespace: "default".into(), name: "web".into() }]);
+/// assert_eq!(queue.try_get()?.name, "web");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Key: Clone + Eq + Hash + Send + 'static {}
+
+impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}

@@ -654,7 +654,7 @@ async fn an_aborted_finally_affects_its_key_alone() {
 #[test]
 fn closes_batches_that_a_cap_blocks() {
     let mut sim = Simulation::new(1);
-    let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(2);
+    let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(|_| 2);
     let queue = Queue::builder().order(order).timer(sim.timer()).build();
     (0..10).for_each(|key| _ = queue.add(key));
     let log = Log::new();
@@ -679,7 +679,7 @@ fn closes_batches_that_a_cap_blocks() {
 fn a_suspended_group_closes_no_batch() {
     let mut sim = Simulation::new(1);
     let order = flyball_workqueue::Fair::by_group(|key: &u32| *key == 0)
-        .max_leased_by(|zero| if *zero { 0 } else { u32::MAX });
+        .max_leased(|zero| if *zero { 0 } else { u32::MAX });
     let queue = Queue::builder().order(order).timer(sim.timer()).build();
     _ = queue.add_many([0, 1, 2]);
     let log = Log::new();

@@ -84,7 +84,7 @@ impl Engine {
                     Fair::by_group(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
                 match max_in_flight {
                     // With a limit of zero, no object of any namespace would be reconciled.
-                    Some(most) => self.run_in(fair.max_leased(most.max(1)), 0).await,
+                    Some(most) => self.run_in(fair.max_leased(move |_| most.max(1)), 0).await,
                     None => self.run_in(fair, 0).await,
                 }
             }

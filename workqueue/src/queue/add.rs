@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use flyball_sync::{Nanos, ThreadTimer, Timer};
 
 use crate::error::{AddError, AddErrorKind};
-use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::queue::adders::AdderPlace;
 use crate::queue::shared::Shared;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 use crate::error::GetTimeoutError;
-use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::queue::shared::Shared;
 use crate::state::order::Order;

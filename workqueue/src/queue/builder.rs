@@ -7,9 +7,9 @@ use std::num::NonZeroU32;
 
 use flyball_sync::{ThreadTimer, Timer};
 
-use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::metrics::QueueMetrics;
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::queue::end::GiveUp;
 use crate::queue::shared::{Parts, Shared};

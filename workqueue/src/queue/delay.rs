@@ -9,8 +9,8 @@ use flyball_sync::{Nanos, Timer};
 
 use super::Queue;
 use crate::error::{AddError, AddErrorKind};
-use crate::key::Key;
 use crate::limiter::{self, AfterFailure, QueueLimiter};
+use crate::queue::Key;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::types::Added;

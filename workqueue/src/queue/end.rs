@@ -10,9 +10,9 @@ use flyball_sync::panics::{Panic, forget};
 use flyball_sync::{Nanos, Timer};
 
 use crate::error::NotDetached;
-use crate::key::Key;
 use crate::lease::LeaseOutcome;
 use crate::limiter::{self, AfterFailure, QueueLimiter};
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::queue::locked::Locked;
 use crate::queue::shared::{Effects, Shared};

@@ -1,5 +1,6 @@
 //! SHELL. Taking keys from a queue.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -9,14 +10,14 @@ use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 use super::Queue;
 use crate::error::{GetTimeoutError, TryGetError};
-use crate::key::Key;
 use crate::lease::{Lease, LeaseOutcome};
 use crate::limiter::QueueLimiter;
+use crate::queue::Key;
+#[cfg(feature = "stream")]
+use crate::queue::get_future::LeaseStream;
 use crate::queue::get_future::{Get, GetMany};
 use crate::queue::locked::Locked;
 use crate::queue::shared::{Effects, Shared};
-#[cfg(feature = "stream")]
-use crate::queue::stream::LeaseStream;
 use crate::state::metering::HandedOut;
 use crate::state::order::Order;
 use crate::state::types::{LeaseId, NextKey};
@@ -88,8 +89,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// }
     /// assert_eq!(batches, [2, 1]);
     /// ```
-    pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T> {
-        GetMany::new(self.get(), most)
+    pub fn get_many(
+        &self,
+        most: usize,
+    ) -> impl Future<Output = Vec<Lease<K>>> + Send + Unpin + use<'_, K, O, L, T> {
+        GetMany { first: self.get(), most }
     }
 
     /// Returns a stream of leases, which ends once the queue is closed. The stream is as cancel-safe as [`get`](Self::get), and yields to other tasks

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 use flyball_sync::waiting::Place;
 use flyball_sync::{ThreadTimer, Timer};
 
-use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::state::order::Order;
 use crate::state::order::fifo::Fifo;
@@ -140,32 +140,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for Get<'_, K
 }
 
 /// The future of [`Queue::get_many`](crate::Queue::get_many).
-///
-/// # Cancel safety
-/// Dropping the future takes no key, as with [`Get`].
-///
-/// # Examples
-/// ```
-/// use flyball_sync::block_on;
-/// use flyball_workqueue::{GetMany, Queue};
-///
-/// let queue = Queue::new();
-/// let added = queue.add_many(["a", "b", "c"]);
-/// assert_eq!(added.new, 3);
-/// let batch: GetMany<'_, &str> = queue.get_many(2);
-/// let (two, one) = (block_on(batch), block_on(queue.get_many(2)));
-/// assert_eq!((two.len(), one.len()), (2, 1)); // the Ready keys: a batch does not wait until it is full
-/// ```
 #[must_use = "futures do nothing unless awaited"]
-pub struct GetMany<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer> {
-    first: Get<'a, K, O, L, T>,
-    most: usize,
-}
-
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> GetMany<'a, K, O, L, T> {
-    pub(crate) fn new(first: Get<'a, K, O, L, T>, most: usize) -> Self {
-        Self { first, most }
-    }
+pub(crate) struct GetMany<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> {
+    pub(crate) first: Get<'a, K, O, L, T>,
+    pub(crate) most: usize,
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for GetMany<'_, K, O, L, T> {
@@ -181,8 +159,53 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for GetMany<'_, K
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for GetMany<'_, K, O, L, T> {
+/// The stream that [`Queue::stream`](crate::Queue::stream) returns. It ends once the queue is closed.
+///
+/// # Cancel safety
+/// Dropping the stream takes no key. If the stream had already been woken for a key, another getter is woken instead.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::block_on;
+/// use flyball_workqueue::{LeaseStream, Queue};
+/// use futures_util::StreamExt;
+///
+/// let queue = Queue::new();
+/// queue.add_many(["a", "b", "c"]);
+/// queue.shut_down();
+/// let mut leases: LeaseStream<'_, &str> = queue.stream();
+/// while let Some(lease) = block_on(leases.next()) {
+///     lease.succeed();
+/// }
+/// assert_eq!(queue.stats().ready, 0);
+/// ```
+#[cfg(feature = "stream")]
+#[must_use = "streams do nothing unless polled"]
+pub struct LeaseStream<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer>
+{
+    get: Get<'a, K, O, L, T>,
+}
+
+#[cfg(feature = "stream")]
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> LeaseStream<'a, K, O, L, T> {
+    pub(crate) fn new(get: Get<'a, K, O, L, T>) -> Self {
+        Self { get }
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> futures_core::Stream for LeaseStream<'_, K, O, L, T> {
+    type Item = Lease<K>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // A `Get` that has completed can be polled again for the next key.
+        Pin::new(&mut self.get).poll(context)
+    }
+}
+
+#[cfg(feature = "stream")]
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for LeaseStream<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GetMany").field("first", &self.first).field("most", &self.most).finish()
+        f.debug_struct("LeaseStream").field("get", &self.get).finish()
     }
 }

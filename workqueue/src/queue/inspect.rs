@@ -1,7 +1,6 @@
 //! SHELL. Inspecting a queue, and waiting for an overdue lease.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
@@ -10,15 +9,14 @@ use std::time::Duration;
 
 use flyball_sync::panics::caught;
 use flyball_sync::waiting::Place;
-use flyball_sync::{Nanos, ThreadTimer, Timer};
+use flyball_sync::{Nanos, Timer};
 
-use crate::key::Key;
-use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::limiter::QueueLimiter;
 use crate::metrics::StatsReader;
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::state::inspect::KeyState;
 use crate::state::order::Order;
-use crate::state::order::fifo::Fifo;
 use crate::state::stats::{NextOverdue as Next, OverdueLease, QueueStats};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
@@ -182,7 +180,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// # Examples
     /// ```
     /// use flyball_sync::block_on;
-    /// use flyball_workqueue::{ManualClock, NextOverdue, OverdueLease, Queue};
+    /// use flyball_workqueue::{ManualClock, OverdueLease, Queue};
     /// use std::time::Duration;
     ///
     /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
@@ -191,8 +189,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// queue.add("a")?;
     /// let lease = queue.try_get()?;
     /// clock.advance(minute);
-    /// let next: NextOverdue<'_, &str, _, _, _> = queue.next_overdue(minute);
-    /// let OverdueLease { key, age, .. } = block_on(next).expect("a lease is overdue");
+    /// let OverdueLease { key, age, .. } = block_on(queue.next_overdue(minute)).expect("a lease is overdue");
     /// assert_eq!((key, age), ("a", minute));
     ///
     /// drop(lease);
@@ -200,8 +197,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// assert!(block_on(queue.next_overdue(minute)).is_none()); // no lease can become overdue
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn next_overdue(&self, bound: Duration) -> NextOverdue<'_, K, O, L, T> {
-        NextOverdue::new(self, bound)
+    pub fn next_overdue(
+        &self,
+        bound: Duration,
+    ) -> impl Future<Output = Option<OverdueLease<K>>> + Send + Unpin + use<'_, K, O, L, T> {
+        NextOverdue { queue: self, bound, ticket: None }
     }
 }
 
@@ -218,25 +218,11 @@ pub struct KeyInfo<K> {
     pub num_requeues: u32,
 }
 
-/// The future of [`Queue::next_overdue`].
-///
-/// # Cancel safety
-/// Dropping the future marks no lease as reported. An overdue lease that this future would have returned is returned by the next one.
-///
-/// # Examples
-/// See [`Queue::next_overdue`].
 #[must_use = "futures do nothing unless awaited"]
-pub struct NextOverdue<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer>
-{
+struct NextOverdue<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> {
     queue: &'a Queue<K, O, L, T>,
     bound: Duration,
     ticket: Option<Place>,
-}
-
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> NextOverdue<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, bound: Duration) -> Self {
-        Self { queue, bound, ticket: None }
-    }
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'_, K, O, L, T> {
@@ -294,11 +280,5 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for NextOverdue<'_,
             shared.finish(locked, None);
             drop(old);
         }
-    }
-}
-
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for NextOverdue<'_, K, O, L, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NextOverdue").field("bound", &self.bound).finish_non_exhaustive()
     }
 }

@@ -6,11 +6,11 @@ use std::hash::Hash;
 use flyball_sync::Timer;
 
 use super::Queue;
-use crate::key::Key;
 use crate::limiter::QueueLimiter;
+use crate::queue::Key;
 use crate::state::order::fair::Fair;
 use crate::state::order::priority::Priority;
-use crate::state::stats::{PriorityStats, TopGroups};
+use crate::state::stats::TopGroups;
 
 impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     /// Returns the priority of a key that is Ready or waiting. For a leased key that was added again, this is the highest priority of these adds; for
@@ -46,16 +46,14 @@ impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
     ///
     /// # Examples
     /// ```
-    /// use flyball_workqueue::{AddOptions, Priority, PriorityStats, Queue};
+    /// use flyball_workqueue::{AddOptions, Priority, Queue};
     ///
     /// let queue = Queue::builder().order(Priority::new()).build();
     /// for key in ["a", "b"] {
     ///     queue.add_with(key, AddOptions { priority: 5, ..AddOptions::default() })?;
     /// }
     /// assert!(queue.set_priority(&"a", -5)); // an add could only raise it
-    /// let levels: Vec<PriorityStats> = queue.stats_by_priority();
-    /// assert_eq!((levels[0].priority, levels[0].ready), (5, 1));
-    /// assert_eq!((levels[1].priority, levels[1].ready), (-5, 1));
+    /// assert_eq!(queue.stats_by_priority(), [(5, 1), (-5, 1)]);
     /// assert_eq!(*queue.try_get()?, "b");
     /// assert!(!queue.set_priority(&"c", 5)); // absent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -73,10 +71,9 @@ impl<K: Key, L: QueueLimiter<K>, T: Timer> Queue<K, Priority, L, T> {
         known
     }
 
-    /// Returns the number of Ready keys of each priority, highest priority first. Priorities without Ready keys are left out. O(priorities +
-    /// deadlines that have passed).
+    /// Returns each priority that has Ready keys, and the number of these keys, highest priority first. O(priorities + deadlines that have passed).
     #[must_use]
-    pub fn stats_by_priority(&self) -> Vec<PriorityStats> {
+    pub fn stats_by_priority(&self) -> Vec<(i8, usize)> {
         let now = self.shared.now_if_timed();
         self.shared.lock().state.levels(now)
     }
@@ -116,7 +113,7 @@ where
     }
 
     /// Calls the weight, limit and rate functions of [`Fair`] again, for all groups, also for those without keys whose rate is remembered. Call this
-    /// after the values that they return have changed, for example to [suspend](Fair::max_leased_by) a group, to resume it, or to raise its capacity. Adds that wait for room then call the functions again, too.
+    /// after the values that they return have changed, for example to [suspend](Fair::max_leased) a group, to resume it, or to raise its capacity. Adds that wait for room then call the functions again, too.
     ///
     /// Without this call, a changed value takes effect for a group only with the next add of one of its keys. After this call, a concurrent add does
     /// not bring back values that it read before the call. An add that waits for room in a group whose capacity was 0 notices a new capacity only after
@@ -126,7 +123,7 @@ where
     /// Panics if the clock, one of the functions, or `Eq` or `Clone` of a group panics; in that case the limits of all groups stay the same.
     ///
     /// # Examples
-    /// See [`Fair::max_leased_by`].
+    /// See [`Fair::max_leased`].
     pub fn refresh_groups(&self) {
         let shared = &self.shared;
         let refresh = shared.order().start_refresh();

@@ -37,9 +37,9 @@ use flyball_sync::waiting::{self, Alarm, Alarmed, TimerCall, WakeBatch, arm};
 use flyball_sync::{Nanos, Timer};
 use foldhash::fast::RandomState;
 
-use crate::key::Key;
 use crate::limiter::{self, Limiter, QueueLimiter};
 use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
+use crate::queue::Key;
 use crate::queue::end::GiveUp;
 use crate::queue::locked::Locked;
 use crate::state::metering::HandedOut;

@@ -9,8 +9,8 @@ use flyball_sync::panics::caught;
 use flyball_sync::waiting::Place;
 use flyball_sync::{Clock, Monotonic, Timer};
 
-use crate::key::Key;
 use crate::limiter::QueueLimiter;
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::state::order::Order;
 use crate::state::types::Leftovers;

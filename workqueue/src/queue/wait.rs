@@ -2,7 +2,6 @@
 //!
 //! All limits share the queue's timer, so one alarm is enough for all of them.
 
-use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -10,14 +9,13 @@ use std::time::Duration;
 
 use flyball_sync::panics::caught;
 use flyball_sync::waiting::Place;
-use flyball_sync::{Nanos, ThreadTimer, Timer};
+use flyball_sync::{Nanos, Timer};
 
-use crate::key::Key;
-use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::limiter::QueueLimiter;
+use crate::queue::Key;
 use crate::queue::Queue;
 use crate::queue::waiters::Timeout;
 use crate::state::order::Order;
-use crate::state::order::fifo::Fifo;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Waits until no key is Ready or leased. Keys may still wait for deadlines. The queue stays open.
@@ -35,21 +33,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// If a key waits for a deadline, the queue can be idle, but it is not [empty](Self::wait_empty):
     /// ```
     /// use flyball_sync::{block_on, block_on_timeout};
-    /// use flyball_workqueue::{Queue, WaitIdle};
+    /// use flyball_workqueue::Queue;
     /// use std::time::Duration;
     ///
     /// let queue = Queue::new();
     /// queue.add_after("a", Duration::from_secs(3_600))?;
-    /// let idle: WaitIdle<'_, &str, _, _, _> = queue.wait_idle();
-    /// block_on(idle);
+    /// block_on(queue.wait_idle());
     /// assert!(block_on_timeout(queue.wait_empty(), Duration::ZERO).is_none());
     /// queue.cancel(&"a");
     /// block_on(queue.wait_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     /// (A task awaits the futures; a thread waits with `block_on`, or for a limited time with `block_on_timeout`.)
-    pub fn wait_idle(&self) -> WaitIdle<'_, K, O, L, T> {
-        WaitIdle::new(self, false)
+    pub fn wait_idle(&self) -> impl Future<Output = ()> + Send + Unpin + use<'_, K, O, L, T> {
+        WaitIdle { queue: self, empty: false, ticket: None }
     }
 
     /// Waits until the queue holds no key at all: no key is Ready, leased or waiting for a deadline. The queue stays open.
@@ -58,27 +55,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// # Cancel safety
     /// Dropping the future only ends the wait.
-    pub fn wait_empty(&self) -> WaitIdle<'_, K, O, L, T> {
-        WaitIdle::new(self, true)
+    pub fn wait_empty(&self) -> impl Future<Output = ()> + Send + Unpin + use<'_, K, O, L, T> {
+        WaitIdle { queue: self, empty: true, ticket: None }
     }
 }
 
-/// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`]. It is woken once its condition holds, and only then.
-///
-/// # Cancel safety
-/// Dropping the future only ends the wait.
+/// The future of `wait_idle` and `wait_empty`. It is woken once its condition holds, and only then.
 #[must_use = "futures do nothing unless awaited"]
-pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer> {
+struct WaitIdle<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> {
     queue: &'a Queue<K, O, L, T>,
     /// Whether to wait until the queue is empty, and not only idle. An idle queue may hold keys that wait for a deadline; an empty queue holds none.
     empty: bool,
     ticket: Option<Place>,
-}
-
-impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> WaitIdle<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, empty: bool) -> Self {
-        Self { queue, empty, ticket: None }
-    }
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for WaitIdle<'_, K, O, L, T> {
@@ -111,12 +99,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for WaitIdle<'_, K,
             let old = self.queue.shared.lock().others.quiet(self.empty).leave(ticket);
             drop(old);
         }
-    }
-}
-
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> fmt::Debug for WaitIdle<'_, K, O, L, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitIdle").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }
 }
 

@@ -6,8 +6,8 @@ use flyball_sync::Nanos;
 
 use super::{Phase, QueueState};
 use crate::error::AddErrorKind;
-use crate::state::entry::{Flags, State};
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::slots::{Flags, State};
 use crate::state::types::{Added, NewKey};
 use crate::state::wait::{DelayRequest, Wait};
 

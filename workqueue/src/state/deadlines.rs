@@ -2,8 +2,8 @@
 
 use flyball_sync::Nanos;
 
-use crate::state::entry::{NIL, State};
 use crate::state::slots::Slab;
+use crate::state::slots::{NIL, State};
 
 /// The number of children of a node.
 const ARITY: usize = Siblings::COUNT;

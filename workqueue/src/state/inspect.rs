@@ -5,9 +5,9 @@ use std::borrow::Borrow;
 use flyball_sync::Nanos;
 
 use super::{Phase, Postponed, QueueState};
-use crate::state::entry::{Flags, State};
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::slots::spread;
+use crate::state::slots::{Flags, State};
 use crate::state::types::Leftovers;
 
 /// The state of a key. A key whose deadline has passed is reported as `Ready`, or as `LeasedDirty` if it is leased.

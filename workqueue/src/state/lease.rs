@@ -5,8 +5,8 @@ use std::borrow::Borrow;
 use flyball_sync::Nanos;
 
 use super::{NEXT, Phase, QueueState};
-use crate::state::entry::{Flags, State};
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::slots::{Flags, State};
 use crate::state::types::{LeaseId, NextKey, Transition};
 use crate::state::wait::Wait;
 

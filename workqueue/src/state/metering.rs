@@ -13,9 +13,9 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use super::{Phase, QueueState};
-use crate::state::entry::State;
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::slots::SparseMap;
+use crate::state::slots::State;
 use crate::state::stats::QueueStats;
 use crate::state::types::{LeaseId, NextKey};
 

@@ -53,8 +53,8 @@ pub(crate) mod sealed {
 
     use super::{ANY_ROOM, NO_ROOM};
     use crate::state::deadlines::Deadlines;
-    use crate::state::entry::State;
     use crate::state::slots::Slab;
+    use crate::state::slots::State;
     use crate::state::types::Transition;
 
     /// The part of an order that is used outside the queue's lock.

@@ -5,11 +5,11 @@ use std::borrow::Borrow;
 use flyball_sync::Nanos;
 
 use super::QueueState;
-use crate::state::entry::State;
 use crate::state::order::fair::GroupLimits;
 use crate::state::order::groups::Groups;
 use crate::state::order::levels::Levels;
-use crate::state::stats::{GroupStats, PriorityStats};
+use crate::state::slots::State;
+use crate::state::stats::GroupStats;
 
 impl<K> QueueState<K, Levels> {
     pub(crate) fn priority<Q>(&self, key: &Q, hash: u32) -> Option<i8>
@@ -43,7 +43,7 @@ impl<K> QueueState<K, Levels> {
         true
     }
 
-    pub(crate) fn levels(&mut self, now: Option<Nanos>) -> Vec<PriorityStats> {
+    pub(crate) fn levels(&mut self, now: Option<Nanos>) -> Vec<(i8, usize)> {
         let now = now.unwrap_or(self.seen);
         self.order.depths(&self.slab, self.due_by(now))
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use super::{LAST, Phase, QueueState};
-use crate::state::entry::State;
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::slots::State;
 use crate::state::types::Leftovers;
 
 impl<K, O: ReadyQueue> QueueState<K, O> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use super::QueueState;
-use crate::state::entry::Flags;
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::slots::Flags;
 use crate::state::types::LeaseId;
 
 /// The statistics of a queue: the number of keys in each state, ages, and counters, all taken at the same time.
@@ -209,17 +209,6 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.reported.push(&mut self.slab, slot);
         NextOverdue::Lease(OverdueLease { key, age: now.since(since) })
     }
-}
-
-/// The number of Ready keys of a priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct PriorityStats {
-    /// The priority.
-    pub priority: i8,
-    /// The number of Ready keys.
-    pub ready: usize,
 }
 
 /// The numbers of keys of a group.

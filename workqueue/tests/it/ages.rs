@@ -375,14 +375,12 @@ fn keys_that_their_group_holds_back_are_not_available() {
     const RATE: u32 = 3;
     let clock = ManualClock::new();
     let order = Fair::by_group(|key: &(u32, u32)| key.0)
-        .max_leased_by(|group| match group {
+        .max_leased(|group| match group {
             0 => 0,
             1 => 1,
             _ => u32::MAX,
         })
-        .rate_by(|group| {
-            (*group == RATE).then(|| Quota::new(times(1), ns(100)).unwrap().allow_burst(times(1)))
-        });
+        .rate(|group| (*group == RATE).then(|| Quota::new(times(1), ns(100)).unwrap().allow_burst(times(1))));
     let queue = Queue::builder().order(order).timer(clock.timer()).build();
     queue.track_ages();
     let ages = || {

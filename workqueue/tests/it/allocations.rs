@@ -176,7 +176,7 @@ fn bytes_of_a_queued_key() {
 fn a_queue_with_rates_gives_the_memory_of_its_groups_back() {
     let clock = ManualClock::new();
     let second = Quota::per_second(NonZeroU32::MIN).allow_burst(NonZeroU32::new(2).unwrap());
-    let order = Fair::by_group(|key: &u64| *key).rate(second);
+    let order = Fair::by_group(|key: &u64| *key).rate(move |_| Some(second));
     let queue = Queue::builder().order(order).timer(clock.timer()).build();
     let fill = |keys: u64| {
         for key in 0..keys {

@@ -47,7 +47,7 @@ fn groups_take_turns() {
 #[test]
 fn a_turn_is_as_long_as_the_weight() {
     let weights = |group: &char| if *group == 'a' { 3 } else { 1 };
-    let queue = Queue::builder().order(fair().weight_by(weights)).build();
+    let queue = Queue::builder().order(fair().weight(weights)).build();
     _ = queue.add_many((0..5).flat_map(|n| [('a', n), ('b', n)]));
     let groups: String = drain(&queue).iter().map(|key| key.0).collect();
     assert_eq!(groups, "aaabaabbbb");
@@ -56,7 +56,7 @@ fn a_turn_is_as_long_as_the_weight() {
 /// With a lease limit of 1, the keys of each group run one after the other.
 #[test]
 fn a_cap_of_one_is_serial() {
-    let queue = Queue::builder().order(fair().max_leased(1)).build();
+    let queue = Queue::builder().order(fair().max_leased(|_| 1)).build();
     _ = queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
     let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     assert_eq!((*first, *second), (('a', 1), ('b', 1)));
@@ -78,7 +78,7 @@ fn a_cap_of_one_is_serial() {
 /// A Ready key of a group at its lease limit keeps the queue open after a shutdown. It is handed out when a lease of its group has ended.
 #[test]
 fn a_drain_serves_keys_that_a_cap_held_back() {
-    let queue = Queue::builder().order(fair().max_leased(1)).build();
+    let queue = Queue::builder().order(fair().max_leased(|_| 1)).build();
     _ = queue.add_many([('a', 1), ('a', 2)]);
     let lease = queue.try_get().unwrap();
     let mut drained = pin!(queue.drain(DrainOptions::unlimited()));
@@ -99,7 +99,7 @@ fn a_drain_serves_keys_that_a_cap_held_back() {
 #[test]
 fn a_batch_respects_the_caps() {
     let caps = |group: &char| if *group == 'a' { 2 } else { u32::MAX };
-    let queue = Queue::builder().order(fair().max_leased_by(caps)).build();
+    let queue = Queue::builder().order(fair().max_leased(caps)).build();
     _ = queue.add_many((0..4).flat_map(|n| [('a', n), ('b', n)]));
     let leases = queue.try_get_many(100).unwrap();
     let of = |group| leases.iter().filter(|lease| lease.0 == group).count();
@@ -117,7 +117,7 @@ fn weights_and_caps_may_change() {
         let cap = cap.clone();
         move |_: &char| cap.load(Ordering::Relaxed)
     };
-    let queue = Queue::builder().order(fair().max_leased_by(caps)).build();
+    let queue = Queue::builder().order(fair().max_leased(caps)).build();
     _ = queue.add_many((0..4).map(|n| ('a', n)));
     let two = queue.try_get_many(9).unwrap();
     assert_eq!(two.len(), 2);
@@ -142,9 +142,8 @@ fn every_group_is_served_within_the_documented_bound() {
     let capped = Cell::new(0);
     cases("every_group_is_served_within_the_documented_bound", 2_000, 400, |bytes| {
         let weight = |group: char| group as u32 - 'a' as u32 + 1;
-        let order = fair()
-            .weight_by(move |group| weight(*group))
-            .max_leased_by(|group| if *group == 'a' { 1 } else { 2 });
+        let order =
+            fair().weight(move |group| weight(*group)).max_leased(|group| if *group == 'a' { 1 } else { 2 });
         let queue = Queue::builder().order(order).build();
         let (mut ready, mut leases) = (BTreeSet::<Key>::new(), Vec::new());
         let mut waits = BTreeMap::<char, u32>::new();
@@ -189,7 +188,7 @@ fn every_group_is_served_within_the_documented_bound() {
 #[test]
 fn due_keys_of_a_full_group_do_not_block_others() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(fair().max_leased(1)).timer(clock.timer()).build();
+    let queue = Queue::builder().order(fair().max_leased(|_| 1)).timer(clock.timer()).build();
     queue.add(('a', 0)).unwrap();
     let lease = queue.try_get().unwrap();
     for n in 1..=1000 {
@@ -415,7 +414,7 @@ fn a_due_key_behind_many_keys_of_a_full_group_is_handed_out() {
     ];
     for take in ways {
         let clock = ManualClock::new();
-        let order = Fair::by_group(|key: &u32| key % 2).max_leased(1);
+        let order = Fair::by_group(|key: &u32| key % 2).max_leased(|_| 1);
         let queue = Queue::builder().order(order).timer(clock.timer()).build();
         queue.add(0).unwrap();
         let lease = queue.try_get().unwrap();
@@ -492,8 +491,7 @@ fn names_of_former_groups_are_dropped_outside_the_lock() {
 #[test]
 fn a_line_of_a_group_that_is_gone_is_not_looked_at() {
     for polls in [true, false] {
-        let order =
-            Fair::by_group(|key: &Key| key.0).capacity_by(|group| if *group == 'z' { 0 } else { 2_000 });
+        let order = Fair::by_group(|key: &Key| key.0).capacity(|group| if *group == 'z' { 0 } else { 2_000 });
         let queue = Queue::builder().order(order).build();
         assert_eq!(queue.add_many((0..2_000).map(|key| ('a', key))).new, 2_000);
         {
@@ -521,7 +519,7 @@ fn a_line_of_a_group_that_is_gone_is_not_looked_at() {
 fn due_keys_of_a_suspended_group_are_examined_once() {
     let times = [2_000, 40_000].map(|keys| {
         let clock = ManualClock::new();
-        let order = Fair::by_group(|key: &Key| key.0).max_leased_by(|group| u32::from(*group != 's'));
+        let order = Fair::by_group(|key: &Key| key.0).max_leased(|group| u32::from(*group != 's'));
         let queue = Queue::builder().order(order).timer(clock.timer()).build();
         for key in 0..keys {
             queue.add_after(('s', key), SECOND).unwrap();

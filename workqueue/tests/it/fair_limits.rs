@@ -52,7 +52,7 @@ fn kind<T>(refused: Result<T, flyball_workqueue::AddError<Key>>) -> Option<AddEr
 /// The Ready, waiting and leased keys of a group count towards its capacity; keys of other groups do not. Only adds of absent keys are refused.
 #[test]
 fn a_group_holds_so_many_keys() {
-    let (queue, _clock) = timed(fair().capacity(3));
+    let (queue, _clock) = timed(fair().capacity(|_| 3));
     queue.add(('a', 1)).unwrap();
     let lease = queue.try_get().unwrap();
     queue.add(('a', 2)).unwrap();
@@ -74,7 +74,7 @@ fn a_group_holds_so_many_keys() {
 
 #[test]
 fn no_room_is_no_room_at_all() {
-    let queue = Queue::builder().order(fair().capacity_by(|group| usize::from(*group != 'a'))).build();
+    let queue = Queue::builder().order(fair().capacity(|group| usize::from(*group != 'a'))).build();
     assert_eq!(kind(queue.add(('a', 1))), Some(AddErrorKind::Full));
     assert!(block_on_timeout(queue.add_when_room(('a', 1)), ns(1)).is_none());
     queue.add(('b', 1)).unwrap();
@@ -85,7 +85,7 @@ fn no_room_is_no_room_at_all() {
 /// The capacity of the group and the capacity of the queue both apply.
 #[test]
 fn a_full_queue_refuses_a_group_with_room() {
-    let queue = Queue::builder().order(fair().capacity(2)).capacity(3).build();
+    let queue = Queue::builder().order(fair().capacity(|_| 2)).capacity(3).build();
     let added = queue.add_many([('a', 1), ('a', 2), ('a', 3), ('b', 1), ('b', 2)]);
     let refused: Vec<_> = added.refused.into_iter().map(|error| error.into_key()).collect();
     assert_eq!(refused, [('a', 3), ('b', 2)]);
@@ -100,7 +100,7 @@ fn a_full_queue_refuses_a_group_with_room() {
 /// An adder that waits for room in a full group does not delay other adders, and is not woken for room in a different group.
 #[test]
 fn an_adder_of_a_full_group_delays_no_other() {
-    let queue = Queue::builder().order(fair().capacity(1)).capacity(2).build();
+    let queue = Queue::builder().order(fair().capacity(|_| 1)).capacity(2).build();
     _ = queue.add_many([('a', 1), ('b', 1)]);
     let mut first = Task::waiting(queue.add_when_room(('a', 2)));
     let second = Task::waiting(queue.add_when_room(('a', 3)));
@@ -122,7 +122,7 @@ fn an_adder_of_a_full_group_delays_no_other() {
 fn every_way_out_makes_room_in_the_group() {
     let clock = ManualClock::new();
     let limiter = Exponential::new(ns(1)..=ns(1));
-    let builder = Queue::builder().order(fair().capacity(1)).timer(clock.timer()).limiter(limiter);
+    let builder = Queue::builder().order(fair().capacity(|_| 1)).timer(clock.timer()).limiter(limiter);
     let queue = builder.give_up_after(times(1), |_, _| {}).build();
     let leave: [fn(&RetryQueue); 4] = [
         |queue| queue.try_get().unwrap().done(),
@@ -147,7 +147,7 @@ fn every_way_out_makes_room_in_the_group() {
 /// A woken adder that is dropped passes its wake-up on. A woken adder that finds no room waits again, in the line of its group.
 #[test]
 fn a_wake_up_for_room_in_a_group_is_not_lost() {
-    let queue = Queue::builder().order(fair().capacity(1)).build();
+    let queue = Queue::builder().order(fair().capacity(|_| 1)).build();
     queue.add(('a', 1)).unwrap();
     let first = Task::waiting(queue.add_when_room(('a', 2)));
     let mut second = Task::waiting(queue.add_when_room(('a', 3)));
@@ -167,7 +167,7 @@ fn a_wake_up_for_room_in_a_group_is_not_lost() {
 /// Adders whose group becomes full while they wait for room in the queue do not block the adders of other groups.
 #[test]
 fn a_full_group_does_not_block_adders_that_wait_for_the_queue() {
-    let queue = Queue::builder().order(fair().capacity(1)).capacity(1).build();
+    let queue = Queue::builder().order(fair().capacity(|_| 1)).capacity(1).build();
     queue.add(('x', 1)).unwrap();
     let mut crowd: Vec<_> = (0..20).map(|n| Task::waiting(queue.add_when_room(('a', n)))).collect();
     let mut other = Task::waiting(queue.add_when_room(('b', 1)));
@@ -201,7 +201,7 @@ fn one_adder_is_woken_for_each_free_slot() {
     let (waited, let_in) = (AtomicUsize::new(0), AtomicUsize::new(0));
     cases("one_adder_is_woken_for_each_free_slot", 1_500, 120, |bytes| {
         let room = |group: &char| if *group == 'a' { 1 } else { 2 };
-        let queue = Queue::builder().order(fair().capacity_by(room)).capacity(3).build();
+        let queue = Queue::builder().order(fair().capacity(room)).capacity(3).build();
         let mut adders: Vec<(char, Task<'_, _>)> = Vec::new();
         let mut leases = Vec::new();
         for (n, byte) in (0..).zip(bytes) {
@@ -263,7 +263,7 @@ fn one_adder_is_woken_for_each_free_slot() {
 
 #[test]
 fn threads_wait_for_room_in_their_group() {
-    let queue = Queue::builder().order(fair().capacity(1)).capacity(3).build();
+    let queue = Queue::builder().order(fair().capacity(|_| 1)).capacity(3).build();
     _ = queue.add_many([('a', 0), ('b', 0), ('c', 0)]);
     thread::scope(|scope| {
         for group in ['a', 'b', 'c', 'd'] {
@@ -289,7 +289,7 @@ fn threads_wait_for_room_in_their_group() {
 fn a_raised_limit_wakes_waiting_adders() {
     for keys in [0, 1] {
         let (room, capacity) = changing(keys);
-        let queue = Queue::builder().order(fair().capacity_by(capacity)).build();
+        let queue = Queue::builder().order(fair().capacity(capacity)).build();
         let _ = queue.add(('a', 0));
         let mut task = Task::waiting(queue.add_when_room(('a', 1)));
         thread::scope(|scope| {
@@ -307,7 +307,7 @@ fn a_raised_limit_wakes_waiting_adders() {
 // ---- suspended groups ------------------------------------------------------------------------------------------
 
 fn suspended(group: char) -> FairQueue {
-    Queue::builder().order(fair().max_leased_by(move |own| if *own == group { 0 } else { u32::MAX })).build()
+    Queue::builder().order(fair().max_leased(move |own| if *own == group { 0 } else { u32::MAX })).build()
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn nothing_of_a_suspended_group_is_handed_out() {
 
 #[test]
 fn no_weight_suspends_too() {
-    let queue = Queue::builder().order(fair().weight_by(|group| u32::from(*group != 'a'))).build();
+    let queue = Queue::builder().order(fair().weight(|group| u32::from(*group != 'a'))).build();
     _ = queue.add_many([('a', 1), ('b', 1)]);
     let lease = queue.try_get().unwrap();
     assert_eq!(*lease, ('b', 1));
@@ -360,7 +360,7 @@ fn a_drain_leaves_the_keys_of_a_suspended_group_over() {
 #[test]
 fn a_closed_queue_resumes_no_group() {
     let (leases, max_leased) = changing(0);
-    let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
+    let queue = Queue::builder().order(fair().max_leased(move |group| max_leased(group) as u32)).build();
     queue.add(('a', 1)).unwrap();
     assert_eq!(queue.blocking_drain(DrainOptions::unlimited()).ready, [('a', 1)]);
     leases.store(1, Ordering::Relaxed);
@@ -374,7 +374,7 @@ fn a_closed_queue_resumes_no_group() {
 #[test]
 fn a_drain_goes_by_what_is_suspended_now() {
     let (leases, max_leased) = changing(0);
-    let order = fair().max_leased_by(move |group| if *group == 'a' { max_leased(group) as u32 } else { 1 });
+    let order = fair().max_leased(move |group| if *group == 'a' { max_leased(group) as u32 } else { 1 });
     let queue = Queue::builder().order(order).build();
     _ = queue.add_many([('a', 1), ('b', 1)]);
     let lease = queue.try_get().unwrap();
@@ -393,7 +393,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
     queue.check().unwrap();
 
     let (leases, max_leased) = changing(1);
-    let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
+    let queue = Queue::builder().order(fair().max_leased(move |group| max_leased(group) as u32)).build();
     queue.add(('a', 1)).unwrap();
     let mut drain = Task::waiting(queue.drain(DrainOptions::unlimited()));
     leases.store(0, Ordering::Relaxed);
@@ -406,7 +406,7 @@ fn a_drain_goes_by_what_is_suspended_now() {
 /// has passed, even if no operation has processed the deadline yet.
 #[test]
 fn a_queue_of_suspended_keys_is_idle() {
-    let (queue, clock) = timed(fair().max_leased(0));
+    let (queue, clock) = timed(fair().max_leased(|_| 0));
     queue.add(('a', 1)).unwrap();
     queue.add_after(('a', 2), ns(5)).unwrap();
     assert_eq!(queue.wait_idle().now_or_never(), Some(()));
@@ -420,7 +420,7 @@ fn a_queue_of_suspended_keys_is_idle() {
 #[test]
 fn suspending_the_last_group_makes_the_queue_idle() {
     let (leases, max_leased) = changing(1);
-    let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
+    let queue = Queue::builder().order(fair().max_leased(move |group| max_leased(group) as u32)).build();
     queue.add(('a', 1)).unwrap();
     let mut idle = Task::waiting(queue.wait_idle());
     leases.store(0, Ordering::Relaxed);
@@ -440,7 +440,7 @@ fn a_group_resumes_with_the_next_add() {
     ];
     for resume in resume {
         let (leases, max_leased) = changing(0);
-        let order = fair().max_leased_by(move |group| max_leased(group) as u32).capacity(2);
+        let order = fair().max_leased(move |group| max_leased(group) as u32).capacity(|_| 2);
         let queue = Queue::builder().order(order).build();
         queue.add(('a', 1)).unwrap();
         let mut getter = Task::waiting(queue.get());
@@ -462,7 +462,7 @@ fn an_add_brings_nothing_older_than_the_last_refresh() {
         let armed = Arc::new(AtomicU32::new(0));
         let order = {
             let (leases, called, armed) = (leases.clone(), called.clone(), armed.clone());
-            fair().max_leased_by(move |_| {
+            fair().max_leased(move |_| {
                 let old = leases.load(Ordering::Relaxed);
                 if let Some(queue) = called.get().filter(|_| armed.swap(0, Ordering::Relaxed) == 1) {
                     leases.store(1, Ordering::Relaxed);
@@ -499,9 +499,9 @@ fn functions_of_a_group_may_panic_and_call_back() {
     };
     let (weight, leases, keys) = (function(1), function(2), function(3));
     let order = fair()
-        .weight_by(move |group| weight(group))
-        .max_leased_by(move |group| leases(group))
-        .capacity_by(move |group| keys(group) as usize);
+        .weight(move |group| weight(group))
+        .max_leased(move |group| leases(group))
+        .capacity(move |group| keys(group) as usize);
     let queue = Queue::builder().order(order).build();
     called.set(queue.clone()).ok().unwrap();
     _ = queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
@@ -540,7 +540,7 @@ fn a_thread_whose_group_panics_passes_its_wake_up_on() {
             counted.fetch_add(1, Ordering::Relaxed);
             1
         };
-        let queue = Queue::builder().order(fair().capacity_by(keys)).build();
+        let queue = Queue::builder().order(fair().capacity(keys)).build();
         queue.add(('a', 1)).unwrap();
         thread::scope(|scope| {
             let blocked = thread::Builder::new().name("panicking".into());
@@ -570,7 +570,7 @@ fn an_adder_that_yields_wakes_adders_with_room() {
     let limit = Arc::new(AtomicU32::new(0));
     let asked = limit.clone();
     let order = Fair::by_group(|key: &(char, u32)| key.0)
-        .max_leased_by(move |group| if *group == 'a' { asked.load(Ordering::Relaxed) } else { u32::MAX });
+        .max_leased(move |group| if *group == 'a' { asked.load(Ordering::Relaxed) } else { u32::MAX });
     let queue = Queue::builder().order(order).capacity(1_000).build();
     queue.add(('a', 1)).unwrap();
     for key in 0..127 {
@@ -603,7 +603,7 @@ fn the_later_of_two_refreshes_holds() {
             answer
         }
     };
-    let order = Fair::by_group(|key: &Key| key.0).max_leased_by(asked);
+    let order = Fair::by_group(|key: &Key| key.0).max_leased(asked);
     queue.set(Queue::builder().order(order).build()).ok().unwrap();
     let queue = queue.get().unwrap();
     queue.add(('a', 1)).unwrap();

@@ -52,7 +52,7 @@ impl Rate {
 
     fn order(&self) -> Fair<Key, u32> {
         let own = self.clone();
-        fair().rate_by(move |_| {
+        fair().rate(move |_| {
             own.1.fetch_add(1, Ordering::Relaxed);
             *own.0.lock().unwrap()
         })
@@ -75,7 +75,7 @@ impl Rate {
 
 #[test]
 fn a_burst_is_followed_by_the_rate() {
-    let (queue, clock) = timed(fair().rate(every(10, 3)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 3))));
     _ = queue.add_many((0..8).map(|n| (0, n)));
     assert_eq!(served(&queue), [(0, 0), (0, 1), (0, 2)]);
     assert_eq!((queue.ready_len(), queue.has_ready()), (5, true));
@@ -94,7 +94,7 @@ fn a_burst_is_followed_by_the_rate() {
 
 #[test]
 fn a_group_without_a_token_is_passed_over() {
-    let (queue, clock) = timed(fair().rate_by(|group| (*group == 0).then(|| every(10, 1))));
+    let (queue, clock) = timed(fair().rate(|group| (*group == 0).then(|| every(10, 1))));
     _ = queue.add_many([(0, 1), (0, 2), (1, 1), (1, 2)]);
     assert_eq!(served(&queue), [(0, 1), (1, 1), (1, 2)]);
     clock.advance(ns(10));
@@ -104,7 +104,7 @@ fn a_group_without_a_token_is_passed_over() {
 
 #[test]
 fn a_retry_and_a_requeue_take_a_token_too() {
-    let (queue, clock) = timed(fair().rate(every(10, 3)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 3))));
     queue.add((0, 1)).unwrap();
     queue.try_get().unwrap().retry();
     queue.try_get().unwrap().end(LeaseOutcome::Requeued);
@@ -121,7 +121,7 @@ fn a_retry_and_a_requeue_take_a_token_too() {
 
 #[test]
 fn a_batch_ends_where_the_tokens_end() {
-    let (queue, clock) = timed(fair().rate(every(10, 2)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 2))));
     _ = queue.add_many([(0, 1), (0, 2), (0, 3), (1, 1)]);
     let batch = queue.try_get_many(9).unwrap();
     assert_eq!(keys(&batch), [(0, 1), (1, 1), (0, 2)]);
@@ -132,7 +132,7 @@ fn a_batch_ends_where_the_tokens_end() {
 
 #[test]
 fn statistics_say_why_a_group_waits() {
-    let order = fair().rate(every(10, 3)).max_leased_by(|group| 2 * (1 - group));
+    let order = fair().rate(|_| Some(every(10, 3))).max_leased(|group| 2 * (1 - group));
     let (queue, _clock) = timed(order);
     _ = queue.add_many((0..9).map(|n| (n / 6, n)));
     let why = || {
@@ -163,7 +163,7 @@ fn no_window_has_more_hand_outs_than_its_limit_and_no_hand_out_is_late() {
             let (tokens, period, burst) = RATES[tenant as usize];
             Quota::new(times(tokens), ns(period)).unwrap().allow_burst(times(burst))
         };
-        let (queue, clock) = timed(fair().max_leased(LEASES).rate_by(move |tenant| Some(quota(*tenant))));
+        let (queue, clock) = timed(fair().max_leased(|_| LEASES).rate(move |tenant| Some(quota(*tenant))));
         let mut hand_outs: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         let mut leases: Vec<Lease<Key>> = Vec::new();
         // Whether `count` hand-outs in this time are more than burst + rate × time.
@@ -212,7 +212,7 @@ fn no_window_has_more_hand_outs_than_its_limit_and_no_hand_out_is_late() {
 /// The program that exceeded its rate eightfold with a limiter beside the queue: a tenant does not finish its work for a while, then all of it at once.
 #[test]
 fn a_slow_tenant_that_recovers_keeps_its_rate() {
-    let (queue, clock) = timed(fair().max_leased(4).rate(every(20, 100)));
+    let (queue, clock) = timed(fair().max_leased(|_| 4).rate(|_| Some(every(20, 100))));
     _ = queue.add_many((0..1_000).map(|n| (0, n)));
     let stuck: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
     assert_eq!(stuck.len(), 4);
@@ -229,7 +229,7 @@ fn a_slow_tenant_that_recovers_keeps_its_rate() {
 
 #[test]
 fn a_waiting_getter_is_woken_at_the_token_and_not_before() {
-    let (queue, clock) = timed(fair().rate(every(10, 1)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 1))));
     _ = queue.add_many([(0, 1), (0, 2), (1, 1)]);
     assert_eq!(served(&queue), [(0, 1), (1, 1)]);
     assert_eq!(clock.next_alarm(), None, "an alarm without a waiter");
@@ -246,7 +246,7 @@ fn a_waiting_getter_is_woken_at_the_token_and_not_before() {
 /// The first getter is woken for the first token, and never polled. The second getter is woken for the second token nevertheless.
 #[test]
 fn each_token_wakes_a_getter() {
-    let (queue, clock) = timed(fair().rate(every(10, 2)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 2))));
     _ = queue.add_many((0..6).map(|n| (0, n)));
     let _leases = queue.try_get_many(2).unwrap();
     let getters = [(); 4].map(|()| Task::waiting(queue.get()));
@@ -262,7 +262,7 @@ fn each_token_wakes_a_getter() {
 
 #[test]
 fn a_blocked_thread_is_woken_at_the_token() {
-    let (queue, clock) = timed(fair().rate(every(10, 1)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 1))));
     _ = queue.add_many([(0, 1), (0, 2)]);
     queue.try_get().unwrap().done();
     thread::scope(|scope| {
@@ -279,7 +279,8 @@ fn a_blocked_thread_is_woken_at_the_token() {
 #[test]
 fn threads_keep_the_rate_of_the_machines_clock() {
     let period = Duration::from_millis(2);
-    let queue = Queue::builder().order(fair().rate(Quota::new(times(1), period).unwrap())).build();
+    let queue =
+        Queue::builder().order(fair().rate(move |_| Some(Quota::new(times(1), period).unwrap()))).build();
     let began = queue.now();
     _ = queue.add_many((0..6).map(|n| (0, n)));
     queue.shut_down();
@@ -307,7 +308,7 @@ fn a_queue_with_metrics_reports_how_long_the_rate_held_a_key_back() {
         }
     }
     let (clock, longest) = (ManualClock::new(), Arc::default());
-    let order = fair().rate(every(10, 1));
+    let order = fair().rate(|_| Some(every(10, 1)));
     let queue =
         Queue::builder().order(order).timer(clock.timer()).metrics(Longest(Arc::clone(&longest))).build();
     _ = queue.add_many([(0, 1), (0, 2)]);
@@ -322,7 +323,7 @@ fn a_queue_with_metrics_reports_how_long_the_rate_held_a_key_back() {
 /// A key that its group's rate holds back is Ready, so these waits wait for it.
 #[test]
 fn waits_and_drains_wait_for_the_rate() {
-    let (queue, clock) = timed(fair().rate(every(10, 1)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 1))));
     _ = queue.add_many([(0, 1), (0, 2)]);
     queue.try_get().unwrap().done();
     let mut idle = Task::waiting(queue.wait_idle());
@@ -341,7 +342,7 @@ fn waits_and_drains_wait_for_the_rate() {
 #[test]
 fn a_drain_with_a_limit_returns_what_the_rate_held_back() {
     for options in [DrainOptions::within(ns(5)), DrainOptions::serve_waiting(ns(5))] {
-        let (queue, clock) = timed(fair().rate(every(10, 1)));
+        let (queue, clock) = timed(fair().rate(|_| Some(every(10, 1))));
         _ = queue.add_many([(0, 1), (0, 2)]);
         queue.try_get().unwrap().done();
         let mut drain = Task::waiting(queue.drain(options));
@@ -357,7 +358,7 @@ fn a_drain_with_a_limit_returns_what_the_rate_held_back() {
 
 #[test]
 fn a_stopped_queue_returns_what_the_rate_held_back_and_sets_no_alarm() {
-    let (queue, clock) = timed(fair().rate(every(10, 1)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 1))));
     _ = queue.add_many([(0, 1), (0, 2), (0, 3), (1, 1)]);
     queue.try_get().unwrap().done();
     let mut getter = Task::waiting(async {
@@ -374,7 +375,7 @@ fn a_stopped_queue_returns_what_the_rate_held_back_and_sets_no_alarm() {
 
 #[test]
 fn tokens_arrive_in_a_paused_queue() {
-    let (queue, clock) = timed(fair().rate(every(10, 2)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 2))));
     _ = queue.add_many((0..6).map(|n| (0, n)));
     assert_eq!(served(&queue).len(), 2);
     queue.pause();
@@ -532,7 +533,7 @@ fn the_tokens_of_100_000_groups_arrive() {
 fn an_adder_waits_for_room_in_a_kept_group() {
     let room = Arc::new(AtomicUsize::new(1));
     let own = room.clone();
-    let order = fair().rate(every(10, 1)).capacity_by(move |_| own.load(Ordering::Relaxed));
+    let order = fair().rate(|_| Some(every(10, 1))).capacity(move |_| own.load(Ordering::Relaxed));
     let (queue, clock) = timed(order);
     queue.add((0, 1)).unwrap();
     assert_eq!(served(&queue), [(0, 1)]);
@@ -555,7 +556,7 @@ fn an_adder_waits_for_room_in_a_kept_group() {
 fn a_panicking_rate_changes_nothing() {
     let panics = Arc::new(AtomicUsize::new(0));
     let own = panics.clone();
-    let order = fair().rate_by(move |_| {
+    let order = fair().rate(move |_| {
         assert!(own.load(Ordering::Relaxed) == 0, "a hostile rate");
         Some(every(10, 1))
     });
@@ -576,7 +577,7 @@ fn a_panicking_rate_changes_nothing() {
 /// After a jump back, tokens are late by the jump, and tokens that have arrived stay.
 #[test]
 fn tokens_are_late_and_never_early_after_the_clock_has_jumped_back() {
-    let (queue, clock) = timed(fair().rate(every(10, 2)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(10, 2))));
     clock.set(Nanos::new(1_000));
     _ = queue.add_many((0..9).map(|n| (0, n)));
     assert_eq!(*queue.try_get().unwrap(), (0, 0));
@@ -595,7 +596,7 @@ fn tokens_are_late_and_never_early_after_the_clock_has_jumped_back() {
 /// A rate whose next token is never due, and the longest period.
 #[test]
 fn a_token_in_584_years_is_never_early() {
-    let (queue, clock) = timed(fair().rate(every(u64::MAX, 1)));
+    let (queue, clock) = timed(fair().rate(|_| Some(every(u64::MAX, 1))));
     clock.advance(ns(5));
     _ = queue.add_many([(0, 1), (0, 2)]);
     assert_eq!(served(&queue), [(0, 1)]);

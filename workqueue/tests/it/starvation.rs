@@ -321,13 +321,13 @@ fn a_big_group_starves_no_small_one_and_is_not_starved() {
 
 #[test]
 fn a_weight_lengthens_the_wait_of_others_by_itself() {
-    let order = Fair::by_group(group).weight_by(|group| if *group == 0 { 4 } else { 1 });
+    let order = Fair::by_group(group).weight(|group| if *group == 0 { 4 } else { 1 });
     groups_take_turns(&run(&OVERLOAD, order, plain), 4);
 }
 
 #[test]
 fn a_cap_holds_and_starves_no_key() {
-    let order = Fair::by_group(group).max_leased_by(|group| if *group == 0 { 5 } else { u32::MAX });
+    let order = Fair::by_group(group).max_leased(|group| if *group == 0 { 5 } else { u32::MAX });
     let seen = run(&OVERLOAD, order, plain);
     assert_eq!(seen.never_run(), 0);
     let of_big: Vec<_> = seen.hand_outs.iter().filter(|hand_out| !SMALL.contains(&hand_out.key)).collect();

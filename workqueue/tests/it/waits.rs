@@ -29,7 +29,7 @@ type Groups = Queue<
 fn with_suspended_group() -> (Groups, ManualClock) {
     let clock = ManualClock::new();
     let order = Fair::by_group(|key: &(&'static str, u32)| key.0)
-        .max_leased_by(|group| if *group == "off" { 0 } else { u32::MAX });
+        .max_leased(|group| if *group == "off" { 0 } else { u32::MAX });
     (Queue::builder().order(order).timer(clock.timer()).build(), clock)
 }
 

@@ -487,7 +487,7 @@ pub fn run_broken(bytes: &[u8], broken: Broken) -> Happened {
     let row = row(|| bytes.next());
     match row[ORDER] {
         0 => Run::run(row, bytes, broken, Fifo::default),
-        _ => Run::run(row, bytes, broken, || Fair::by_group(|key: &u32| key % 2).max_leased(1)),
+        _ => Run::run(row, bytes, broken, || Fair::by_group(|key: &u32| key % 2).max_leased(|_| 1)),
     }
 }
 

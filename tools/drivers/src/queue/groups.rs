@@ -46,11 +46,11 @@ impl Groups {
         };
         let (weights, leases, keys, rates) = (of(self), of(self), of(self), of(self));
         let fair = Fair::by_group(|key: &SmallKey| group(*key))
-            .weight_by(move |group| weights(*group).weight)
-            .max_leased_by(move |group| leases(*group).leases)
-            .capacity_by(move |group| keys(*group).keys);
+            .weight(move |group| weights(*group).weight)
+            .max_leased(move |group| leases(*group).leases)
+            .capacity(move |group| keys(*group).keys);
         match self.other_rate {
-            Some(_) => fair.rate_by(move |group| rates(*group).rate.map(quota_of)),
+            Some(_) => fair.rate(move |group| rates(*group).rate.map(quota_of)),
             None => fair,
         }
     }

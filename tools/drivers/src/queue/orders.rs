@@ -76,8 +76,8 @@ impl Kind for Priority {
             assert_eq!(queue.priority(&key), model.priority(key), "{at}: {key:?}");
         }
         let levels = queue.stats_by_priority();
-        assert!(levels.is_sorted_by(|one, other| one.priority > other.priority), "{at}: {levels:?}");
-        assert_eq!(levels.iter().map(|level| level.ready).sum::<usize>(), model.len(now), "{at}");
+        assert!(levels.is_sorted_by(|one, other| one.0 > other.0), "{at}: {levels:?}");
+        assert_eq!(levels.iter().map(|(_, ready)| ready).sum::<usize>(), model.len(now), "{at}");
     }
 }
 

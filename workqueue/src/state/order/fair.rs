@@ -11,14 +11,14 @@ use flyball_ratelimit::Quota;
 use flyball_sync::locks::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 
-use crate::state::entry::NIL;
 use crate::state::order::groups::Groups;
 use crate::state::order::{Order, sealed};
+use crate::state::slots::NIL;
 
 /// Serves groups of keys in weighted round robin, for example one group for each namespace or tenant.
 ///
 /// A function computes the group of a key. The groups with Ready keys are served one after the other; each time a group is served, it gets as many
-/// hand-outs as its [weight](Self::weight_by), by default one. So a group that has Ready keys and is below its lease limit waits for at most as many
+/// hand-outs as its [weight](Self::weight), by default one. So a group that has Ready keys and is below its lease limit waits for at most as many
 /// hand-outs as the sum of the weights of the other groups, however many keys those groups have. When a group without Ready keys gets one, the group
 /// is placed behind all other groups with Ready keys. Keys of one group are handed out in FIFO order.
 ///
@@ -61,7 +61,7 @@ use crate::state::order::{Order, sealed};
 /// ```
 /// use flyball_workqueue::{Fair, Queue, TryGetError};
 ///
-/// let queue = Queue::builder().order(Fair::by_group(|key: &(&str, u32)| key.0).max_leased(1)).build();
+/// let queue = Queue::builder().order(Fair::by_group(|key: &(&str, u32)| key.0).max_leased(|_| 1)).build();
 /// queue.add_many([("a", 1), ("a", 2)]);
 /// let first = queue.try_get()?;
 /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
@@ -74,7 +74,7 @@ use crate::state::order::{Order, sealed};
 /// ```
 /// use flyball_workqueue::{AddErrorKind, Fair, Queue};
 ///
-/// let queue = Queue::builder().order(Fair::by_group(|key: &(&str, u32)| key.0).capacity(2)).build();
+/// let queue = Queue::builder().order(Fair::by_group(|key: &(&str, u32)| key.0).capacity(|_| 2)).build();
 /// queue.add_many([("big", 1), ("big", 2)]);
 /// assert_eq!(queue.add(("big", 3)).unwrap_err().kind(), AddErrorKind::Full);
 /// queue.add(("small", 1))?;
@@ -107,14 +107,14 @@ impl<K, G> Fair<K, G> {
         }
     }
 
-    /// Sets a function that returns how many hand-outs a group gets each time it is served. If the function returns 0, the group is suspended, as
+    /// Sets how many hand-outs a group gets each time it is served, by default 1. If `weight` returns 0, the group is suspended, as
     /// with a limit of 0 in [`max_leased`](Self::max_leased).
     ///
     /// # Examples
     /// ```
     /// use flyball_workqueue::{Fair, Queue};
     ///
-    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).weight_by(|tenant| if *tenant == "paid" { 2 } else { 1 });
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).weight(|tenant| if *tenant == "paid" { 2 } else { 1 });
     /// let queue = Queue::builder().order(order).build();
     /// queue.add_many([("free", 1), ("free", 2), ("paid", 1), ("paid", 2)]);
     /// let mut served = Vec::new();
@@ -125,20 +125,13 @@ impl<K, G> Fair<K, G> {
     /// assert_eq!(served, [("free", 1), ("paid", 1), ("paid", 2), ("free", 2)]);
     /// ```
     #[must_use]
-    pub fn weight_by(mut self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
+    pub fn weight(mut self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
         self.weight = Some(Box::new(weight));
         self
     }
 
-    /// Limits how many keys of each group are leased at the same time. With 0 all groups are suspended: no key is
-    /// handed out.
-    #[must_use]
-    pub fn max_leased(self, leases: u32) -> Self {
-        self.max_leased_by(move |_| leases)
-    }
-
-    /// Sets a function that returns how many keys of a group may be leased at the same time. A limit of 0 suspends the group; `u32::MAX` means no
-    /// limit.
+    /// Limits how many keys of a group are leased at the same time, to the number that `leases` returns for the group. A limit of 0 suspends the group;
+    /// `u32::MAX` means no limit.
     ///
     /// When the function's result changes, call [`Queue::refresh_groups`](crate::Queue::refresh_groups).
     ///
@@ -151,7 +144,7 @@ impl<K, G> Fair<K, G> {
     /// let suspended = Arc::new(AtomicBool::new(true));
     /// let flag = suspended.clone();
     /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0)
-    ///     .max_leased_by(move |tenant| if *tenant == "a" && flag.load(Ordering::Relaxed) { 0 } else { u32::MAX });
+    ///     .max_leased(move |tenant| if *tenant == "a" && flag.load(Ordering::Relaxed) { 0 } else { u32::MAX });
     /// let queue = Queue::builder().order(order).build();
     /// queue.add_many([("a", 1), ("b", 1)]);
     /// queue.try_get()?.done(); // that was ("b", 1)
@@ -163,20 +156,13 @@ impl<K, G> Fair<K, G> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn max_leased_by(mut self, leases: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
+    pub fn max_leased(mut self, leases: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
         self.max_leased = Some(Box::new(leases));
         self
     }
 
-    /// Limits how many keys of each group the queue holds: Ready, waiting and leased. With 0 no key is accepted;
-    /// unbounded by default.
-    #[must_use]
-    pub fn capacity(self, keys: usize) -> Self {
-        self.capacity_by(move |_| keys)
-    }
-
-    /// Sets a function that returns how many keys of a group the queue may hold: Ready, waiting and leased. With 0 no key is accepted; `usize::MAX`
-    /// means no limit.
+    /// Limits how many keys of a group the queue holds, Ready, waiting and leased, to the number that `keys` returns for the group. With 0 no key is
+    /// accepted; `usize::MAX` means no limit.
     ///
     /// Lowering the limit removes no keys. An add that waits although its group has no keys, because the limit is 0,
     /// is woken only by [`Queue::refresh_groups`](crate::Queue::refresh_groups) or a shutdown.
@@ -186,18 +172,19 @@ impl<K, G> Fair<K, G> {
     /// use flyball_workqueue::{AddErrorKind, Fair, Queue};
     ///
     /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0)
-    ///     .capacity_by(|tenant| if *tenant == "system" { usize::MAX } else { 1 });
+    ///     .capacity(|tenant| if *tenant == "system" { usize::MAX } else { 1 });
     /// let queue = Queue::builder().order(order).build();
     /// queue.add_many([("system", 1), ("system", 2), ("user", 1)]);
     /// assert_eq!(queue.add(("user", 2)).unwrap_err().kind(), AddErrorKind::Full);
     /// ```
     #[must_use]
-    pub fn capacity_by(mut self, keys: impl Fn(&G) -> usize + Send + Sync + 'static) -> Self {
+    pub fn capacity(mut self, keys: impl Fn(&G) -> usize + Send + Sync + 'static) -> Self {
         self.capacity = Some(Box::new(keys));
         self
     }
 
-    /// Limits how often keys of each group are handed out: `quota.burst_size()` times at once, and then at the rate of `quota`. Unlimited by default.
+    /// Limits how often keys of a group are handed out: the quota's `burst_size()` times at once, and then at the quota's rate. `None` means no limit, the
+    /// default.
     ///
     /// A rate counts hand-outs, whether the key then succeeds, fails or is [requeued](crate::LeaseOutcome::Requeued), and so retries, too. No token is given
     /// back. The rate is exact: in any time `t`, at most burst + rate × `t` keys of a group are handed out. A group without a token is passed over until
@@ -211,6 +198,9 @@ impl<K, G> Fair<K, G> {
     ///
     /// A queue with rates reads its clock in every operation. If the clock jumps back, tokens are late by the jump, and never early.
     ///
+    /// When the function's result changes, call [`Queue::refresh_groups`](crate::Queue::refresh_groups). The tokens that have arrived stay available, up to
+    /// the new burst, and a full bucket stays full. The limit of hand-outs in a time then applies to times that begin after the change.
+    ///
     /// # Examples
     /// At most 4 keys of each tenant at the same time, and 50 per second, with a burst of 100:
     /// ```
@@ -223,7 +213,7 @@ impl<K, G> Fair<K, G> {
     /// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
     /// let quota = Quota::per_second(FIFTY).allow_burst(HUNDRED);
     /// let clock = ManualClock::new();
-    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).max_leased(4).rate(quota);
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).max_leased(|_| 4).rate(move |_| Some(quota));
     /// let queue = Queue::builder().order(order).timer(clock.timer()).build();
     /// queue.add_many((0..200).map(|object| ("acme", object)));
     /// for _ in 0..100 {
@@ -235,24 +225,15 @@ impl<K, G> Fair<K, G> {
     /// assert_eq!(*queue.try_get()?, ("acme", 100));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
-    pub fn rate(self, quota: Quota) -> Self {
-        self.rate_by(move |_| Some(quota))
-    }
-
-    /// Sets a function that returns the [rate](Self::rate) of a group; `None` means no limit.
     ///
-    /// When the function's result changes, call [`Queue::refresh_groups`](crate::Queue::refresh_groups). The tokens that have arrived stay available, up to
-    /// the new burst, and a full bucket stays full. The limit of hand-outs in a time then applies to times that begin after the change.
-    ///
-    /// # Examples
+    /// Groups with different rates:
     /// ```
     /// use flyball_ratelimit::Quota;
     /// use flyball_workqueue::{Fair, ManualClock, Queue, TryGetError};
     /// use std::num::NonZeroU32;
     ///
     /// let slow = Quota::per_minute(NonZeroU32::MIN);
-    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).rate_by(move |tenant| (*tenant == "free").then_some(slow));
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0).rate(move |tenant| (*tenant == "free").then_some(slow));
     /// let queue = Queue::builder().order(order).timer(ManualClock::new().timer()).build();
     /// queue.add_many([("free", 1), ("free", 2), ("paid", 1), ("paid", 2)]);
     /// let mut served = Vec::new();
@@ -264,7 +245,7 @@ impl<K, G> Fair<K, G> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn rate_by(mut self, rate: impl Fn(&G) -> Option<Quota> + Send + Sync + 'static) -> Self {
+    pub fn rate(mut self, rate: impl Fn(&G) -> Option<Quota> + Send + Sync + 'static) -> Self {
         self.rate = Some(Box::new(rate));
         self
     }

@@ -32,10 +32,10 @@ use flyball_sync::panics::drop_each;
 use hashbrown::HashTable;
 
 use crate::state::deadlines::Deadlines;
-use crate::state::entry::{NIL, State};
 use crate::state::order::fair::{GroupLimits, Limits};
 use crate::state::order::rates::{Rates, Supply};
 use crate::state::slots::{List, Slab};
+use crate::state::slots::{NIL, State};
 use crate::state::stats::GroupStats;
 
 /// The line number of the adders that wait for room in the group with index 0. The line numbers of the other groups follow.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use flyball_sync::Nanos;
 
 use crate::state::deadlines::Deadlines;
-use crate::state::entry::State;
+use crate::state::slots::State;
 use crate::state::slots::{List, Slab};
 
 /// The keys of one priority.

@@ -43,12 +43,11 @@ use std::num::NonZeroU32;
 use flyball_sync::Nanos;
 
 use crate::state::deadlines::Deadlines;
-use crate::state::entry::State;
 use crate::state::order::credits::Credits;
 use crate::state::order::level::{Level, Position, RaisedPosition};
 use crate::state::order::sealed::{Admission, ReadyQueue};
 use crate::state::slots::Slab;
-use crate::state::stats::PriorityStats;
+use crate::state::slots::State;
 use crate::state::types::Transition;
 
 /// The Ready keys by priority, and the waiting keys.
@@ -124,17 +123,13 @@ impl Levels {
     }
 
     /// Returns the number of Ready keys of each level. O(levels + deadlines that have passed).
-    pub(crate) fn depths<K>(&self, slab: &Slab<K>, by: Nanos) -> Vec<PriorityStats> {
-        let mut depths: Vec<_> = self
-            .levels
-            .iter()
-            .map(|level| PriorityStats { priority: level.priority, ready: level.ready })
-            .collect();
+    pub(crate) fn depths<K>(&self, slab: &Slab<K>, by: Nanos) -> Vec<(i8, usize)> {
+        let mut depths: Vec<_> = self.levels.iter().map(|level| (level.priority, level.ready)).collect();
         for due in self.levels.iter().flat_map(|level| level.waits.due(by)) {
             debug_assert_eq!(slab.get(due).state, State::Waiting, "deadlines 2");
-            depths[self.index(self.positions[due as usize].priority)].ready += 1;
+            depths[self.index(self.positions[due as usize].priority)].1 += 1;
         }
-        depths.retain(|depth| depth.ready > 0);
+        depths.retain(|(_, ready)| *ready > 0);
         depths
     }
 

@@ -91,7 +91,7 @@ fn done<K: Key>(queue: &Queued<K>, key: &K) {
 
 /// Returns the number of Ready keys of each priority, the highest first.
 fn depths<K: Key>(queue: &Queued<K>) -> Vec<(i8, usize)> {
-    queue.stats_by_priority().iter().map(|level| (level.priority, level.ready)).collect()
+    queue.stats_by_priority()
 }
 
 /// Returns the counters of upstream's tests: the depth, which upstream's `Len` returns too, the adds, and the retries (which are delays).

@@ -1,11 +1,11 @@
 //! PURE. How `Fair` lets keys in: the room of the groups, the adders that wait for it, and the records of the groups.
 
 use super::{FIRST_GROUP, Group, Groups};
-use crate::state::entry::NIL;
 use crate::state::order::fair::{GroupLimits, GroupTag};
 use crate::state::order::sealed::Admission;
 use crate::state::order::{ANY_ROOM, NO_ROOM};
 use crate::state::slots::List;
+use crate::state::slots::NIL;
 
 impl<G: Eq + Send + 'static> Admission for Groups<G> {
     type Tag = GroupTag<G>;

@@ -6,9 +6,9 @@ use flyball_sync::Nanos;
 
 use super::Groups;
 use crate::state::deadlines::Deadlines;
-use crate::state::entry::State;
 use crate::state::order::fair::GroupTag;
 use crate::state::order::sealed::ReadyQueue;
+use crate::state::slots::State;
 use crate::state::slots::{KEPT, Slab};
 use crate::state::types::Transition;
 
