@@ -259,13 +259,10 @@ impl<G> Groups<G> {
         }
     }
 
-    /// Gives groups the tokens that have arrived up to `now`, in the order of their arrival. Stops after `most` groups if a key can be handed out; the
+    /// Gives groups the tokens that have arrived, in the order of their arrival. Stops after `most` groups if a key can be handed out; the
     /// other groups get their tokens in a later operation. Then frees the records of some groups whose buckets are full again.
     #[inline(never)]
-    fn grant_tokens(&mut self, now: Nanos, most: &mut usize) {
-        if let Some(rates) = &mut self.rates {
-            rates.pass_time(now);
-        }
+    fn grant_tokens(&mut self, most: &mut usize) {
         while let Some(index) = self.rates.as_ref().and_then(|rates| rates.first_due()) {
             if *most == 0 && self.available > 0 {
                 return;

@@ -7,7 +7,8 @@
 //! 3. *One deadline a group.* A group *lacks tokens* if fewer tokens have arrived than it has keys that could be handed out otherwise. It is in
 //!    `lacking` exactly then, under the time of its next token. A full bucket gets no further token, so its group lacks none.
 //! 4. `known` tokens of a group have arrived at `now`, or more. So most operations need not compute the tokens.
-//! 5. A group that leaves the queue while its bucket is not full is *kept*: it is in `kept` until its bucket is full. A full bucket is the same as no
+//! 5. `next` is the first time in `lacking` and `kept`, so an operation compares one number while neither a token has arrived nor a bucket is full.
+//! 6. A group that leaves the queue while its bucket is not full is *kept*: it is in `kept` until its bucket is full. A full bucket is the same as no
 //!    bucket, so only then the record of the group is freed. (A kept group may have got keys again; it is checked when its time has passed.)
 
 use std::collections::BTreeSet;
@@ -26,8 +27,19 @@ pub(super) struct Rates {
     lacking: BTreeSet<(Nanos, u64, u32)>,
     /// The kept groups: the time at which the bucket is full, and the index of the group.
     kept: BTreeSet<(Nanos, u32)>,
+    next: Next,
     /// The number of times that a full bucket was drawn from.
     drawn: u64,
+}
+
+/// A time, by default [`Nanos::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Next(Nanos);
+
+impl Default for Next {
+    fn default() -> Self {
+        Self(Nanos::MAX)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -58,9 +70,21 @@ impl Supply {
 }
 
 impl Rates {
-    /// Updates the time.
-    pub(super) fn pass_time(&mut self, now: Nanos) {
+    /// Updates the time. Returns whether tokens have arrived, or the bucket of a kept group is full.
+    #[inline]
+    pub(super) fn pass_time(&mut self, now: Nanos) -> bool {
         self.now = self.now.max(now);
+        self.next.0 <= self.now
+    }
+
+    fn update_next(&mut self) {
+        self.next = self.first_time();
+    }
+
+    fn first_time(&self) -> Next {
+        let token = self.lacking.first().map(|(at, ..)| *at);
+        let full = self.kept.first().map(|(at, _)| *at);
+        Next(token.into_iter().chain(full).min().unwrap_or(Nanos::MAX))
     }
 
     /// Moves the buckets of all groups out. No group must lack tokens. The caller must [adopt](Self::adopt) the kept ones.
@@ -73,6 +97,7 @@ impl Rates {
     pub(super) fn adopt(&mut self, group: u32, old: &mut Self, from: u32) {
         let own = old.groups.swap_remove(from as usize);
         self.kept.extend(own.kept_until.map(|until| (until, group)));
+        self.update_next();
         debug_assert_eq!(group as usize, self.groups.len());
         self.groups.push(own);
     }
@@ -174,6 +199,7 @@ impl Rates {
             self.lacking.remove(&(old, since, group));
         }
         self.lacking.extend(at.map(|at| (at, since, group)));
+        self.update_next();
     }
 
     /// Returns the groups that lack tokens, with the time of their next token, by that time.
@@ -214,6 +240,7 @@ impl Rates {
             self.kept.remove(&(old, group));
         }
         self.kept.extend(until.map(|at| (at, group)));
+        self.update_next();
     }
 
     /// Checks the invariants for one group that is in use.
@@ -235,7 +262,7 @@ impl Rates {
         if own.next_token.is_some_and(|at| !self.lacking.contains(&(at, own.since, group)))
             || own.kept_until.is_some_and(|at| !self.kept.contains(&(at, group)))
         {
-            return Err(format!("rates 3, 5: the times of group {group} are not stored: {own:?}"));
+            return Err(format!("rates 3, 6: the times of group {group} are not stored: {own:?}"));
         }
         Ok(())
     }
@@ -245,7 +272,10 @@ impl Rates {
         let lacking = self.groups.iter().filter(|own| own.next_token.is_some()).count();
         let kept = self.groups.iter().filter(|own| own.kept_until.is_some()).count();
         if (lacking, kept) != (self.lacking.len(), self.kept.len()) {
-            return Err(format!("rates 3, 5: {lacking} groups lack tokens, {kept} are kept: {self:?}"));
+            return Err(format!("rates 3, 6: {lacking} groups lack tokens, {kept} are kept: {self:?}"));
+        }
+        if self.next != self.first_time() {
+            return Err(format!("rates 5: the next time is not the first: {self:?}"));
         }
         Ok(())
     }

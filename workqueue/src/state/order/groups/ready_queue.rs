@@ -40,8 +40,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
 
     #[inline]
     fn pass_time(&mut self, now: Nanos, most: &mut usize) {
-        if self.rates.is_some() {
-            self.grant_tokens(now, most);
+        if self.rates.as_mut().is_some_and(|rates| rates.pass_time(now)) {
+            self.grant_tokens(most);
         }
     }
 
