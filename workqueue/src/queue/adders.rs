@@ -95,6 +95,7 @@ impl Adders {
     }
 
     /// Removes a task that was polled again or dropped. The caller must drop the waker outside the lock.
+    #[must_use = "must be dropped after unlocking"]
     pub(crate) fn leave(&mut self, place: AdderPlace) -> Option<Waker> {
         let waker = self.lines[place.line as usize].tasks.leave(place.place);
         // A task that was woken is not among the waiting ones any more, and has no waker.

@@ -163,6 +163,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     }
 
     /// Removes a task that no longer waits. The caller must drop its waker outside the lock.
+    #[must_use = "must be dropped after unlocking"]
     pub(crate) fn unpark_adder(&mut self, place: AdderPlace) -> Option<Waker> {
         self.state.leave_line(place.line);
         self.others.adders.leave(place)

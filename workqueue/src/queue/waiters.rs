@@ -56,6 +56,7 @@ impl TaskWaiters {
     }
 
     /// Removes the task at `place`, which was polled again or dropped. The caller must drop its waker outside the lock.
+    #[must_use = "must be dropped after unlocking"]
     pub(crate) fn leave(&mut self, place: Place) -> Option<Waker> {
         match self.tasks.leave(place) {
             Released::Waiting(waker) => {
@@ -182,6 +183,7 @@ impl Timeouts {
     }
 
     /// Removes the timeout of a task that no longer waits. The caller must drop the waker outside the lock.
+    #[must_use = "must be dropped after unlocking"]
     pub(crate) fn remove(&mut self, place: Timeout) -> Option<Waker> {
         self.waiting.remove(&place)
     }

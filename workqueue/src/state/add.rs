@@ -200,6 +200,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Cancels the pending run of the key. If the key is leased, the lease continues. Returns whether there was a run to cancel, and the key if it
     /// has left the queue.
+    #[must_use = "must be dropped after unlocking"]
     pub(crate) fn cancel<Q>(&mut self, key: &Q, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
     where
         K: Borrow<Q>,

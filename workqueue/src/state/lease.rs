@@ -75,6 +75,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     ///
     /// If the lease has ended before, this call has no effect.
     #[inline]
+    #[must_use = "must be dropped after unlocking"]
     pub(crate) fn end(&mut self, id: LeaseId, transition: Transition, now: Option<Nanos>) -> Option<K> {
         let now = self.observe(now);
         let LeaseId { slot, generation } = id;

@@ -29,6 +29,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// If the queue is empty and much larger than it needs to be, returns memory that it does not need, which the caller must drop outside every lock.
     /// Called after an operation that may remove the last key.
     #[inline]
+    #[must_use = "must be dropped after unlocking"]
     pub(crate) fn take_memory(&mut self) -> Option<Box<Memory<K, O>>> {
         if self.slab.live() == 0 && (self.slab.is_large() || self.order.is_oversized()) {
             self.take_memory_if_oversized()
