@@ -248,7 +248,8 @@ where
     /// # Cancel safety
     /// Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops each of them at
     /// its next await point, which may be after the drop of the future has returned. No queued key is lost, because the queue is not shut down. Keys
-    /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next controller. The
+    /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next controller. Each
+    /// [`Context`] is [cancelled](Context::cancelled), so that tasks that a reconcile has spawned can end. The
     /// keys of every change that was published before the drop have been added. A later controller over the same informers starts with the keys of
     /// all their objects.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>

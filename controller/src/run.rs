@@ -81,6 +81,7 @@ where
     let (measures, max_workers) =
         (config.metrics.is_some(), settings.max_workers.unwrap_or(settings.workers));
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
+    let _cancel_on_drop = context.cancel_on_drop();
     let keys = KeySink {
         queue: queue.clone(),
         filter_key: config.filter_key.clone(),
