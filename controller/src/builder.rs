@@ -183,6 +183,9 @@ where
     /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but changes add no keys and no worker starts.
     /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first.
     ///
+    /// `begins` is polled from the start of the run, also while the caches sync, so an election may begin at its first poll. If it completes before
+    /// the caches have synced, the changes add their keys from then on, and the workers start when the caches have synced.
+    ///
     /// A controller in standby is [ready](Health::ready) when all required caches have synced. If it were not ready, a rolling update would wait for
     /// the new replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
     /// controller. To keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function that

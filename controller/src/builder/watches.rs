@@ -92,7 +92,7 @@ where
     {
         self.setup.config.zero_resync_period |= options.resync_every == Some(Duration::ZERO);
         // `add` cannot fail here: it fails only once the controller shuts down, and the controller has not run yet.
-        self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
+        let _ = self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
         self
     }
 

@@ -12,23 +12,27 @@ use crate::run::watch_set::{WatchSet, has_ended};
 use crate::run::watched_informer::BoxFuture;
 use crate::{RunError, StartCondition};
 
-/// Waits until every required cache has synced.
+/// Waits until every required cache has synced. Returns the number of watches that had been added by then.
 pub(crate) async fn synced<X: Runtime>(
-    watches: WatchSet,
-    runtime: X,
+    watches: &WatchSet,
+    runtime: &X,
     limit: Duration,
-) -> Result<(), RunError> {
+) -> Result<usize, RunError> {
     let all_synced = async {
         let mut changes = watches.subscribe();
         loop {
-            let required = changes.borrow_and_update().informers().into_iter();
-            let waits = required.filter(|(_, informer)| informer.required).map(|(index, informer)| {
-                let object_type = informer.object_type;
-                let failed = RunError::SyncFailed(StartCondition::Cache { index, object_type });
-                let wait: BoxFuture<_> =
-                    Box::pin(async move { informer.synced().await.map_err(|_| (index, failed)) });
-                wait
-            });
+            let (added, informers) = {
+                let state = changes.borrow_and_update();
+                (state.added(), state.informers())
+            };
+            let waits =
+                informers.into_iter().filter(|(_, informer)| informer.required).map(|(index, informer)| {
+                    let object_type = informer.object_type;
+                    let failed = RunError::SyncFailed(StartCondition::Cache { index, object_type });
+                    let wait: BoxFuture<_> =
+                        Box::pin(async move { informer.synced().await.map_err(|_| (index, failed)) });
+                    wait
+                });
             tokio::select! {
                 // Biased, so that a simulation with the same seed repeats the run.
                 biased;
@@ -38,7 +42,7 @@ pub(crate) async fn synced<X: Runtime>(
                     Err((index, error)) if watches.contains(index) => return Err(error),
                     // The watch of the informer that ended was removed in the meantime.
                     Err(_) => {}
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return Ok(added),
                 }
             }
         }
