@@ -8,6 +8,7 @@ pub(crate) mod batch;
 pub(crate) mod batch_config;
 mod caches;
 pub(crate) mod controller_handle;
+mod failed_changes;
 pub(crate) mod into_keys;
 mod mapper_retry;
 pub(crate) mod phase;
