@@ -183,6 +183,9 @@ where
     /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but changes add no keys and no worker starts.
     /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first.
     ///
+    /// `begins` is polled from the start of the run, also while the caches sync, so an election may begin at its first poll. If it completes before
+    /// the caches have synced, the changes add their keys from then on, and the workers start when the caches have synced.
+    ///
     /// A controller in standby is [ready](Health::ready) when all required caches have synced. If it were not ready, a rolling update would wait for
     /// the new replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
     /// controller. To keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function that
@@ -248,7 +251,8 @@ where
     /// # Cancel safety
     /// Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops each of them at
     /// its next await point, which may be after the drop of the future has returned. No queued key is lost, because the queue is not shut down. Keys
-    /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next controller. The
+    /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next controller. Each
+    /// [`Context`] is [cancelled](Context::cancelled), so that tasks that a reconcile has spawned can end. The
     /// keys of every change that was published before the drop have been added. A later controller over the same informers starts with the keys of
     /// all their objects.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>

@@ -1,4 +1,4 @@
-//! PURE. The reasons why a controller could not run, or why its run ended early.
+//! PURE. The reasons why a controller could not run, why its run ended early, or why it refused a watch.
 
 use std::error::Error;
 use std::fmt;
@@ -200,3 +200,29 @@ impl fmt::Display for RunError {
 }
 
 impl Error for RunError {}
+
+/// The reason why a watch was not added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddWatchError {
+    /// The controller shuts down, or has ended.
+    Ended,
+    /// The informer has ended, so its cache never changes again, and the watch would end the run with
+    /// [`RunError::CacheEnded`]. If the controller [stops when idle](crate::Controller::stop_when_idle), an informer that was shut down normally can
+    /// be watched.
+    InformerEnded,
+    /// The [resync period](WatchOptions::resync_every) is 0, so all objects would be resynced continuously.
+    ZeroResyncPeriod,
+}
+
+impl fmt::Display for AddWatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ended => "the controller has ended",
+            Self::InformerEnded => "the informer has ended",
+            Self::ZeroResyncPeriod => "the period of a resync must be positive",
+        })
+    }
+}
+
+impl Error for AddWatchError {}

@@ -18,13 +18,13 @@ mod watch_status;
 
 pub use crate::builder::Controller;
 pub use crate::config::ControllerConfig;
-pub use crate::error::{InvalidControllerConfig, RunError, StartCondition};
+pub use crate::error::{AddWatchError, InvalidControllerConfig, RunError, StartCondition};
 pub use crate::health::{Health, NotLive, NotReady};
 pub use crate::metrics::ControllerMetrics;
 pub use crate::reconcile::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 pub use crate::report::{ReconcileDurations, RunReport};
 pub use crate::run::batch_config::BatchConfig;
-pub use crate::run::controller_handle::{AddWatchError, ControllerHandle, WatchId};
+pub use crate::run::controller_handle::{ControllerHandle, WatchId};
 pub use crate::run::into_keys::IntoKeys;
 pub use crate::run::watch_options::WatchOptions;
 pub use crate::shard::{InvalidShard, Shard};

@@ -76,7 +76,8 @@ pub struct RunReport<K> {
     /// Panics in mappers and in other functions that were passed to the controller, except for the reconcile function and `finally`. The
     /// result of such a call is lost, but a change whose mapper panicked is mapped again.
     pub callback_panics: u64,
-    /// Changes that were still not mapped at the end of the run, because their mapper panicked at each attempt; at most the 16 newest of each object.
+    /// Changes that were never mapped, because their [mapper](crate::Controller::watches) panicked at each attempt: those that were given up, and those
+    /// that would have been mapped again after the end of the run.
     pub mapper_failures: u64,
     /// The keys that were in the queue at the end of the run: `ready` and `waiting` are the queued keys; `leased` are the keys whose reconciles
     /// were [dropped](crate::Controller::abort_after), and the keys that other users of the queue have leased.
@@ -165,6 +166,7 @@ pub(crate) struct ReportCounters {
     pub(crate) finally_failures: Counter,
     pub(crate) successful_retries: Counter,
     pub(crate) callback_panics: Counter,
+    pub(crate) mapper_failures: Counter,
 }
 
 impl ReportCounters {
@@ -186,7 +188,8 @@ impl ReportCounters {
         }
     }
 
-    pub(crate) fn report<K>(&self, leftovers: Leftovers<K>, mapper_failures: u64) -> RunReport<K> {
+    /// Creates the report. `unmapped` changes are still not mapped, in addition to those that were given up.
+    pub(crate) fn report<K>(&self, leftovers: Leftovers<K>, unmapped: u64) -> RunReport<K> {
         let ends = [&self.successes, &self.requeues, &self.errors, &self.panics, &self.timeouts];
         let [_, requeues, errors, panics, timeouts] = ends.map(|ends| ends.count.read());
         RunReport {
@@ -210,7 +213,7 @@ impl ReportCounters {
                 timeouts: self.timeouts.time(),
             },
             callback_panics: self.callback_panics.read(),
-            mapper_failures,
+            mapper_failures: self.mapper_failures.read() + unmapped,
             leftovers,
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod batch;
 pub(crate) mod batch_config;
 mod caches;
 pub(crate) mod controller_handle;
+mod failed_changes;
 pub(crate) mod into_keys;
 mod mapper_retry;
 pub(crate) mod phase;
@@ -23,6 +24,7 @@ pub(crate) mod watched_informer;
 pub(crate) mod worker;
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -81,6 +83,7 @@ where
     let (measures, max_workers) =
         (config.metrics.is_some(), settings.max_workers.unwrap_or(settings.workers));
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
+    let _cancel_on_drop = context.cancel_on_drop();
     let keys = KeySink {
         queue: queue.clone(),
         filter_key: config.filter_key.clone(),
@@ -109,27 +112,43 @@ where
     if standby.is_none() {
         watches.start_all();
     }
-    let all_synced = |watches: &WatchSet| -> BoxFuture<Result<(), RunError>> {
+    let all_synced = || async {
         match waits {
-            true => Box::pin(synced(watches.clone(), runtime.clone(), settings.cache_sync_timeout)),
-            false => Box::pin(async { Ok(()) }),
+            true => synced(&watches, &runtime, settings.cache_sync_timeout).await,
+            false => Ok(watches.added()),
         }
     };
-    let mut ready: Vec<_> = conditions.into_iter().enumerate().map(condition).collect();
-    ready.push(all_synced(&watches));
+    let ready = async {
+        let conditions = conditions.into_iter().enumerate().map(condition);
+        let (conditions, synced) = (all(conditions), all_synced());
+        tokio::try_join!(biased; conditions, synced).map(drop)
+    };
 
     let mut tasks = runtime.tasks();
     let main_future = async {
-        all(ready).await?;
-        if let Some(begins) = standby {
-            watches.enter(Lifecycle::Standby);
-            begins.await;
-            watches.start_all();
+        match standby {
+            None => ready.await?,
+            Some(mut begins) => {
+                let mut ready = pin!(ready);
+                tokio::select! {
+                    biased;
+                    ready = &mut ready => {
+                        ready?;
+                        watches.enter(Lifecycle::Standby);
+                        begins.await;
+                        watches.start_all();
+                    }
+                    // The end of the standby is awaited from the start, because its future may be lazy: an election begins when it is polled.
+                    () = &mut begins => {
+                        watches.start_all();
+                        ready.await?;
+                    }
+                }
+            }
         }
-        // More watches may have been added during the standby.
-        all_synced(&watches).await?;
+        // More watches may have been added in the meantime. Another thread may add one until the controller is running.
+        while !watches.enter_running(all_synced().await?) {}
         workers.open();
-        watches.enter(Lifecycle::Running);
         // The workers end when the queue is closed, because the queue is idle or because other code has shut it down.
         workers.run_workers(&mut tasks, worker).await;
         Ok(())

@@ -27,10 +27,11 @@ where
     /// depend on that state. The informer calls the mapper right after it has published the change, and waits for the mapper, so the mapper must be
     /// quick.
     ///
-    /// If the mapper panics, the change is mapped again until the mapper returns: the first wait is 100 ms, and each further wait is twice as long as
-    /// the previous one, up to a minute. Changes of other objects do not wait for these retries. At most the 16 newest changes of each object are
-    /// kept for a retry. [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
-    /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the kept changes that are still not mapped when the run ends.
+    /// If the mapper panics, the change is mapped again: the first wait is 100 ms, and each further wait is twice as long as the previous one, up to a
+    /// minute. Changes of other objects do not wait for these retries. A change is given up ten minutes after its first attempt. When its object is
+    /// deleted, a change that is older than the deletion is mapped once more, and then given up. At most the 16 newest changes of each object, and
+    /// 10 000 changes of a watch, are kept for a retry. [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the panics, and
+    /// [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) counts the changes that were never mapped.
     ///
     /// # Examples
     /// ```no_run
@@ -92,7 +93,7 @@ where
     {
         self.setup.config.zero_resync_period |= options.resync_every == Some(Duration::ZERO);
         // `add` cannot fail here: it fails only once the controller shuts down, and the controller has not run yet.
-        self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
+        let _ = self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
         self
     }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use flyball_sync::panics;
 use tokio::sync::watch;
 
 /// The context that a reconcile receives in addition to its key. A clone costs a reference count.
@@ -60,14 +61,20 @@ impl Context {
         self.stage.send_replace(stage);
     }
 
-    /// Returns whether the controller is shutting down. From then on changes are no longer mapped, and no further
+    /// Returns a guard that cancels the context when it is dropped.
+    pub(crate) fn cancel_on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(self.clone())
+    }
+
+    /// Returns whether the controller is shutting down, or has ended. From then on changes are no longer mapped, and no further
     /// reconcile starts, unless the controller [drains](crate::Controller::drain_on_shutdown) its queue.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::ShuttingDown
     }
 
-    /// Waits until the controller begins to shut down. Use this in long reconciles that can return early at shutdown.
+    /// Waits until the controller begins to shut down, or its run ends in a different way: with an error, or because the future of the run is
+    /// dropped. Use this in long reconciles that can return early at shutdown.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.
@@ -75,15 +82,17 @@ impl Context {
         self.reached(ShutdownStage::ShuttingDown).await;
     }
 
-    /// Returns whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over. A reconcile that does not
-    /// return [soon](crate::Controller::abort_after) after that is dropped.
+    /// Returns whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over, or the run has ended. A reconcile that does not
+    /// return [soon](crate::Controller::abort_after) after the grace is dropped.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::Cancelled
     }
 
-    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over. Use this in a reconcile that must not be dropped at an
-    /// arbitrary await point: such a reconcile should return when the wait completes.
+    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over, or the run has ended, in whichever way. Use this in a
+    /// reconcile that must not be dropped at an arbitrary await point: such a reconcile should return when the wait completes.
+    ///
+    /// A reconcile may also pass a clone of its context to a task that it spawns, so that the task ends with the run.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.
@@ -110,5 +119,15 @@ impl Context {
     async fn reached(&self, stage: ShutdownStage) {
         // The wait cannot fail, because `self` holds the sender.
         let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
+    }
+}
+
+/// Cancels the context of a run when it is dropped: at the end of the run, or when the future of the run is dropped.
+pub(crate) struct CancelOnDrop(Context);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        // A waker that panics must not prevent the other drops of the run.
+        panics::caught(|| self.0.enter(ShutdownStage::Cancelled));
     }
 }

@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use flyball_workqueue::{Key, Lease, LeaseOutcome, Order, QueueLimiter, Timer};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use crate::metrics::{ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::run::attempt::attempt;
@@ -202,7 +204,6 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    /// Reconciles a batch, and ends the lease of each key.
     /// Returns whether a drain has begun or the queue is shutting down, so that open batches must not wait for more keys.
     fn is_draining(&self) -> bool {
         self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
@@ -218,6 +219,7 @@ where
         .await;
     }
 
+    /// Reconciles a batch, and ends the lease of each key.
     async fn serve_batch(&self, batch: Vec<Lease<K>>, reconciler: &mut BatchReconciler<K>) {
         let metrics = self.config.metrics.as_deref();
         // `Clone` of a key is also user code. If the clone of a key panics, that key fails, and the batch is called with the other keys.
@@ -252,14 +254,9 @@ where
         // reconcile of the batch.
         let failed = failed.into_iter().map(|(held, failure)| (held, Err(failure)));
         let ends = held.into_iter().zip(results).chain(failed);
-        let mut ends: Vec<_> = ends
-            .map(|((lease, metrics_guard), result)| Box::pin(self.end_of(lease, metrics_guard, result)))
-            .collect();
-        poll_fn(|cx| {
-            ends.retain_mut(|end| end.as_mut().poll(cx).is_pending());
-            if ends.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        let mut ends: FuturesUnordered<_> =
+            ends.map(|((lease, metrics_guard), result)| self.end_of(lease, metrics_guard, result)).collect();
+        while ends.next().await.is_some() {}
     }
 
     /// Reconciles the keys of a batch, and returns one result per key.

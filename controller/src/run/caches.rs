@@ -2,42 +2,47 @@
 //!
 //! Cancel safety: dropping one of these futures only ends its wait.
 
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use crate::run::runtime::Runtime;
 use crate::run::watch_set::{WatchSet, has_ended};
 use crate::run::watched_informer::BoxFuture;
 use crate::{RunError, StartCondition};
 
-/// Waits until every required cache has synced.
+/// Waits until every required cache has synced. Returns the number of watches that had been added by then.
 pub(crate) async fn synced<X: Runtime>(
-    watches: WatchSet,
-    runtime: X,
+    watches: &WatchSet,
+    runtime: &X,
     limit: Duration,
-) -> Result<(), RunError> {
+) -> Result<usize, RunError> {
     let all_synced = async {
         let mut changes = watches.subscribe();
         loop {
-            let required = changes.borrow_and_update().informers().into_iter();
-            let waits = required.filter(|(_, informer)| informer.required).map(|(index, informer)| {
-                let object_type = informer.object_type;
-                let failed = RunError::SyncFailed(StartCondition::Cache { index, object_type });
-                let wait: BoxFuture<_> =
-                    Box::pin(async move { informer.synced().await.map_err(|_| (index, failed)) });
-                wait
-            });
+            let (added, informers) = {
+                let state = changes.borrow_and_update();
+                (state.added(), state.informers())
+            };
+            let waits =
+                informers.into_iter().filter(|(_, informer)| informer.required).map(|(index, informer)| {
+                    let object_type = informer.object_type;
+                    let failed = RunError::SyncFailed(StartCondition::Cache { index, object_type });
+                    let wait: BoxFuture<_> =
+                        Box::pin(async move { informer.synced().await.map_err(|_| (index, failed)) });
+                    wait
+                });
             tokio::select! {
                 // Biased, so that a simulation with the same seed repeats the run.
                 biased;
                 // `changed` cannot fail, because the `WatchSet` holds the sender.
                 _ = changes.changed() => {}
-                synced = all(waits.collect()) => match synced {
+                synced = all(waits) => match synced {
                     Err((index, error)) if watches.contains(index) => return Err(error),
                     // The watch of the informer that ended was removed in the meantime.
                     Err(_) => {}
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return Ok(added),
                 }
             }
         }
@@ -68,7 +73,7 @@ pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<us
         tokio::select! {
             biased;
             _ = changes.changed() => {}
-            ended = all(waits.collect()) => match ended {
+            ended = all(waits) => match ended {
                 Err(cache) if watches.contains(cache.index) => return Err(RunError::CacheEnded(cache)),
                 Err(_) => {}
                 Ok(()) if stop_when_idle => return Ok(added),
@@ -78,23 +83,10 @@ pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<us
     }
 }
 
-/// Waits for all futures concurrently, so that the failure of one future is returned even while other futures are pending.
-pub(crate) async fn all<E>(mut waits: Vec<BoxFuture<Result<(), E>>>) -> Result<(), E> {
-    poll_fn(|cx| {
-        let mut failed = None;
-        waits.retain_mut(|wait| {
-            if failed.is_some() {
-                return true;
-            }
-            let Poll::Ready(outcome) = wait.as_mut().poll(cx) else { return true };
-            failed = outcome.err();
-            false
-        });
-        match failed {
-            Some(error) => Poll::Ready(Err(error)),
-            None if waits.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
-        }
-    })
-    .await
+/// Waits for all futures concurrently, so that the failure of one future is returned even while other futures are pending. Polls only the futures that
+/// were woken.
+pub(crate) async fn all<E>(waits: impl IntoIterator<Item = BoxFuture<Result<(), E>>>) -> Result<(), E> {
+    let mut waits: FuturesUnordered<_> = waits.into_iter().collect();
+    while waits.try_next().await?.is_some() {}
+    Ok(())
 }

@@ -2,7 +2,6 @@
 //!
 //! Cancel safety: nothing here waits.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use flyball_informer_cache::{Change, Informer};
 use flyball_workqueue::{Fifo, Key, NoLimiter, Order, QueueLimiter, ThreadTimer, Timer};
 
+use crate::error::AddWatchError;
 use crate::run::into_keys::IntoKeys;
 use crate::run::watch_options::WatchOptions;
 use crate::run::watch_set::{WatchSet, WeakSet};
@@ -112,7 +112,8 @@ where
     ///
     /// # Errors
     /// [`AddWatchError::Ended`] once the controller shuts down. In that case the watch is not added. If the shutdown
-    /// began during the call, keys of its objects may be left in the queue.
+    /// began during the call, keys of its objects may be left in the queue. [`AddWatchError::InformerEnded`] if the controller has started, and the
+    /// informer has ended already, so that it would end the run.
     pub fn add_watch<OK, V, R, M>(
         &self,
         informer: &Informer<OK, V>,
@@ -145,8 +146,7 @@ where
             return Err(AddWatchError::ZeroResyncPeriod);
         }
         let sink = self.sink.upgrade().ok_or(AddWatchError::Ended)?;
-        let added = self.watches.add(watched(informer, mapper, options, &sink));
-        let index = added.ok_or(AddWatchError::Ended)?;
+        let index = self.watches.add(watched(informer, mapper, options, &sink))?;
         Ok(WatchId { index, watches: self.watches.downgrade() })
     }
 
@@ -186,24 +186,3 @@ impl fmt::Debug for WatchId {
         f.debug_struct("WatchId").field("index", &self.index).finish_non_exhaustive()
     }
 }
-
-/// The reason why a watch was not added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AddWatchError {
-    /// The controller shuts down, or has ended.
-    Ended,
-    /// The [resync period](WatchOptions::resync_every) is 0, so all objects would be resynced continuously.
-    ZeroResyncPeriod,
-}
-
-impl fmt::Display for AddWatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ended => "the controller has ended",
-            Self::ZeroResyncPeriod => "the period of a resync must be positive",
-        })
-    }
-}
-
-impl Error for AddWatchError {}

@@ -1,11 +1,11 @@
-//! SHELL. If a mapper panics at a change, calls it again with this change until it returns. Also maps all objects again at each resync.
+//! SHELL. Calls the mapper with each change. If the mapper panics at a change, calls it again with this change until it returns or the change is given
+//! up. Also maps all objects again at each resync.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `failed` | a `watch` channel: the informer adds changes, and the run future takes them out. No user code runs under its lock, except when the `Mapper` is dropped, which drops the changes under the lock |
+//! | `failed` | a `watch` channel: the informer adds changes, at most [`MAX_CHANGES`], and the run future takes them out. No user code runs under its lock |
 //! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -13,20 +13,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
+use flyball_sync::locks::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
 use crate::report::ReportCounters;
+use crate::run::failed_changes::{FailedChanges, FailedObject, MAX_CHANGES, discard};
 use crate::run::runtime::Runtime;
 use crate::run::watch_set::WatchSet;
 use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
 use tokio::sync::Mutex as AsyncMutex;
-
-/// The first and the longest wait before the changes of an object are mapped again; each wait is twice as long as the previous one.
-const WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
-
-/// The maximum number of failed changes that are kept for an object.
-const MAX_KEPT_CHANGES: usize = 16;
 
 /// The mapper of one informer, and its failed changes: the changes at which it panicked.
 pub(crate) struct Mapper<OK, V, M> {
@@ -34,8 +30,10 @@ pub(crate) struct Mapper<OK, V, M> {
     map: Option<M>,
     informer: Informer<OK, V>,
     resync_every: Option<Duration>,
-    failed: watch::Sender<Vec<Change<OK, V>>>,
-    waiting: AsyncMutex<Waiting<OK, V>>,
+    failed: watch::Sender<Vec<NewFailure<OK, V>>>,
+    waiting: AsyncMutex<FailedChanges<OK, V>>,
+    /// The number of changes in `waiting`, or more.
+    kept: AtomicUsize,
     counters: Arc<ReportCounters>,
 }
 
@@ -64,27 +62,15 @@ pub(crate) trait RetryMapping: Send + Sync {
     fn resync(self: Arc<Self>) -> BoxFuture<()>;
 }
 
-/// The failed changes. Objects are sorted by the time at which they are mapped again; the changes of one object are kept oldest first.
-///
-/// # Invariants
-/// 1. `objects` and `order` contain the same objects, and `objects` maps each object to its key in `order`.
-/// 2. Each object has 1 to `MAX_KEPT_CHANGES` changes.
-struct Waiting<OK, V> {
-    objects: HashMap<OK, RetryKey>,
-    order: BTreeMap<RetryKey, Failed<OK, V>>,
-    tickets: u64,
+/// What the informer's thread passes to the run future.
+enum NewFailure<OK, V> {
+    /// The mapper panicked at this change.
+    Change(Change<OK, V>),
+    /// The mapper did not panic at this deletion, but perhaps at earlier changes of the object.
+    Ended(Change<OK, V>),
 }
 
-/// The key in `order`: the deadline, and a ticket, which distinguishes objects that are due at the same time.
-type RetryKey = (Duration, u64);
-
-struct Failed<OK, V> {
-    changes: VecDeque<Change<OK, V>>,
-    /// The duration of the current wait; the next wait is twice as long.
-    wait: Duration,
-}
-
-impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
+impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
     /// The second argument of `map` is `true` if an object is mapped because of a resync, and `false` if a change is mapped.
     pub(crate) fn new(
         map: M,
@@ -92,24 +78,43 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
         resync_every: Option<Duration>,
         counters: Arc<ReportCounters>,
     ) -> Self {
-        let waiting = Waiting { objects: HashMap::new(), order: BTreeMap::new(), tickets: 0 };
         Self {
             map: Some(map),
             informer,
             resync_every,
             failed: watch::Sender::new(Vec::new()),
-            waiting: AsyncMutex::new(waiting),
+            waiting: AsyncMutex::new(FailedChanges::new()),
+            kept: AtomicUsize::new(0),
             counters,
         }
     }
 
     pub(crate) fn changed(&self, change: &Change<OK, V>) {
-        if self.maps(change, false) {
+        let mapped = self.maps(change, false);
+        if mapped && (!change.kind().is_deletion() || !self.keeps_changes()) {
             return;
         }
-        // If `Clone` of the key panics, too, the change is lost.
-        let Ok(change) = panics::attempt(|| change.clone()) else { return };
-        self.failed.send_modify(|failed| failed.push(change));
+        let new = if mapped { NewFailure::Ended } else { NewFailure::Change };
+        let mut new = panics::attempt(|| change.clone()).ok().map(new);
+        let mut added = false;
+        self.failed.send_if_modified(|failed| {
+            added = failed.len() < MAX_CHANGES && new.is_some();
+            if added {
+                failed.extend(new.take());
+            }
+            added
+        });
+        discard(new);
+        // If `Clone` of the key panics, too, or there are too many failed changes, the change is given up.
+        if !mapped && !added {
+            self.counters.mapper_failures.count();
+        }
+    }
+
+    /// Returns whether there are failed changes.
+    fn keeps_changes(&self) -> bool {
+        // Ordering: Relaxed, because the lock of the channel orders this load after the store in `take_failed`, if the list was taken before.
+        !self.failed.borrow().is_empty() || self.kept.load(Ordering::Relaxed) > 0
     }
 
     fn maps(&self, change: &Change<OK, V>, resync: bool) -> bool {
@@ -119,54 +124,6 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
         }
         mapped
     }
-}
-
-impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
-    /// Adds a change behind the waiting changes of the same object. If `Hash`, `Eq` or `Clone` of the key panics, the change is lost.
-    fn add(&mut self, change: Change<OK, V>, now: Duration) {
-        let retry_key = match self.objects.get(change.key()) {
-            Some(retry_key) => *retry_key,
-            None => {
-                self.tickets += 1;
-                let retry_key = (now + WAITS[0], self.tickets);
-                self.objects.insert(change.key().clone(), retry_key);
-                retry_key
-            }
-        };
-        let fresh = || Failed { changes: VecDeque::new(), wait: WAITS[0] };
-        let failed = self.order.entry(retry_key).or_insert_with(fresh);
-        failed.changes.push_back(change);
-        // Drops the oldest change. The remaining changes still yield the keys of the newest state and of the state before it.
-        if failed.changes.len() > MAX_KEPT_CHANGES {
-            discard(failed.changes.pop_front());
-        }
-    }
-
-    /// Removes and returns the first object that is due.
-    fn take_due(&mut self, now: Duration) -> Option<Failed<OK, V>> {
-        let first = self.order.first_entry().filter(|first| first.key().0 <= now)?;
-        let failed = first.remove();
-        if let Some(change) = failed.changes.front() {
-            panics::caught(|| self.objects.remove(change.key()));
-        }
-        Some(failed)
-    }
-
-    /// Puts back an object at which the mapper has panicked again, and doubles the object's wait.
-    fn put_back(&mut self, mut failed: Failed<OK, V>, now: Duration) {
-        let Some(change) = failed.changes.front() else { return };
-        let wait = failed.wait.saturating_mul(2).min(WAITS[1]);
-        self.tickets += 1;
-        let retry_key = (now.saturating_add(wait), self.tickets);
-        panics::caught(|| self.objects.insert(change.key().clone(), retry_key));
-        failed.wait = wait;
-        self.order.insert(retry_key, failed);
-    }
-}
-
-/// Drops a value that contains user types, and catches a panic in the drop.
-fn discard<T>(what: T) {
-    panics::caught(|| drop(what));
 }
 
 /// Discards its value when it is dropped.
@@ -184,8 +141,15 @@ where
     M: Fn(&Change<OK, V>, bool),
 {
     /// Calls `act` with the waiting changes. Only the run future calls this method, and never recursively, so `try_lock` succeeds.
-    fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
+    fn waiting<T>(&self, act: impl FnOnce(&mut FailedChanges<OK, V>) -> T) -> Option<T> {
         Some(act(&mut *self.waiting.try_lock().ok()?))
+    }
+
+    /// Sets `kept`. Called when all failed changes that the run future has taken out of `failed` are mapped, given up, or in `waiting`.
+    fn update_kept(&self) {
+        let kept = self.waiting(|waiting| waiting.len()).unwrap_or_default();
+        // Ordering: Relaxed, because the number publishes no other memory.
+        self.kept.store(kept, Ordering::Relaxed);
     }
 
     /// Moves new failed changes from `failed` to `waiting`; they are mapped again after a wait.
@@ -193,26 +157,33 @@ where
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
             taken = std::mem::take(failed);
+            // Ordering: Relaxed, because the lock of the channel orders this store before a load that follows a look at the empty list.
+            self.kept.fetch_add(taken.len(), Ordering::Relaxed);
             false
         });
-        for change in taken {
-            let added = panics::attempt(|| self.waiting(|waiting| waiting.add(change, now)));
-            if added.is_err() {
-                self.counters.callback_panics.count();
+        for new in taken {
+            let added = panics::attempt(|| match new {
+                NewFailure::Change(change) => self.waiting(|waiting| waiting.add(change, now)),
+                NewFailure::Ended(change) => {
+                    self.waiting(|waiting| waiting.end(change.key(), now));
+                    None
+                }
+            });
+            match added {
+                Ok(given_up) => self.given_up(given_up.unwrap_or_default()),
+                Err(_) => self.counters.callback_panics.count(),
             }
         }
+        self.update_kept();
     }
 
-    fn remap(&self, mut failed: Failed<OK, V>, now: Duration) {
-        let changes = std::mem::take(&mut failed.changes);
-        for change in changes {
-            if self.maps(&change, false) {
-                discard(change);
-            } else {
-                failed.changes.push_back(change);
-            }
-        }
+    fn remap(&self, mut failed: FailedObject<OK, V>, now: Duration) {
+        self.given_up(failed.remap(now, |change| self.maps(change, false)));
         self.waiting(|waiting| waiting.put_back(failed, now));
+    }
+
+    fn given_up(&self, changes: usize) {
+        (0..changes).for_each(|_| self.counters.mapper_failures.count());
     }
 }
 
@@ -224,27 +195,26 @@ where
 {
     fn next_due(&self, now: Duration) -> Option<Duration> {
         self.take_failed(now);
-        self.waiting(|waiting| waiting.order.first_key_value().map(|(key, _)| key.0))?
+        self.waiting(|waiting| waiting.next_due())?
     }
 
     fn remap_due(&self, now: Duration) -> bool {
         let due = self.waiting(|waiting| waiting.take_due(now)).flatten();
-        due.map(|failed| self.remap(failed, now)).is_some()
+        let due = due.map(|failed| self.remap(failed, now)).is_some();
+        self.update_kept();
+        due
     }
 
     fn remap_all(&self, now: Duration) {
         self.take_failed(now);
-        let all = self
-            .waiting(|waiting| (std::mem::take(&mut waiting.objects), std::mem::take(&mut waiting.order)));
-        let (objects, all) = all.unwrap_or_default();
-        // `discard` catches panics: a panic in the drop of a key would otherwise end the run.
-        discard(objects);
-        all.into_values().for_each(|failed| self.remap(failed, now));
+        let all = self.waiting(|waiting| waiting.take_all());
+        all.into_iter().flatten().for_each(|failed| self.remap(failed, now));
+        self.update_kept();
     }
 
     fn pending(&self, now: Duration) -> usize {
         self.take_failed(now);
-        self.waiting(|waiting| waiting.order.values().map(|failed| failed.changes.len()).sum()).unwrap_or(0)
+        self.waiting(|waiting| waiting.len()).unwrap_or(0)
     }
 
     fn failed(&self) -> BoxFuture<()> {
@@ -288,13 +258,8 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
     fn drop(&mut self) {
         // A panic in one drop must affect neither the other drops nor the caller.
         discard(self.map.take());
-        let waiting = self.waiting.get_mut();
-        std::mem::take(&mut waiting.order).into_values().flat_map(|failed| failed.changes).for_each(discard);
-        discard(std::mem::take(&mut waiting.objects));
-        self.failed.send_if_modified(|failed| {
-            std::mem::take(failed).into_iter().for_each(discard);
-            false
-        });
+        let failed = self.failed.send_replace(Vec::new());
+        failed.into_iter().for_each(discard);
     }
 }
 

@@ -20,6 +20,7 @@ use flyball_sync::panics;
 use tokio::sync::watch;
 
 use crate::WatchStatus;
+use crate::error::AddWatchError;
 use crate::run::mapper_retry::RetryMapping;
 use crate::run::watched_informer::{ActiveWatch, Observe, WatchedInformer};
 
@@ -77,21 +78,37 @@ impl WatchSet {
         self.0.send_if_modified(change);
     }
 
-    /// Adds a watch, and starts it if the other watches are already started. Returns the index of the watch, or `None` if the controller shuts down
-    /// or has ended.
-    pub(crate) fn add(&self, (informer, observe): (Arc<WatchedInformer>, Observe)) -> Option<usize> {
-        let (mut new, mut index, mut observing) = (Some((informer, Stage::Registered(observe))), 0, false);
+    /// Adds a watch, and starts it if the other watches are already started. Returns the index of the watch.
+    ///
+    /// # Errors
+    /// The controller shuts down or has ended, or it runs and the informer has ended.
+    pub(crate) fn add(
+        &self,
+        (informer, observe): (Arc<WatchedInformer>, Observe),
+    ) -> Result<usize, AddWatchError> {
+        // Read before locking, because the informer may run user code.
+        let status = informer.status(0);
+        let mut new = Some((informer, Stage::Registered(observe)));
+        let mut added = Err(AddWatchError::Ended);
         self.change(|state| {
             if state.lifecycle >= Lifecycle::ShuttingDown {
                 return false;
             }
-            (index, observing) = (state.added, state.observing);
+            if state.lifecycle > Lifecycle::NotStarted && has_ended(&status, state.stop_when_idle) {
+                added = Err(AddWatchError::InformerEnded);
+                return false;
+            }
+            let index = state.added;
+            added = Ok((index, state.observing));
             state.added += 1;
             let entry = new.take().map(|(informer, stage)| Entry { index, informer, stage });
             state.watches.extend(entry);
             true
         });
-        if new.is_some() || (observing && !self.start_watch(index)) { None } else { Some(index) }
+        match added? {
+            (index, observing) if !observing || self.start_watch(index) => Ok(index),
+            _ => Err(AddWatchError::Ended),
+        }
     }
 
     /// Removes a watch: no change that its informer publishes from now on becomes a key. Returns whether the set contained the watch.
@@ -181,6 +198,25 @@ impl WatchSet {
             state.lifecycle = lifecycle;
             true
         });
+    }
+
+    /// Begins to run the workers if the number of watches that were ever added is still `added`, and returns whether it is. Otherwise the cache of the
+    /// new watch must be awaited first.
+    pub(crate) fn enter_running(&self, added: usize) -> bool {
+        let mut entered = false;
+        self.change(|state| {
+            entered = state.added == added;
+            if entered {
+                state.lifecycle = Lifecycle::Running;
+            }
+            entered
+        });
+        entered
+    }
+
+    /// Returns the number of watches that were ever added.
+    pub(crate) fn added(&self) -> usize {
+        self.0.borrow().added
     }
 
     /// Waits until the number of watches that were ever added exceeds `added`.
@@ -320,5 +356,35 @@ impl Drop for RunGuard {
         });
         // Dropping an entry drops the handles of its cache and the user's functions.
         watches.into_iter().for_each(|entry| _ = panics::caught(|| drop(entry)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flyball_informer_cache::testing::TestServer;
+    use flyball_informer_cache::{Informer, Schema, Version};
+    use flyball_sync::ManualClock;
+
+    use super::*;
+    use crate::WatchOptions;
+    use crate::run::watched_informer::watched;
+
+    /// A thread may add a watch after the last check of the caches. Its cache must be awaited, too.
+    #[test]
+    fn a_watch_that_was_added_after_the_last_check_delays_the_start() {
+        let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+        let builder = Informer::builder(schema, TestServer::new(schema, |_, _, _| {}));
+        let built = builder.timer(ManualClock::new().timer()).build();
+        let (informer, _run) = built.expect("the configuration is the default");
+        let sink = Arc::<std::sync::OnceLock<_>>::default();
+        let options = WatchOptions::<u32, u32, u32, flyball_workqueue::Fifo>::new();
+        let watches = WatchSet::default();
+        watches.begin(false, true);
+        let checked = watches.added();
+        watches.add(watched(&informer, |change| *change.key(), options, &sink)).expect("the run has begun");
+        assert!(!watches.enter_running(checked));
+        assert_eq!(watches.lifecycle(), Lifecycle::Syncing);
+        assert!(watches.enter_running(watches.added()));
+        assert_eq!(watches.lifecycle(), Lifecycle::Running);
     }
 }

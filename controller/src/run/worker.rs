@@ -151,7 +151,8 @@ where
         self.ended(lease, &result, &span);
     }
 
-    /// The owner test: returns the lease if this replica reconciles the key. Otherwise completes the lease, which removes the key from the queue.
+    /// The owner test: returns the lease if this replica reconciles the key. Otherwise forgets the failures and the conflicts of the key, and completes
+    /// the lease, which removes the key from the queue.
     ///
     /// Called immediately before each reconcile, because the ownership may end at any time: between this call and the first poll of the reconcile
     /// there is no await point, and no user code except the metrics and the span.
@@ -159,6 +160,9 @@ where
         let mine = self.call(|| (self.config.filter_key)(lease.key()));
         if mine == Some(false) {
             self.counters.filtered_keys.count();
+            // If the key comes back to this replica, its backoff and its attempts begin anew.
+            self.call(|| self.config.failure_policy.forget(lease.key()));
+            self.call(|| self.queue.forget(lease.key()));
             self.call(|| lease.done());
             return None;
         }

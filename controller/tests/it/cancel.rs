@@ -96,3 +96,35 @@ async fn dropped_at_every_poll_it_loses_nothing_that_was_queued() {
     }
     assert!(polls > 3, "the controller was dropped after only {polls} different numbers of polls");
 }
+
+/// A reconcile may pass its context to a task that it spawns. That task must end with the run, however the run ends.
+#[tokio::test(start_paused = true)]
+async fn a_context_is_cancelled_when_the_run_ends_or_is_dropped() {
+    for dropped in [false, true] {
+        let (queue, contexts) = (queue(), Log::new());
+        queue.add(1).unwrap();
+        let own_contexts = contexts.clone();
+        let running = Controller::new(queue.clone()).run(move |_, context| {
+            own_contexts.note(context);
+            async { Ok::<_, String>(Action::await_change()) }
+        });
+        let running = tokio::spawn(running);
+        run_until_pending().await;
+        let context = contexts.take().remove(0);
+        assert!(!context.is_shutting_down());
+        let waits = tokio::spawn({
+            let context = context.clone();
+            async move {
+                context.shutdown_started().await;
+                context.cancelled().await;
+            }
+        });
+        match dropped {
+            true => running.abort(),
+            false => queue.shut_down(),
+        }
+        run_until_pending().await;
+        assert!(running.is_finished() && context.is_cancelled(), "dropped: {dropped}");
+        assert!(waits.is_finished(), "dropped: {dropped}");
+    }
+}

@@ -189,7 +189,9 @@ async fn counts_unmapped_changes_and_ends() {
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!((begin.elapsed(), report.keys_added, report.reconciles), (10 * SECOND, 1, 1));
-    assert_eq!(report.mapper_failures, 16, "the number of kept changes per object is bounded");
+    assert_eq!(report.mapper_failures, 40);
+    // 40 first attempts; then retries after 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 s, and one at the end.
+    assert_eq!(report.callback_panics, 40 + 7 * 16, "the number of kept changes per object is bounded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -303,8 +305,8 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, |_| -> u32 { panic_quietly("always") })
-            // The shutdown begins before the first retry.
-            .graceful_shutdown_on(sleep(50 * MILLI))
+            // The shutdown begins after the first retry.
+            .graceful_shutdown_on(sleep(150 * MILLI))
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     things.synced().await.unwrap();
@@ -312,7 +314,8 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
         let version = world.put(1, value);
         things.store().wait_for_version(version).await.unwrap();
     }
-    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 16);
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((report.mapper_failures, report.callback_panics), (40, 40 + 16));
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,4 +413,90 @@ async fn a_key_of_a_failed_change_that_panics_when_dropped_does_not_end_the_run(
     let report = running.await.unwrap();
     assert!(!ARMED.load(Ordering::Relaxed));
     assert_eq!((report.reconciles, report.mapper_failures), (1, 0));
+}
+
+/// A change whose mapper always panics is given up after ten minutes. `RunReport::mapper_failures` counts it.
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_mapper_keeps_panicking_is_given_up_after_a_time() {
+    let world = HistorySource::new();
+    world.put(1, 0);
+    let (things, calls) = (world.informer(), Arc::new(AtomicU32::new(0)));
+    let counted = calls.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |_| -> u32 {
+                counted.fetch_add(1, Ordering::SeqCst);
+                panic_quietly("always")
+            })
+            .graceful_shutdown_on(sleep(3 * 3_600 * SECOND))
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    sleep(700 * SECOND).await;
+    // The retries are 0.1, 0.3, 0.7, 1.5 … 102.3 s after the change, and then once per minute.
+    let at_the_end = calls.load(Ordering::SeqCst);
+    assert!((19..=21).contains(&at_the_end), "{at_the_end} calls");
+    sleep(2 * 3_600 * SECOND).await;
+    assert_eq!(calls.load(Ordering::SeqCst), at_the_end, "the change must have been given up");
+    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 1);
+}
+
+/// A deletion ends the retries of the earlier changes of its object: they are mapped once more, and then given up.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_ends_the_retries_of_earlier_changes() {
+    let things = HistorySource::new().informer();
+    things.synced().await.unwrap();
+    let (calls, log) = (Log::new(), Log::new());
+    let (own_calls, own_log) = (calls.clone(), log.clone());
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |change| {
+                own_calls.note(change.kind());
+                // The changes to an odd value are never mapped.
+                if change.object().value % 2 == 1 && !change.kind().is_deletion() {
+                    panic_quietly("an odd value");
+                }
+                *change.key()
+            })
+            .graceful_shutdown_on(sleep(1_000 * SECOND))
+            .run(move |key, _| {
+                own_log.note(key);
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    run_until_pending().await;
+    for version in 1..=3 {
+        things.writer().upsert(written(1, version, 1));
+    }
+    sleep(60 * SECOND).await;
+    things.writer().delete(&1, None);
+    run_until_pending().await;
+    assert_eq!(log.take(), [1]);
+    calls.take();
+    sleep(500 * SECOND).await;
+    assert_eq!(calls.take().len(), 3, "each earlier change once more");
+    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 3);
+}
+
+/// The number of changes that are kept for a retry is bounded, even if every object is a different one.
+#[tokio::test(start_paused = true)]
+async fn the_changes_that_are_kept_are_bounded() {
+    const OBJECTS: u32 = 12_000;
+    let things = HistorySource::new().informer();
+    things.synced().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |_| -> u32 {
+                counted.fetch_add(1, Ordering::SeqCst);
+                panic_quietly("always")
+            })
+            .graceful_shutdown_on(sleep(SECOND * 3 / 20))
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    run_until_pending().await;
+    (0..OBJECTS).for_each(|key| _ = things.writer().upsert(written(key, 1, 0)));
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(report.mapper_failures, u64::from(OBJECTS));
+    assert_eq!(calls.load(Ordering::SeqCst), OBJECTS + 10_000, "only the kept changes are mapped again");
 }

@@ -1,9 +1,12 @@
 //! `finally` runs after every reconcile, whether it succeeded or failed.
 
-use std::future::pending;
+use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use flyball_controller::{Action, Controller, FailureClass, ReconcileError};
+use flyball_controller::{Action, BatchConfig, Controller, FailureClass, ReconcileError};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending};
@@ -155,4 +158,37 @@ async fn finally_is_not_called_for_a_dropped_reconcile() {
     run_until_pending().await;
     assert_eq!(log.take(), [(2, "begins")]);
     assert_eq!((report.reconciles, left(&report)), (0, 2), "both keys are leftovers");
+}
+
+/// The keys of a batch end one after another. If each end polled the `finally` of every key that is left, the number of polls would be quadratic.
+#[tokio::test(start_paused = true)]
+async fn the_polls_of_finally_are_linear_in_the_keys_of_a_batch() {
+    const KEYS: u32 = 2_000;
+    let (queue, polls) = (queue(), Arc::new(AtomicU64::new(0)));
+    _ = queue.add_many(0..KEYS);
+    queue.shut_down();
+    let turn = Arc::new(watch::Sender::new(0));
+    let (own_turn, counted) = (turn.clone(), polls.clone());
+    let report = Controller::new(queue)
+        .finally(move |key, _, _| {
+            let (turn, counted) = (own_turn.clone(), counted.clone());
+            let mut ended = Box::pin(async move {
+                // A waiter of its own for each key: only the next key is woken.
+                sleep(Duration::from_millis(1) * key).await;
+                turn.send_modify(|turn| *turn += 1);
+                Ok::<_, String>(())
+            });
+            poll_fn(move |cx| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                ended.as_mut().poll(cx)
+            })
+        })
+        .run_batches(BatchConfig::new(KEYS as usize), |keys: Vec<u32>, _| async move {
+            Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect())
+        })
+        .await
+        .unwrap();
+    assert_eq!((report.reconciles, *turn.borrow()), (u64::from(KEYS), KEYS));
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls <= 4 * u64::from(KEYS), "{polls} polls for {KEYS} keys");
 }

@@ -1,8 +1,14 @@
 //! Several replicas, each with its share of the keys.
 
-use flyball_controller::{Action, Controller, Shard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::support::{HistorySource, Log, panic_quietly, queue, run_until_pending, sorted};
+use flyball_controller::{Action, Controller, FailureClass, Shard};
+use flyball_workqueue::KeyState;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{HistorySource, Log, SECOND, panic_quietly, queue, run_until_pending, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn every_key_belongs_to_one_replica() {
@@ -68,4 +74,42 @@ async fn removes_keys_of_other_replicas() {
     assert_eq!(log.take(), [0, 3, 6, 9], "if the filter panics, the key must be reconciled rather than lost");
     assert_eq!((report.reconciles, report.filtered_keys, report.callback_panics), (4, 6, 1));
     assert!(crate::support::holds_nothing(&queue.stats()));
+}
+
+/// A key fails, moves to another replica, and comes back. Its failures and its conflicts from before must not count.
+#[tokio::test(start_paused = true)]
+async fn a_key_of_another_replica_loses_its_failures_and_conflicts() {
+    for class in [FailureClass::Transient, FailureClass::Conflict] {
+        let (queue, times, begin) = (queue(), Log::new(), Instant::now());
+        let (own_times, mine) = (times.clone(), Arc::new(AtomicBool::new(true)));
+        let owned = mine.clone();
+        let running = tokio::spawn(
+            Controller::new(queue.clone())
+                .classify(move |_| class)
+                .filter_keys(move |_| owned.load(Ordering::SeqCst))
+                .max_attempts(4)
+                .run(move |_, _| {
+                    own_times.note(begin.elapsed());
+                    async { Err::<Action, _>("no luck") }
+                }),
+        );
+        queue.add(1).unwrap();
+        while times.count() < 3 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        mine.store(false, Ordering::SeqCst);
+        sleep(10 * SECOND).await;
+        assert_eq!((times.take().len(), queue.state(&1)), (3, KeyState::Absent), "{class:?}");
+        assert_eq!(queue.num_requeues(&1), 0, "{class:?}: the failures must be forgotten");
+
+        mine.store(true, Ordering::SeqCst);
+        queue.add(1).unwrap();
+        while times.count() < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let first_wait = if class == FailureClass::Conflict { Duration::from_millis(10) } else { SECOND };
+        let times = times.take();
+        assert_eq!(times[1] - times[0], first_wait, "{class:?}: the backoff must begin anew");
+        running.abort();
+    }
 }

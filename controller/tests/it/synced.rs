@@ -1,7 +1,10 @@
 //! Workers start when every cache has synced, and not before.
 
 use std::any::type_name;
-use std::future::pending;
+use std::future::{Future, pending, poll_fn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use flyball_controller::{Action, Controller, NotReady, RunError, StartCondition, WatchOptions, WatchStatus};
 use flyball_informer_cache::{
@@ -301,4 +304,62 @@ async fn stop_when_idle_fails_after_a_panic_of_a_cache() {
     world.put(1, 13);
     let error = running.await.unwrap().unwrap_err();
     assert!(matches!(error, RunError::CacheEnded(_)), "{error}");
+}
+
+/// A future that is the start condition number `number`; it is woken alone, and counts its polls.
+fn counting(
+    number: u32,
+    polls: &Arc<AtomicU64>,
+) -> impl Future<Output = Result<(), String>> + Send + 'static {
+    let (polls, mut wait) = (polls.clone(), Box::pin(sleep(Duration::from_millis(1) * number)));
+    poll_fn(move |cx| {
+        polls.fetch_add(1, Ordering::Relaxed);
+        wait.as_mut().poll(cx).map(Ok)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_polls_of_start_conditions_are_linear_in_their_number() {
+    const CONDITIONS: u32 = 500;
+    let polls = Arc::new(AtomicU64::new(0));
+    let mut controller = Controller::new(queue());
+    for number in 0..CONDITIONS {
+        controller = controller.wait_for_cache(counting(number, &polls));
+    }
+    let health = controller.health();
+    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    sleep(SECOND).await;
+    assert_eq!(health.ready(), Ok(()));
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls <= 4 * u64::from(CONDITIONS), "{polls} polls of {CONDITIONS} conditions");
+    running.abort();
+}
+
+/// The election of a leader may begin only when its future is polled. It must not wait for the caches.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_standby_is_awaited_while_the_caches_sync() {
+    let world = HistorySource::closed();
+    world.put(1, 0);
+    let things = world.informer();
+    let (polled, log) = (Arc::new(AtomicU64::new(0)), Log::new());
+    let (campaigns, own_log) = (polled.clone(), log.clone());
+    let controller =
+        Controller::new(queue()).watches(&things, |change| *change.key()).standby_until(async move {
+            campaigns.store(1, Ordering::Relaxed);
+            sleep(SECOND).await;
+        });
+    let health = controller.health();
+    let running = tokio::spawn(controller.run(move |key, _| {
+        own_log.note(key);
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    run_until_pending().await;
+    assert_eq!((polled.load(Ordering::Relaxed), health.ready()), (1, Err(NotReady::Syncing)));
+    // The standby ends before the caches have synced.
+    sleep(2 * SECOND).await;
+    assert_eq!((log.count(), health.ready()), (0, Err(NotReady::Syncing)));
+    world.open();
+    run_until_pending().await;
+    assert_eq!((log.take(), health.ready()), (vec![1], Ok(())));
+    running.abort();
 }

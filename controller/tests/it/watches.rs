@@ -568,3 +568,40 @@ fn watches_added_and_removed_at_random() {
         assert_eq!((report.failures(), report.callback_panics), (0, 0));
     });
 }
+
+/// An informer that has already ended would end the run at once.
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_an_informer_that_has_ended_is_refused() {
+    let (handle, health, running, _) = working().await;
+    let stopped = HistorySource::new().informer();
+    stopped.shut_down();
+    stopped.stopped().await;
+    for options in [WatchOptions::new(), WatchOptions::new().optional()] {
+        let added = handle.add_watch_with(&stopped, key, options);
+        assert_eq!(added.err().map(|error| error.to_string()).as_deref(), Some("the informer has ended"));
+    }
+    run_until_pending().await;
+    assert!(!running.is_finished());
+    assert_eq!((health.ready(), health.watches().len()), (Ok(()), 0));
+    running.abort();
+
+    // A controller that stops when it is idle still maps the objects of a stopped informer.
+    let (things, log) = (HistorySource::new(), Log::new());
+    things.put(7, 0);
+    let things = things.informer();
+    things.synced().await.unwrap();
+    let never = HistorySource::new().informer();
+    let controller = Controller::new(queue()).watches(&never, key).stop_when_idle();
+    let (handle, own_log) = (controller.handle(), log.clone());
+    let running = tokio::spawn(controller.run(move |key, _| {
+        own_log.note(key);
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    run_until_pending().await;
+    things.shut_down();
+    things.stopped().await;
+    handle.add_watch(&things, key).unwrap();
+    run_until_pending().await;
+    assert_eq!(log.take(), [7]);
+    running.abort();
+}
