@@ -5,6 +5,7 @@
 pub mod costs;
 pub mod driver;
 mod groups;
+mod limiters;
 pub mod metrics_sink;
 pub mod model_answers;
 pub mod options;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use crate::queue_setup::{Delay, Mode, SmallKey, Step};
+use crate::queue_setup::{Delay, Failures, LimiterChange, Mode, SmallKey, Step};
 
 /// One step of a random operation sequence on a queue. In the operations on leases, the `u8` selects the lease: it is used modulo the number of
 /// leases that the test holds.
@@ -24,6 +24,10 @@ pub enum QueueOp {
     Postpone(SmallKey, Delay),
     /// Rate-limited add: counts a failure and adds the key after its backoff.
     AddLimited(SmallKey),
+    /// Adds a key that has at least these failures.
+    AddFailed(SmallKey, Failures),
+    /// Changes the limiter.
+    UpdateLimiter(LimiterChange),
     /// Gets a key if one is Ready.
     TryGet,
     /// Gets up to this many keys.
@@ -87,7 +91,9 @@ pub enum QueueOp {
 impl<'a> Arbitrary<'a> for QueueOp {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
-            0..=27 => Self::Add(u.arbitrary()?),
+            0..=25 => Self::Add(u.arbitrary()?),
+            26 => Self::AddFailed(u.arbitrary()?, u.arbitrary()?),
+            27 => Self::UpdateLimiter(u.arbitrary()?),
             28..=32 => Self::AddMany(few(u)?),
             33..=35 => Self::AddWhenRoom(u.arbitrary()?),
             36..=40 => Self::Resume,
@@ -137,7 +143,9 @@ impl<'a> Arbitrary<'a> for HeldOp {
             15..=21 => QueueOp::AddAfter(key(u)?, u.arbitrary()?),
             22..=55 => QueueOp::AddDelayed(key(u)?, u.arbitrary()?, u.arbitrary()?),
             56..=66 => QueueOp::Postpone(key(u)?, u.arbitrary()?),
-            67..=102 => QueueOp::AddLimited(key(u)?),
+            67..=100 => QueueOp::AddLimited(key(u)?),
+            101 => QueueOp::AddFailed(key(u)?, u.arbitrary()?),
+            102 => QueueOp::UpdateLimiter(u.arbitrary()?),
             103..=139 => QueueOp::TryGet,
             140..=142 => QueueOp::DoneAfter(u.arbitrary()?, u.arbitrary()?),
             143..=151 => QueueOp::Done(u.arbitrary()?),

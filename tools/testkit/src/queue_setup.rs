@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 
+use crate::oracle::backoff::OracleExponential;
+use crate::oracle::limiter::OracleQuota;
+
 /// A key of a queue under test. There are only a few keys, so that operations often use the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SmallKey(pub u8);
@@ -85,6 +88,39 @@ impl<'a> Arbitrary<'a> for Mode {
             0 => Self::Earliest,
             1..=4 => Self::Latest(u.arbitrary()?),
             _ => Self::Replace,
+        })
+    }
+}
+
+/// The failures that an add restores: few, so many that the backoff is at its cap, or the most that can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures(pub u32);
+
+impl<'a> Arbitrary<'a> for Failures {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        Ok(Self([0, 1, 1, 2, 2, 3, 70, u32::MAX][usize::from(u8::arbitrary(u)? % 8)]))
+    }
+}
+
+/// A change of the limiter of a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct LimiterChange {
+    /// The new backoff, which has counted no failures; `None` if the backoff stays as it is.
+    pub backoff: Option<OracleExponential>,
+    /// The new quota of the bucket, if the limiter has one; `None` if the quota stays as it is.
+    pub quota: Option<OracleQuota>,
+}
+
+impl<'a> Arbitrary<'a> for LimiterChange {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let choice = u8::arbitrary(u)?;
+        let backoff = |base, cap| {
+            Some(OracleExponential { base: Duration::from_nanos(base), cap: Duration::from_nanos(cap) })
+        };
+        Ok(Self {
+            backoff: [None, backoff(2, 20), backoff(1, 3), backoff(7, 40)][usize::from(choice % 4)],
+            quota: [None, Some((1, 3, 1)), Some((2, 1, 2)), Some((1, 30, 3))][usize::from(choice / 4 % 4)]
+                .map(|(tokens, nanos, burst)| OracleQuota::per_nanos(tokens, nanos, burst)),
         })
     }
 }

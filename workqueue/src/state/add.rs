@@ -206,6 +206,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
+        self.observe(now);
         let Some(slot) = self.find(key, hash) else { return (false, None) };
         if now.is_some_and(|now| self.is_pending(slot, now)) {
             self.meter_withdrawn(slot);

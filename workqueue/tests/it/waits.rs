@@ -102,6 +102,22 @@ fn a_pause_does_not_wake_a_wait_for_an_idle_queue() {
     assert_eq!(idle.wakes(), 0);
 }
 
+/// A cancel notes the time at which the queue is not idle, because another key is due. A getter that is dropped reads no clock: it must not check at an
+/// earlier time.
+#[test]
+fn a_cancel_beside_a_key_that_is_due_does_not_wake_a_wait_for_an_idle_queue() {
+    let (queue, clock) = timed();
+    queue.pause();
+    queue.add("a").unwrap();
+    queue.add_after("due", ns(2)).unwrap();
+    let idle = Task::waiting(queue.wait_idle());
+    let getter = Task::waiting(queue.get());
+    clock.advance(ns(2));
+    assert!(queue.cancel(&"a"));
+    drop(getter);
+    assert_eq!(idle.wakes(), 0);
+}
+
 // ---- the end of a drain ----------------------------------------------------------------------------------------
 
 #[test]

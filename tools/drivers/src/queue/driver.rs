@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, MaxOf, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, Priority, Queue, QueueBuilder, QueueLimiter};
+use flyball_workqueue::{Fifo, Priority, Queue, QueueBuilder};
 use testkit::coverage::states::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::oracle::backoff::OracleExponential;
@@ -20,6 +20,7 @@ use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
 use testkit::queue_setup::{SmallKey, operations};
 
 use crate::queue::groups::Groups;
+use crate::queue::limiters::Changeable;
 use crate::queue::metrics_sink::Reports;
 use crate::queue::options::{
     CAPACITY, Covered, DEAD_LETTERS, DELAYS, LIMITER, METRICS, ORDER, Row, STRICT, rows,
@@ -230,7 +231,7 @@ struct QueueSpec {
 }
 
 impl QueueSpec {
-    fn beside<O: Kind, L: QueueLimiter<SmallKey>>(
+    fn beside<O: Kind, L: Changeable>(
         &self,
         queue: Queue<SmallKey, O, L, ManualTimer>,
         dead: GivenUp,
@@ -240,7 +241,7 @@ impl QueueSpec {
         ops.grouped(self.groups.clone())
     }
 
-    fn limited<O: Kind, L: QueueLimiter<SmallKey>>(
+    fn limited<O: Kind, L: Changeable>(
         self,
         mut builder: QueueBuilder<SmallKey, O, L, ManualTimer>,
         ops: Vec<QueueOp>,
@@ -255,7 +256,7 @@ impl QueueSpec {
         self.by_time(builder, dead, ops)
     }
 
-    fn by_time<O: Kind, L: QueueLimiter<SmallKey>>(
+    fn by_time<O: Kind, L: Changeable>(
         self,
         mut builder: QueueBuilder<SmallKey, O, L, ManualTimer>,
         dead: GivenUp,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use flyball_sync::{Clock, ManualClock};
 use flyball_workqueue::{
-    AddOptions, DelayMode, DrainOptions, Lease, LeaseOutcome, ManualTimer, Queue, QueueLimiter, TryGetError,
+    AddOptions, DelayMode, DrainOptions, Lease, LeaseOutcome, ManualTimer, Queue, TryGetError,
 };
 use testkit::coverage::states::Cells;
 use testkit::oracle::queue::OracleQueue;
@@ -13,6 +13,7 @@ use testkit::queue_op::QueueOp;
 use testkit::queue_setup::{Mode, SmallKey};
 
 use crate::queue::groups::Groups;
+use crate::queue::limiters::Changeable;
 use crate::queue::metrics_sink::{Reports, read, without_delay};
 use crate::queue::model_answers::{
     added, added_many, dequeue_order, in_order, nanos, nothing, oldest, poll, same, seen, snapshot, taken,
@@ -25,7 +26,7 @@ use crate::queue::step::Step;
 pub(crate) type GivenUp = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
 /// A queue and its model, to which the same operations are applied.
-pub(crate) struct QueueRun<O: Kind, L: QueueLimiter<SmallKey>> {
+pub(crate) struct QueueRun<O: Kind, L: Changeable> {
     queue: Queue<SmallKey, O, L, ManualTimer>,
     /// The groups, if an operation that sets a priority changes their limits.
     groups: Option<Groups>,
@@ -40,7 +41,7 @@ pub(crate) struct QueueRun<O: Kind, L: QueueLimiter<SmallKey>> {
     reports: Option<Reports>,
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
+impl<O: Kind, L: Changeable> QueueRun<O, L> {
     pub(crate) fn new(
         queue: Queue<SmallKey, O, L, ManualTimer>,
         model: OracleQueue<SmallKey>,
@@ -80,6 +81,18 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
                 if let Some(known) = O::set_priority(queue, key, priority) {
                     assert_eq!(known, model.set_priority(key, priority, now), "{at}");
                 }
+            }
+            QueueOp::AddFailed(key, failures) => {
+                let options = AddOptions { priority, failures: failures.0, ..AddOptions::default() };
+                assert_eq!(
+                    added(queue.add_with(key, options)),
+                    model.add_failed(key, failures.0, now),
+                    "{at}"
+                );
+            }
+            QueueOp::UpdateLimiter(change) => {
+                queue.update_limiter(|limiter, now| limiter.change(change, now));
+                model.update_limiter(change, now);
             }
             QueueOp::AddMany(ref keys) => {
                 let answer = model.with_priority(0).add_many(keys, now);
@@ -243,7 +256,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
     }
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>> QueueRun<O, L> {
+impl<O: Kind, L: Changeable> QueueRun<O, L> {
     /// If `reports` is a metrics sink, the run also compares the reports of the queue with those of the model.
     pub(crate) fn measured(mut self, reports: Option<Reports>) -> Self {
         self.reports = reports;

@@ -9,6 +9,7 @@
 //! 3. **No wake-up without cause**: a task is woken at most once until it is polled *and* something changes. A task that waits only for conditions
 //!    (idle, empty, drained) and is polled before the next change completes.
 //! 4. **Alarms**: an alarm is armed only if a future waits for a time, and it is not later than that time.
+//! 5. **Failures**: an add restores the failures of its key, a change of the limiter takes effect, and a failure waits as long as the limiter says.
 //!
 //! It follows from 3 that the executor needs a bounded number of polls between two changes.
 
@@ -25,11 +26,13 @@ use std::time::Duration;
 use arbitrary::Unstructured;
 use flyball_ratelimit::{Exponential, Jitter, MaxOf, Quota, TokenBucket};
 use flyball_sync::{Clock, ManualClock, Nanos};
-use flyball_workqueue::{Lease, Priority, Queue, QueueBuilder, QueueLimiter};
+use flyball_workqueue::{Lease, Priority, Queue, QueueBuilder};
+use testkit::oracle::backoff::OracleExponential;
 use testkit::oracle::order::GroupLimits;
 use testkit::queue_setup::SmallKey;
 
 use crate::queue::groups::Groups;
+use crate::queue::limiters::Changeable;
 use crate::queue::metrics_sink::Reports;
 use crate::queue::options::{CAPACITY, DEAD_LETTERS, LIMITER, METRICS, ORDER, Row, STRICT, rows};
 use crate::queue::orders::Kind;
@@ -92,7 +95,13 @@ fn limited<O: Kind>(
         Quota::new(NonZeroU32::MIN, Duration::from_nanos(3)).expect("a valid quota").allow_burst(burst);
     let limiter = MaxOf::new(backoff, TokenBucket::new(quota));
     let give_up = NonZeroU32::new(u32::from(choice % 4) + 1).filter(|_| row[DEAD_LETTERS] == 1);
-    let spec = Spec { row, choice, how, groups, clock };
+    let backoff = Backoff {
+        curve: OracleExponential { base: BASE, cap: CAP },
+        is_exact: matches!(jitter, Jitter::None),
+        has_bucket: row[LIMITER] == 2,
+    };
+    let backoff = Some(backoff).filter(|_| row[LIMITER] != 0);
+    let spec = Spec { row, choice, how, groups, clock, backoff };
     match (row[LIMITER], give_up) {
         (0, _) => spec.simulate(builder, ops),
         (_, None) => spec.simulate(builder.limiter(limiter), ops),
@@ -106,15 +115,22 @@ struct Spec {
     how: u8,
     groups: Option<Groups>,
     clock: ManualClock,
+    backoff: Option<Backoff>,
+}
+
+/// What is known of the wait after a failure.
+#[derive(Clone, Copy, Debug)]
+struct Backoff {
+    curve: OracleExponential,
+    /// Without a jitter, the wait is that of the curve, and not only at most its cap.
+    is_exact: bool,
+    /// A bucket may make the wait longer.
+    has_bucket: bool,
 }
 
 impl Spec {
-    fn simulate<O: Kind, L: QueueLimiter<SmallKey>>(
-        self,
-        mut builder: QueueBuilder<SmallKey, O, L, Timer>,
-        ops: &[u8],
-    ) {
-        let Self { row, choice, how, groups, clock } = self;
+    fn simulate<O: Kind, L: Changeable>(self, mut builder: QueueBuilder<SmallKey, O, L, Timer>, ops: &[u8]) {
+        let Self { row, choice, how, groups, clock, backoff } = self;
         if row[CAPACITY] == 1 {
             builder = builder.capacity(usize::from(choice / 4 % 4) + 1);
         }
@@ -129,6 +145,7 @@ impl Spec {
             queue,
             clock,
             groups,
+            backoff,
             tasks: Vec::new(),
             leaked: Vec::new(),
             leases: Vec::new(),
@@ -154,10 +171,12 @@ impl Spec {
 }
 
 /// A queue, its tasks and its leases.
-struct Simulation<O: Kind, L: QueueLimiter<SmallKey>> {
+struct Simulation<O: Kind, L: Changeable> {
     queue: Queue<SmallKey, O, L, Timer>,
     clock: ManualClock,
     groups: Option<Groups>,
+    /// `None` if the queue has no limiter.
+    backoff: Option<Backoff>,
     tasks: Vec<Task>,
     /// Kept until the run is over, because a leak checker would report a leak.
     leaked: Vec<Task>,
@@ -183,7 +202,7 @@ struct Simulation<O: Kind, L: QueueLimiter<SmallKey>> {
     step: usize,
 }
 
-impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
+impl<O: Kind, L: Changeable> Simulation<O, L> {
     fn step(&mut self, op: &SimOp) {
         self.step += 1;
         if *TRACE {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::oracle::limiter::{OracleBucket, OracleQuota};
 use crate::queue_answers::{Time, later};
+use crate::queue_setup::LimiterChange;
 
 /// An exponential backoff: `base` · 2ⁿ after n earlier failures, but at most `cap`.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +16,9 @@ pub struct OracleExponential {
 }
 
 impl OracleExponential {
-    fn delay(self, failures_before: u32) -> Duration {
+    /// The delay of a failure that follows this many failures.
+    #[must_use]
+    pub fn delay(self, failures_before: u32) -> Duration {
         let mut delay = self.base;
         for _ in 0..failures_before {
             delay = delay.saturating_mul(2);
@@ -75,6 +78,28 @@ impl<K: Copy + PartialEq> OracleBackoffs<K> {
         self.forget(key);
         self.open.push((key, Backoff { failures: before.saturating_add(1), until }));
         Some(Failed { until, counted: true })
+    }
+
+    /// Sets the number of failures of a key, if it is larger than the present one. Without a limiter, nothing is counted.
+    pub fn restore(&mut self, key: K, failures: u32) {
+        if self.limiter.is_none() {
+            return;
+        }
+        match self.open.iter_mut().find(|(of, _)| *of == key) {
+            Some((_, backoff)) => backoff.failures = backoff.failures.max(failures),
+            None => self.open.push((key, Backoff { failures, until: 0 })),
+        }
+    }
+
+    /// Changes the limiter, if there is one. A new backoff has counted no failures, but the waits that have begun last as long as before.
+    pub fn change(&mut self, change: LimiterChange, now: Time) {
+        if let (Some(limiter), Some(backoff)) = (&mut self.limiter, change.backoff) {
+            *limiter = backoff;
+            self.open.iter_mut().for_each(|(_, backoff)| backoff.failures = 0);
+        }
+        if let (Some(bucket), Some(quota)) = (&mut self.bucket, change.quota) {
+            bucket.set_quota(quota, now);
+        }
     }
 
     /// The number of failures of a key that were counted and not forgotten.

@@ -5,16 +5,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_sync::{Clock, Nanos};
-use flyball_workqueue::{DrainOptions, KeyState, Lease, QueueLimiter};
+use flyball_workqueue::{DrainOptions, KeyState, Lease};
 use testkit::queue_setup::SmallKey;
 use testkit::wakers::poll_at_once;
 
 use super::Simulation;
 use super::op::SimOp;
 use super::waiter::{Task, Wait};
+use crate::queue::limiters::Changeable;
 use crate::queue::orders::Kind;
 
-impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
+impl<O: Kind, L: Changeable> Simulation<O, L> {
     /// Checks everything that holds after every step.
     pub(super) fn check(&mut self, op: &SimOp) {
         let step = self.step;

@@ -5,20 +5,22 @@ use std::pin::pin;
 use std::time::Duration;
 
 use flyball_workqueue::{
-    AddOptions, DelayMode, DrainOptions, Lease, LeaseOutcome, QueueLimiter, TryGetError,
+    AddOptions, Added, DelayMode, DrainOptions, KeyState, Lease, LeaseOutcome, TryGetError,
 };
 use testkit::queue_op::QueueOp;
-use testkit::queue_setup::{Mode, SmallKey};
+use testkit::queue_setup::{LimiterChange, Mode, SmallKey};
 use testkit::wakers::poll_at_once;
 
-use super::Simulation;
 use super::waiter::{Task, Wait};
+use super::{Backoff, Simulation};
+use crate::queue::limiters::Changeable;
 use crate::queue::model_answers::poll;
 use crate::queue::orders::Kind;
 
-impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
+impl<O: Kind, L: Changeable> Simulation<O, L> {
     pub(super) fn operate(&mut self, op: &QueueOp) {
-        self.changes += 1;
+        // Nothing waits for a change of the limiter, because keys that wait keep their deadlines.
+        self.changes += u64::from(!matches!(op, QueueOp::UpdateLimiter(_)));
         let priority = self.priority;
         let queue = self.queue.clone();
         match *op {
@@ -38,7 +40,9 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
                     .add_with(key, AddOptions { priority, delay: delay.0, mode, ..AddOptions::default() });
             }
             QueueOp::Postpone(key, delay) => _ = queue.postpone(&key, delay.0),
-            QueueOp::AddLimited(key) => _ = queue.add_rate_limited(key),
+            QueueOp::AddLimited(key) => self.add_limited(key),
+            QueueOp::AddFailed(key, failures) => self.add_failed(key, failures.0),
+            QueueOp::UpdateLimiter(change) => self.update_limiter(change),
             QueueOp::TryGet | QueueOp::PollGet | QueueOp::PollGetTimeout(_) => {
                 let taken = queue.try_get().map(|lease| vec![lease]);
                 self.took(taken);
@@ -97,6 +101,46 @@ impl<O: Kind, L: QueueLimiter<SmallKey>> Simulation<O, L> {
             }
             QueueOp::SetPriority(key, priority) => _ = O::set_priority(&queue, key, priority),
         }
+    }
+
+    /// A failure of an absent key waits as long as the limiter says.
+    fn add_limited(&self, key: SmallKey) {
+        let (queue, step) = (&self.queue, self.step);
+        let before = queue.num_requeues(&key);
+        let added = queue.add_rate_limited(key);
+        let counted = queue.num_requeues(&key) > before;
+        let Some(backoff) = self.backoff.filter(|_| counted && matches!(added, Ok(Added::New))) else {
+            return;
+        };
+        let wait = match queue.state(&key) {
+            KeyState::Waiting(until) => until.since(queue.now()),
+            _ => Duration::ZERO,
+        };
+        let longest = if backoff.is_exact { backoff.curve.delay(before) } else { backoff.curve.cap };
+        assert!(
+            (wait >= longest || !backoff.is_exact) && (wait <= longest || backoff.has_bucket),
+            "step {step}: {key:?} waits for {wait:?} after {before} failures: {backoff:?}"
+        );
+    }
+
+    fn add_failed(&self, key: SmallKey, failures: u32) {
+        let (queue, step) = (&self.queue, self.step);
+        let before = queue.num_requeues(&key);
+        let counts = self.backoff.is_some() && !queue.is_shutting_down();
+        _ = queue.add_with(key, AddOptions { priority: self.priority, failures, ..AddOptions::default() });
+        let expected = if counts { before.max(failures) } else { before };
+        assert_eq!(queue.num_requeues(&key), expected, "step {step}: {key:?} had {before} failures");
+    }
+
+    fn update_limiter(&mut self, change: LimiterChange) {
+        self.queue.update_limiter(|limiter, now| limiter.change(change, now));
+        let Some(backoff) = &mut self.backoff else { return };
+        if let Some(curve) = change.backoff {
+            *backoff = Backoff { curve, is_exact: true, ..*backoff };
+            let counted: u32 = SmallKey::all().map(|key| self.queue.num_requeues(&key)).max().unwrap_or(0);
+            assert_eq!(counted, 0, "step {}: a new limiter has counted failures", self.step);
+        }
+        backoff.has_bucket |= change.quota.is_some();
     }
 
     fn took(&mut self, taken: Result<Vec<Lease<SmallKey>>, TryGetError>) {

@@ -99,6 +99,18 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
         Ok(self.add_wait(key, wait, now))
     }
 
+    /// Adds a key that has at least these failures. The failures count even if the add is refused, unless the queue is shut down.
+    ///
+    /// # Errors
+    /// Returns the reason if the queue is shut down or full.
+    pub fn add_failed(&mut self, key: K, failures: u32, now: Time) -> Result<Outcome, Refused> {
+        self.pass_deadlines(now);
+        if self.phase == Phase::Open && failures > 0 {
+            self.backoffs.restore(key, failures);
+        }
+        self.add(key, now)
+    }
+
     /// Counts a failure and adds the key after its backoff. After the shutdown, the add is refused and the failure is not counted.
     ///
     /// # Errors

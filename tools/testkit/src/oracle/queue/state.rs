@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::{OracleQueue, Phase, State};
 use crate::queue_answers::{OracleKeyState, OracleLeftovers, QueueSnapshot, Tally, Time};
+use crate::queue_setup::LimiterChange;
 
 impl<K: Copy + Ord + Debug> OracleQueue<K> {
     /// The number of Ready keys.
@@ -63,6 +64,11 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.phase != Phase::Open
+    }
+
+    /// Changes the limiter, if there is one.
+    pub fn update_limiter(&mut self, change: LimiterChange, now: Time) {
+        self.backoffs.change(change, now);
     }
 
     /// Forgets the failures of a key, so that its next failure counts as the first.
