@@ -21,8 +21,7 @@ pub use crate::bucket::{
     Acquire, AcquireMany, KeyedRateLimiter, Quota, RateLimiter, Reservation, TokenBucket,
 };
 pub use crate::error::{
-    AcquireTimeoutError, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota,
-    NotYet, TimedOut, TryAcquireError,
+    InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota, NotYet, TryAcquireError,
 };
 pub use crate::failure::Failure;
 pub use crate::limiter::Limiter;
