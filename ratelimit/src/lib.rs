@@ -14,7 +14,7 @@ mod shrink;
 
 pub use crate::adaptive::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit, Started};
 pub use crate::backoff::{
-    Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, RetryBudget,
+    Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxElapsed, MaxOf, OncePerBackoff, RetryBudget,
     controller_default, controller_default_capped,
 };
 pub use crate::bucket::{

@@ -11,8 +11,8 @@ use std::time::Duration;
 use flyball_ratelimit::{
     Acquire, AcquireMany, AcquirePermit, AimdLimit, Capped, ConcurrencyLimiter, ControllerDefault,
     Exponential, FastSlow, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota,
-    Jitter, KeyedRateLimiter, Limiter, MaxOf, NotYet, Outcome, Permit, Quota, RateLimiter, Reservation,
-    RetryBudget, Started, TokenBucket, TryAcquireError,
+    Jitter, KeyedRateLimiter, Limiter, MaxElapsed, MaxOf, NotYet, Outcome, Permit, Quota, RateLimiter,
+    Reservation, RetryBudget, Started, TokenBucket, TryAcquireError,
 };
 use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, Timer};
 
@@ -53,6 +53,7 @@ fn auto_traits_are_pinned() {
     free::<AimdLimit>();
     free::<Started>();
     free::<Outcome>();
+    free::<MaxElapsed<String, Exponential<String>>>();
     free::<RetryBudget<Exponential<String>>>();
     free::<InsufficientCapacity>();
     free::<TryAcquireError>();
