@@ -6,6 +6,7 @@ mod controller_default;
 mod exponential;
 mod fast_slow;
 mod jitter;
+mod max_elapsed;
 mod once_per_backoff;
 mod per_key;
 mod retry_budget;
@@ -16,5 +17,6 @@ pub use controller_default::{ControllerDefault, controller_default, controller_d
 pub use exponential::Exponential;
 pub use fast_slow::FastSlow;
 pub use jitter::Jitter;
+pub use max_elapsed::MaxElapsed;
 pub use once_per_backoff::OncePerBackoff;
 pub use retry_budget::RetryBudget;

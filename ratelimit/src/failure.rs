@@ -18,7 +18,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the key should wait before it is tried again"]
 pub struct Failure {
-    /// How long the key waits from the time of the failure.
+    /// How long the key waits from the time of the failure. [`Duration::MAX`] means that the key is given up: it is not to be tried again, as with
+    /// [`MaxElapsed`](crate::MaxElapsed).
     pub wait: Duration,
     /// False if the failure changed nothing, because an earlier backoff of the key is still open: see [`OncePerBackoff`](crate::OncePerBackoff). True
     /// for a policy that takes the failure into account without a [count per key](crate::Policy::COUNTS_FAILURES), such as a token bucket.

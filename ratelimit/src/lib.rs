@@ -14,15 +14,14 @@ mod shrink;
 
 pub use crate::adaptive::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit, Started};
 pub use crate::backoff::{
-    Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, RetryBudget,
+    Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxElapsed, MaxOf, OncePerBackoff, RetryBudget,
     controller_default, controller_default_capped,
 };
 pub use crate::bucket::{
     Acquire, AcquireMany, KeyedRateLimiter, Quota, RateLimiter, Reservation, TokenBucket,
 };
 pub use crate::error::{
-    AcquireTimeoutError, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota,
-    NotYet, TimedOut, TryAcquireError,
+    InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota, NotYet, TryAcquireError,
 };
 pub use crate::failure::Failure;
 pub use crate::limiter::Limiter;

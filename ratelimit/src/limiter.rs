@@ -86,7 +86,8 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         Self::on(policy, clock)
     }
 
-    /// Counts a failure of `key` and returns how long the key has to wait from now on.
+    /// Counts a failure of `key` and returns how long the key has to wait from now on. [`Duration::MAX`] means that the policy gives the key up;
+    /// [forget](Self::forget) the key in that case.
     #[doc(alias = "When")]
     pub fn record_failure(&self, key: &K) -> Duration {
         let now = self.clock.now();

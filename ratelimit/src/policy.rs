@@ -41,7 +41,7 @@ use crate::failure::Failure;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a backoff policy for keys of type `{K}`",
-    note = "policies are `Exponential`, `FastSlow`, `TokenBucket`, and `MaxOf`, `Capped` and `RetryBudget` of them",
+    note = "policies are `Exponential`, `FastSlow`, `TokenBucket`, and `MaxOf`, `Capped`, `MaxElapsed` and `RetryBudget` of them",
     note = "a limiter that threads and tasks wait for, such as `RateLimiter`, is not a policy"
 )]
 pub trait Policy<K: ?Sized> {

@@ -194,7 +194,7 @@ impl<K> Lease<K> {
     /// counts toward neither limit. Without a limiter no failure is counted, so the lease is never returned.
     ///
     /// # Errors
-    /// Returns the lease if this is failure number `most` of the key.
+    /// Returns the lease if this is failure number `most` of the key, or if the limiter [gives the key up](flyball_ratelimit::Failure::wait).
     ///
     /// # Examples
     /// ```

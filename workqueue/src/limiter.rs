@@ -111,9 +111,9 @@ pub(crate) fn limits<L: 'static>() -> bool {
     TypeId::of::<L>() != TypeId::of::<NoLimiter>()
 }
 
-/// Counts a failure of `key`. At failure number `most`, forgets the failures of the key and returns `GaveUp`. Both happen under one lock; otherwise
-/// two concurrent failures of the key could both return `GaveUp`. A failure that is not counted never returns `GaveUp`, even if the key has `most` or
-/// more failures. The policy does not evict the failures of keys for which `in_queue` returns true.
+/// Counts a failure of `key`. At failure number `most`, or if the policy gives the key up, forgets the failures of the key and returns `GaveUp`. Both
+/// happen under one lock; otherwise two concurrent failures of the key could both return `GaveUp`. A `most` of `u32::MAX` is no limit. A failure that is not counted does not return `GaveUp` because of `most`, even if the
+/// key has `most` or more failures. The policy does not evict the failures of keys for which `in_queue` returns true.
 pub(crate) fn count_failure<K: Key, L: Policy<K>>(
     limiter: &Limiter<K, L>,
     key: &K,
@@ -121,13 +121,16 @@ pub(crate) fn count_failure<K: Key, L: Policy<K>>(
     most: Option<u32>,
     mut in_queue: impl FnMut(&K) -> bool,
 ) -> AfterFailure {
+    let most = most.filter(|most| *most < u32::MAX);
     // Declared here, so that it is dropped after unlocking.
     let mut evicted = Vec::new();
     limiter.record_failure_with(|policy, random| {
         let Failure { wait, counted } = policy.record_failure(key, now, random, &mut in_queue);
         let failures = if counted && most.is_some() { policy.num_requeues(key) } else { 0 };
+        let by_policy = wait == Duration::MAX;
         // `failures` is always 0 for a policy that does not count failures.
-        if failures > 0 && most.is_some_and(|most| failures >= most) {
+        if by_policy || failures > 0 && most.is_some_and(|most| failures >= most) {
+            let failures = if by_policy { policy.num_requeues(key) } else { failures };
             // The evicted keys are taken before the next call of the policy, because that call would drop them under the lock.
             policy.take_evicted(&mut evicted);
             policy.forget(key);

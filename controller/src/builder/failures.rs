@@ -39,7 +39,8 @@ where
     }
 
     /// Calls `on_give_up` with the key and its last error when a key is given up: after the last of its
-    /// [attempts](Self::max_attempts), or after a [permanent](FailureClass::Permanent) failure.
+    /// [attempts](Self::max_attempts), after a [permanent](FailureClass::Permanent) failure, or when the queue's limiter gives it up, such as a
+    /// [`MaxElapsed`](flyball_ratelimit::MaxElapsed).
     ///
     /// The worker calls `on_give_up` while the key is still leased; a panic in the function is caught.
     pub fn on_give_up(mut self, on_give_up: impl Fn(&K, &ReconcileError) + Send + Sync + 'static) -> Self {

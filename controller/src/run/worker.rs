@@ -238,16 +238,11 @@ where
                     .call(|| self.config.failure_policy.minimum_wait_of(lease.key(), failure))
                     .unwrap_or_default();
                 let key = self.config.failure_policy.counts().then(|| lease.key().clone());
-                let retried = match self.config.settings.max_attempts.and_then(NonZeroU32::new) {
-                    // `retry_up_to` compares `most` with the limiter's count, which does not include failures that occur before the previous backoff
-                    // is over.
-                    Some(most) => lease.retry_up_to(most, minimum),
-                    None => {
-                        lease.end(LeaseOutcome::Failed { at_least: minimum });
-                        Ok(())
-                    }
-                };
-                if let Err(last) = retried {
+                // `retry_up_to` compares `most` with the limiter's count, which does not include failures that occur before the previous backoff is
+                // over. It also returns the lease if the limiter gives the key up.
+                let most =
+                    self.config.settings.max_attempts.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+                if let Err(last) = lease.retry_up_to(most, minimum) {
                     return self.give_up(last, failure, class);
                 }
                 // If the queue gave up the key, or the key was cancelled, its conflicts are forgotten, too.

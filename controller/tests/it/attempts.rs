@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flyball_controller::{Action, Controller, ReconcileError};
-use flyball_ratelimit::Exponential;
+use flyball_ratelimit::{Exponential, MaxElapsed};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;
 use tokio::sync::Notify;
@@ -188,4 +188,27 @@ async fn a_controller_runs_on_a_queue_from_new() {
         async { Ok::<_, std::io::Error>(Action::requeue_after(SECOND / 1_000)) }
     });
     running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_give_up_is_called_when_the_limiter_gives_the_key_up() {
+    let backoff = MaxElapsed::new(Exponential::new(SECOND..=SECOND * 60), SECOND * 10);
+    let queue = Queue::builder().timer(TokioTimer::current()).limiter(backoff).build();
+    queue.add(1).unwrap();
+    let (given_up, begin) = (Log::new(), Instant::now());
+    let own_given_up = given_up.clone();
+    let report = Controller::new(queue)
+        .on_give_up(move |key, failure| {
+            own_given_up.note((*key, failure.to_string(), begin.elapsed().as_secs()))
+        })
+        .graceful_shutdown_on(sleep(100 * SECOND))
+        .run(|_, _| async { Err::<Action, _>("no luck") })
+        .await
+        .unwrap();
+    assert_eq!(
+        given_up.take(),
+        [(1, "no luck".to_owned(), 7)],
+        "after 1 s, 2 s and 4 s; 8 s more are too late"
+    );
+    assert_eq!((report.errors, report.given_up), (4, 1));
 }

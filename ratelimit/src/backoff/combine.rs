@@ -99,7 +99,8 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 
 /// A policy that limits the waits of another policy to a cap.
 ///
-/// The inner policy counts each failure as if its wait were not capped, so a capped bucket allows more retries than its rate.
+/// The inner policy counts each failure as if its wait were not capped, so a capped bucket allows more retries than its rate. A wait of
+/// [`Duration::MAX`](Failure::wait), which gives the key up, is not capped.
 ///
 /// # Examples
 /// ```
@@ -143,7 +144,10 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> Failure {
         let failure = self.inner.record_failure(key, now, random, in_use);
-        Failure { wait: failure.wait.min(self.cap), ..failure }
+        match failure.wait {
+            Duration::MAX => failure,
+            wait => Failure { wait: wait.min(self.cap), ..failure },
+        }
     }
 
     fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {

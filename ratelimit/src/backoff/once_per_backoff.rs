@@ -79,7 +79,8 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         // the inner policy could count a failure for which this type has no entry.
         let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
-            return Failure { wait: until.since(now), counted: false };
+            let wait = if *until == Nanos::MAX { Duration::MAX } else { until.since(now) };
+            return Failure { wait, counted: false };
         }
         let failure = self.policy.record_failure(key, now, random, in_use);
         *until = now + failure.wait;

@@ -15,7 +15,7 @@ use flyball_sync::Timer;
 use crate::bucket::shared::Shared;
 use crate::bucket::shared::state::AcquireRequest;
 use crate::coop::CoopBudget;
-use crate::error::{AcquireTimeoutError, InsufficientCapacity};
+use crate::error::{InsufficientCapacity, TryAcquireError};
 
 /// A wait for tokens.
 pub(crate) struct Waiting<'a, T: Timer> {
@@ -34,7 +34,7 @@ impl<'a, T: Timer> Waiting<'a, T> {
         Self { shared, request: AcquireRequest { count, limit, place: None }, coop: CoopBudget::default() }
     }
 
-    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<(), AcquireTimeoutError>> {
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<(), TryAcquireError>> {
         let Self { shared, request, coop } = self;
         coop.poll(waker, || {
             if try_without_lock(shared, request) {
@@ -142,8 +142,8 @@ impl<T: Timer> Future for AcquireMany<'_, T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match ready!(self.0.poll(context.waker())) {
             Ok(()) => Poll::Ready(Ok(())),
-            Err(AcquireTimeoutError::InsufficientCapacity(error)) => Poll::Ready(Err(error)),
-            Err(AcquireTimeoutError::TimedOut) => unreachable!("the wait has no time limit"),
+            Err(TryAcquireError::InsufficientCapacity(error)) => Poll::Ready(Err(error)),
+            Err(TryAcquireError::NotYet(_)) => unreachable!("the wait has no time limit"),
         }
     }
 }

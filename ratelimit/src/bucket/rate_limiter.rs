@@ -14,7 +14,7 @@ use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
 use crate::bucket::quota::Quota;
 use crate::bucket::reservation::Reservation;
 use crate::bucket::shared::Shared;
-use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TimedOut, TryAcquireError};
+use crate::error::{InsufficientCapacity, NotYet, TryAcquireError};
 
 /// A token bucket that threads and tasks share, and in which they can wait for tokens: a [`TokenBucket`](crate::TokenBucket) with a clock and a wait
 /// queue.
@@ -139,43 +139,41 @@ impl<T: Timer> RateLimiter<T> {
         AcquireMany::new(Waiting::new(&self.shared, count))
     }
 
-    /// Waits for a token. The wait ends at most `limit` after the first poll, by the timer's clock.
+    /// Waits for a token for at most `limit`, by the timer's clock. With a `limit` of zero, this is [`try_acquire`](Self::try_acquire).
     ///
-    /// The timer wakes the future when the limit is over. The waiters behind the future then move up, whether or not the future is
-    /// polled. If the timer is late, a token that has become available by then is still taken.
+    /// If the token arrives too late even if all waiters leave the wait queue, this fails at the first poll, without waiting: by the quota at that
+    /// time, and if no reservation is cancelled. Otherwise the limit starts at the first poll, and the timer wakes the future when it is over. The
+    /// waiters behind the future then move up, whether or not the future is polled. If the timer is late, a token that has become available by then is
+    /// still taken.
     ///
     /// # Errors
-    /// Returns [`TimedOut`] after `limit`; no token was taken.
+    /// Returns [`NotYet`] like [`try_acquire`](Self::try_acquire), by the time of the failure; no token was taken.
     ///
     /// # Cancel safety
     /// Like [`acquire`](Self::acquire).
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Quota, TimedOut};
-    /// # use std::{future::Future, num::NonZeroU32, pin::pin, task::{Context, Poll, Waker}, time::Duration};
-    /// let clock = ManualClock::new();
-    /// let bucket = RateLimiter::with_timer(Quota::per_minute(NonZeroU32::MIN), clock.timer());
-    /// bucket.try_acquire().unwrap();
-    /// let mut next = pin!(bucket.acquire_timeout(Duration::from_secs(1)));
-    /// let mut context = Context::from_waker(Waker::noop());
-    /// assert!(next.as_mut().poll(&mut context).is_pending());
-    /// clock.advance(Duration::from_secs(1));
-    /// assert_eq!(next.as_mut().poll(&mut context), Poll::Ready(Err(TimedOut)));
+    /// # use flyball_ratelimit::{Quota, RateLimiter};
+    /// # use flyball_sync::block_on;
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let hundred = NonZeroU32::new(100).unwrap();
+    /// let limiter = RateLimiter::new(Quota::per_second(hundred).allow_burst(NonZeroU32::MIN));
+    /// limiter.try_acquire()?;
+    /// assert!(block_on(limiter.acquire_timeout(Duration::from_secs(1))).is_ok()); // after 10 ms
+    /// let late = block_on(limiter.acquire_timeout(Duration::from_millis(1))).unwrap_err(); // fails immediately
+    /// println!("retry after {:?}", late.retry_after());
+    /// # Ok::<(), flyball_ratelimit::NotYet>(())
     /// ```
-    pub async fn acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
-        match self.acquire_many_timeout(NonZeroU32::MIN, limit).await {
-            Ok(()) => Ok(()),
-            Err(AcquireTimeoutError::TimedOut) => Err(TimedOut),
-            Err(AcquireTimeoutError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
-        }
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<(), NotYet> {
+        one(self.acquire_many_timeout(NonZeroU32::MIN, limit).await)
     }
 
-    /// Waits for `count` tokens, which are granted together. The wait ends at most `limit` after the first poll, by the timer's clock: see
-    /// [`acquire_timeout`](Self::acquire_timeout).
+    /// Waits for `count` tokens, which are granted together, for at most `limit`: see [`acquire_timeout`](Self::acquire_timeout).
     ///
     /// # Errors
-    /// Returns [`AcquireTimeoutError`]; no token was taken.
+    /// Returns [`TryAcquireError::NotYet`] like `acquire_timeout`, or [`TryAcquireError::InsufficientCapacity`] if `count` is above the burst. No token
+    /// was taken.
     ///
     /// # Cancel safety
     /// Like [`acquire`](Self::acquire).
@@ -183,7 +181,7 @@ impl<T: Timer> RateLimiter<T> {
         &self,
         count: NonZeroU32,
         limit: Duration,
-    ) -> Result<(), AcquireTimeoutError> {
+    ) -> Result<(), TryAcquireError> {
         let mut waiting = Waiting::within(&self.shared, count, Some(limit));
         poll_fn(|context| waiting.poll(context.waker())).await
     }
@@ -197,11 +195,7 @@ impl<T: Timer> RateLimiter<T> {
     /// reserved.
     #[inline]
     pub fn try_acquire(&self) -> Result<(), NotYet> {
-        match self.take(NonZeroU32::MIN) {
-            Ok(()) => Ok(()),
-            Err(TryAcquireError::NotYet(error)) => Err(error),
-            Err(TryAcquireError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
-        }
+        one(self.take(NonZeroU32::MIN))
     }
 
     /// Takes `count` tokens if all of them are available now and there is no waiter; otherwise takes none.
@@ -316,6 +310,16 @@ impl<T: Timer> RateLimiter<T> {
             Some(taken) => Ok(taken?),
             None => self.shared.try_acquire(count, now),
         }
+    }
+}
+
+/// The result of a request for one token.
+#[inline]
+fn one(result: Result<(), TryAcquireError>) -> Result<(), NotYet> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(TryAcquireError::NotYet(error)) => Err(error),
+        Err(TryAcquireError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
     }
 }
 

@@ -39,7 +39,7 @@ use crate::bucket::packed::PackedBucket;
 use crate::bucket::quota::Quota;
 use crate::bucket::reservation::Reservation;
 use crate::bucket::token_bucket::TokenBucket;
-use crate::error::{AcquireTimeoutError, InsufficientCapacity, TryAcquireError};
+use crate::error::{InsufficientCapacity, TryAcquireError};
 
 pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,
@@ -107,7 +107,7 @@ impl<T: Timer> Shared<T> {
         &self,
         request: &mut AcquireRequest,
         waker: &Waker,
-    ) -> Poll<Result<(), AcquireTimeoutError>> {
+    ) -> Poll<Result<(), TryAcquireError>> {
         let now = self.now();
         // A new request usually waits, so its waker is cloned before locking.
         let mut spare = request.place.is_none().then(|| waker.clone());

@@ -11,11 +11,13 @@
 //! these grants. So `slack` never exceeds the correct value for any of them. When it reaches zero, the bucket was full at some time, and a new round
 //! begins: grants of earlier rounds cannot be given back. So a waiter that is never polled again is tracked only until the bucket is full once.
 
+use std::num::NonZeroU32;
+
 /// The grants whose waiter was not polled yet.
 #[derive(Debug)]
 pub(crate) struct UnclaimedGrants {
     round: u64,
-    /// The number of open grants of this round.
+    /// The number of tokens of the open grants of this round.
     open: u64,
     /// The smallest number of parts by which the bucket was short of full at any change since the oldest grant of this round.
     slack: u128,
@@ -33,11 +35,11 @@ impl UnclaimedGrants {
     }
 
     /// Records a grant. Returns its round.
-    pub(crate) fn grant(&mut self) -> u64 {
+    pub(crate) fn grant(&mut self, tokens: NonZeroU32) -> u64 {
         if self.open == 0 {
             self.slack = u128::MAX;
         }
-        self.open += 1;
+        self.open += u64::from(tokens.get());
         self.round
     }
 
@@ -52,18 +54,23 @@ impl UnclaimedGrants {
     }
 
     /// Closes a grant whose tokens were used.
-    pub(crate) fn used(&mut self, round: u64) {
+    pub(crate) fn used(&mut self, round: u64, tokens: NonZeroU32) {
         if round == self.round {
-            self.open -= 1;
+            self.open -= u64::from(tokens.get());
         }
     }
 
+    /// How many parts at most are given back if no open grant is used. `missing` is as in [`observe`](Self::observe).
+    pub(crate) fn returnable(&self, missing: u128, cost: impl FnOnce(u64) -> u128) -> u128 {
+        cost(self.open).min(self.slack).min(missing)
+    }
+
     /// Closes a grant whose tokens were not used. Returns how much of its cost is given back.
-    pub(crate) fn give_back(&mut self, round: u64, cost: u128) -> u128 {
+    pub(crate) fn give_back(&mut self, round: u64, tokens: NonZeroU32, cost: u128) -> u128 {
         if round != self.round {
             return 0;
         }
-        self.open -= 1;
+        self.open -= u64::from(tokens.get());
         let back = cost.min(self.slack);
         self.lower(back);
         back

@@ -69,6 +69,12 @@ impl WaitQueue {
         promised.map(Reservation::due).max().unwrap_or(Nanos::ZERO)
     }
 
+    /// The number of tokens that were promised to waiters. O(waiters with a promise).
+    pub(crate) fn promised_tokens(&self) -> u64 {
+        let promised = self.list.iter().map_while(|(_, waiter)| waiter.promised.as_ref());
+        promised.map(|promised| u64::from(promised.count().get())).sum()
+    }
+
     /// Appends a waiter.
     pub(crate) fn join(&mut self, count: NonZeroU32, waker: Waker, until: Option<Nanos>) -> Place {
         self.tokens += u64::from(count.get());

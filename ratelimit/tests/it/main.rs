@@ -9,6 +9,7 @@ mod corpus;
 mod jitter;
 mod keyed_buckets;
 mod limiter;
+mod max_elapsed;
 mod memory;
 mod once_per_wait;
 mod oracle;

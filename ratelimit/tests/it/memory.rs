@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, FastSlow, KeyedRateLimiter, Limiter, OncePerBackoff, Policy, Quota};
+use flyball_ratelimit::{
+    Exponential, FastSlow, KeyedRateLimiter, Limiter, MaxElapsed, OncePerBackoff, Policy, Quota,
+};
 use flyball_sync::ManualClock;
 use testkit::allocator::{CountingAllocator, live_bytes};
 use testkit::random::thorough;
@@ -37,6 +39,7 @@ fn forgotten_failures_leave_no_memory() {
         kept(Exponential::new(SECOND..=SECOND)),
         kept(FastSlow::new(SECOND, SECOND, 1)),
         kept(OncePerBackoff::new(Exponential::new(SECOND..=SECOND))),
+        kept(MaxElapsed::new(Exponential::new(SECOND..=SECOND), SECOND)),
     ] {
         assert!(full > 20 * burst() as isize, "{full} bytes");
         assert!(empty < SMALL, "{empty} of {full} bytes are left");

@@ -9,7 +9,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{AcquireTimeoutError, Quota, RateLimiter, TryAcquireError};
+use flyball_ratelimit::{Quota, RateLimiter, TryAcquireError};
 use flyball_sync::{ManualClock, ManualTimer, Nanos, Timer, block_on};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -292,7 +292,7 @@ fn too_many_are_refused_at_once_and_handed_back() {
     assert!(matches!(poll_once(pin!(bucket.acquire_many(nz(3)))), Poll::Ready(Err(_))));
     assert_eq!(block_on(bucket.acquire_many(nz(3))).unwrap_err().burst(), nz(2));
     let timeout = block_on(bucket.acquire_many_timeout(nz(3), SECOND));
-    assert!(matches!(timeout, Err(AcquireTimeoutError::InsufficientCapacity(_))));
+    assert!(matches!(timeout, Err(TryAcquireError::InsufficientCapacity(_))));
     assert_eq!(bucket.reserve_many(nz(3)).unwrap_err().requested(), nz(3));
     assert_eq!((bucket.available_tokens(), bucket.waiters()), (2, 0));
 }

@@ -9,10 +9,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Acquire, AcquireMany, AcquirePermit, AcquireTimeoutError, AimdLimit, Capped, ConcurrencyLimiter,
-    ControllerDefault, Exponential, FastSlow, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits,
-    InvalidQuota, Jitter, KeyedRateLimiter, Limiter, MaxOf, NotYet, Outcome, Permit, Quota, RateLimiter,
-    Reservation, RetryBudget, Started, TimedOut, TokenBucket, TryAcquireError,
+    Acquire, AcquireMany, AcquirePermit, AimdLimit, Capped, ConcurrencyLimiter, ControllerDefault,
+    Exponential, FastSlow, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota,
+    Jitter, KeyedRateLimiter, Limiter, MaxElapsed, MaxOf, NotYet, Outcome, Permit, Quota, RateLimiter,
+    Reservation, RetryBudget, Started, TokenBucket, TryAcquireError,
 };
 use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, Timer};
 
@@ -53,11 +53,10 @@ fn auto_traits_are_pinned() {
     free::<AimdLimit>();
     free::<Started>();
     free::<Outcome>();
+    free::<MaxElapsed<String, Exponential<String>>>();
     free::<RetryBudget<Exponential<String>>>();
     free::<InsufficientCapacity>();
     free::<TryAcquireError>();
-    free::<TimedOut>();
-    free::<AcquireTimeoutError>();
     fn shared<T: Send + Sync + Unpin>() {}
     shared::<RateLimiter>();
     shared::<RateLimiter<ManualTimer>>();
@@ -117,8 +116,6 @@ fn errors_are_errors_with_lower_case_messages() {
     assert_eq!(message(many), "3 tokens requested at once, but the burst size is 1");
     let one = bucket.try_acquire_many(NonZeroU32::MIN, Nanos::new(5)).unwrap_err();
     assert_eq!(message(one), "not enough tokens yet: retry after 1s");
-    assert_eq!(message(TimedOut), "timed out");
-    assert_eq!(message(AcquireTimeoutError::TimedOut), message(TimedOut));
     let not_yet = bucket.try_acquire(Nanos::new(5)).unwrap_err();
     assert_eq!((not_yet.due(), not_yet.retry_after()), (Nanos::new(1_000_000_005), Duration::from_secs(1)));
     assert_eq!(message(not_yet), "not enough tokens yet: retry after 1s");

@@ -1,4 +1,5 @@
-//! Waits with a time limit: the timer wakes the waiter in time, and a waiter that timed out leaves no state.
+//! Waits with a time limit: a wait that cannot end in time fails at once, the timer wakes the waiter in time, and a waiter that timed out leaves no
+//! state.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -7,7 +8,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{AcquireTimeoutError, AimdLimit, ConcurrencyLimiter, Quota, RateLimiter, TimedOut};
+use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, Quota, RateLimiter, TryAcquireError};
 use flyball_sync::{ManualClock, ManualTimer, Nanos, block_on_timeout};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -31,9 +32,76 @@ fn empty(burst: u32) -> (ManualClock, RateLimiter<ManualTimer>) {
 }
 
 #[test]
+fn a_wait_that_cannot_end_in_time_fails_at_the_first_poll() {
+    let (clock, bucket) = empty(5);
+    let (wakes, waker) = Counting::waker();
+    let polled = poll_with(pin!(bucket.acquire_many_timeout(nz(3), SECOND * 2)), &waker);
+    let Poll::Ready(Err(TryAcquireError::NotYet(not_yet))) = polled else { panic!("{polled:?}") };
+    assert_eq!(not_yet.retry_after(), SECOND * 3);
+    assert_eq!((wakes.wakes(), bucket.waiters(), clock.next_alarm()), (0, 0, None));
+    let almost = SECOND - Duration::from_nanos(1);
+    assert!(poll_once(pin!(bucket.acquire_timeout(almost))).is_ready());
+    assert!(poll_once(pin!(bucket.acquire_timeout(SECOND))).is_pending());
+    clock.advance(SECOND);
+    assert_eq!(bucket.try_acquire(), Ok(()), "a token was taken");
+}
+
+#[test]
+fn a_wait_that_ends_in_time_if_the_waiters_before_it_leave_is_not_refused() {
+    let (clock, bucket) = empty(5);
+    let mut first = Box::pin(bucket.acquire_many(nz(5)));
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut second = pin!(bucket.acquire_timeout(SECOND));
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert!(
+        poll_once(pin!(bucket.acquire_timeout(SECOND / 2))).is_ready(),
+        "too late even without the first"
+    );
+    drop(first);
+    clock.advance(SECOND);
+    assert_eq!(poll_once(second.as_mut()), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_wait_is_not_refused_while_a_granted_token_can_still_come_back() {
+    let (clock, bucket) = empty(1);
+    let mut first = Box::pin(bucket.acquire());
+    assert!(poll_once(first.as_mut()).is_pending());
+    clock.advance(SECOND); // grants the token; the future is not polled
+    let mut second = pin!(bucket.acquire_timeout(SECOND / 2));
+    assert!(poll_once(second.as_mut()).is_pending());
+    drop(first);
+    assert_eq!(poll_once(second.as_mut()), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_wait_is_not_refused_while_a_promised_token_can_still_come_back() {
+    let (clock, bucket) = empty(1);
+    let mut first = Box::pin(bucket.acquire());
+    assert!(poll_once(first.as_mut()).is_pending());
+    assert!(bucket.cancel(bucket.reserve()), "a reservation fixes the due time of the first");
+    let mut second = pin!(bucket.acquire_timeout(SECOND));
+    assert!(poll_once(second.as_mut()).is_pending());
+    drop(first);
+    clock.advance(SECOND);
+    assert_eq!(poll_once(second.as_mut()), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_wait_behind_a_reservation_is_refused() {
+    let (_clock, bucket) = empty(1);
+    let reserved = bucket.reserve();
+    assert!(poll_once(pin!(bucket.acquire_timeout(SECOND))).is_ready());
+    assert!(bucket.cancel(reserved));
+    assert!(poll_once(pin!(bucket.acquire_timeout(SECOND))).is_pending());
+}
+
+#[test]
 fn the_timer_wakes_a_waiter_at_its_limit_before_its_token() {
     let (clock, bucket) = empty(5);
-    let mut acquire = pin!(bucket.acquire_many_timeout(nz(5), SECOND * 2));
+    let mut first = Box::pin(bucket.acquire_many(nz(5)));
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut acquire = pin!(bucket.acquire_timeout(SECOND * 2));
     let (wakes, waker) = Counting::waker();
     assert!(poll_with(acquire.as_mut(), &waker).is_pending());
     assert_eq!(
@@ -44,8 +112,10 @@ fn the_timer_wakes_a_waiter_at_its_limit_before_its_token() {
     clock.set(Nanos::new(at(2).get() - 1));
     assert_eq!(wakes.wakes(), 0, "a nanosecond early");
     clock.set(at(2));
-    assert_eq!((wakes.wakes(), bucket.waiters()), (1, 0));
-    assert_eq!(poll_with(acquire.as_mut(), &waker), Poll::Ready(Err(AcquireTimeoutError::TimedOut)));
+    assert_eq!((wakes.wakes(), bucket.waiters()), (1, 1));
+    let Poll::Ready(Err(not_yet)) = poll_with(acquire.as_mut(), &waker) else { panic!("no error") };
+    assert_eq!(not_yet.retry_after(), SECOND * 4, "after the tokens of the waiter before it");
+    drop(first);
     assert_eq!(
         (bucket.try_acquire_many(nz(2)), clock.next_alarm()),
         (Ok(()), None),
@@ -65,8 +135,10 @@ fn a_token_that_comes_within_the_limit_is_taken() {
 
 #[test]
 fn a_late_timer_refuses_no_token_that_is_there() {
-    let (clock, bucket) = empty(1);
-    let mut acquire = pin!(bucket.acquire_timeout(SECOND / 2));
+    let (clock, bucket) = empty(2);
+    let mut first = pin!(bucket.acquire());
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut acquire = pin!(bucket.acquire_timeout(SECOND));
     assert!(poll_once(acquire.as_mut()).is_pending());
     clock.advance(SECOND * 2);
     assert_eq!(poll_once(acquire.as_mut()), Poll::Ready(Ok(())));
@@ -75,36 +147,39 @@ fn a_late_timer_refuses_no_token_that_is_there() {
 #[test]
 fn waiters_behind_a_timed_out_waiter_move_up_without_a_poll_of_it() {
     let (clock, bucket) = empty(5);
-    let mut large = pin!(bucket.acquire_many_timeout(nz(5), SECOND * 3));
+    let mut first = pin!(bucket.acquire_many(nz(2)));
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut large = pin!(bucket.acquire_many_timeout(nz(3), SECOND * 3));
     assert!(poll_once(large.as_mut()).is_pending());
     let (wakes, waker) = Counting::waker();
-    let mut small = pin!(bucket.acquire_many(nz(2)));
+    let mut small = pin!(bucket.acquire_many(nz(1)));
     assert!(poll_with(small.as_mut(), &waker).is_pending());
-    clock.advance(SECOND * 2);
+    clock.advance(SECOND * 3 - Duration::from_nanos(1));
     assert_eq!(wakes.wakes(), 0, "the small request overtook the large one");
-    clock.advance(SECOND);
+    clock.set(at(3));
     assert_eq!(wakes.wakes(), 1);
     assert_eq!(poll_with(small.as_mut(), &waker), Poll::Ready(Ok(())));
-    assert_eq!(bucket.available_tokens(), 1);
 }
 
 #[test]
 fn promised_tokens_of_a_timed_out_waiter_go_back() {
     let (clock, bucket) = empty(1);
-    let mut acquire = pin!(bucket.acquire_timeout(SECOND / 2));
+    let mut first = pin!(bucket.acquire());
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut acquire = pin!(bucket.acquire_timeout(SECOND));
     assert!(poll_once(acquire.as_mut()).is_pending());
     let reservation = bucket.reserve();
-    assert_eq!(reservation.due(), at(2));
+    assert_eq!(reservation.due(), at(3));
     assert!(bucket.cancel(reservation));
-    clock.advance(SECOND / 2);
-    assert_eq!(poll_once(acquire.as_mut()), Poll::Ready(Err(TimedOut)));
-    assert_eq!(bucket.reserve().due(), at(1));
+    clock.advance(SECOND);
+    assert!(matches!(poll_once(acquire.as_mut()), Poll::Ready(Err(_))));
+    assert_eq!(bucket.reserve().due(), at(2));
 }
 
 #[test]
 fn a_waiter_dropped_before_its_limit_leaves_nothing() {
     let (clock, bucket) = empty(1);
-    let mut acquire = Box::pin(bucket.acquire_timeout(SECOND / 2));
+    let mut acquire = Box::pin(bucket.acquire_timeout(SECOND));
     assert!(poll_once(acquire.as_mut()).is_pending());
     drop(acquire);
     assert_eq!((bucket.waiters(), bucket.check()), (0, Ok(())));
@@ -115,12 +190,15 @@ fn a_waiter_dropped_before_its_limit_leaves_nothing() {
 #[test]
 fn one_that_gave_up_and_is_dropped_unseen_leaves_nothing() {
     let (clock, bucket) = empty(1);
-    let mut acquire = Box::pin(bucket.acquire_timeout(SECOND / 2));
+    let mut first = pin!(bucket.acquire());
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut acquire = Box::pin(bucket.acquire_timeout(SECOND));
     assert!(poll_once(acquire.as_mut()).is_pending());
-    clock.advance(SECOND / 2);
+    clock.advance(SECOND);
+    assert_eq!(poll_once(first.as_mut()), Poll::Ready(()));
     drop(acquire);
     assert_eq!((bucket.waiters(), bucket.check()), (0, Ok(())));
-    clock.advance(SECOND / 2);
+    clock.advance(SECOND);
     assert_eq!(bucket.try_acquire(), Ok(()));
 }
 
@@ -129,11 +207,11 @@ fn no_time_at_all_is_a_try() {
     let (clock, bucket) = empty(1);
     let (wakes, waker) = Counting::waker();
     let polled = poll_with(pin!(bucket.acquire_timeout(Duration::ZERO)), &waker);
-    assert_eq!((polled, wakes.wakes(), clock.next_alarm()), (Poll::Ready(Err(TimedOut)), 0, None));
+    assert_eq!((polled, wakes.wakes(), clock.next_alarm()), (Poll::Ready(bucket.try_acquire()), 0, None));
     clock.advance(SECOND);
     assert_eq!(poll_once(pin!(bucket.acquire_timeout(Duration::ZERO))), Poll::Ready(Ok(())));
     let many = poll_once(pin!(bucket.acquire_many_timeout(nz(2), SECOND)));
-    assert!(matches!(many, Poll::Ready(Err(AcquireTimeoutError::InsufficientCapacity(_)))));
+    assert!(matches!(many, Poll::Ready(Err(TryAcquireError::InsufficientCapacity(_)))));
 }
 
 /// There are more waiters than one batch of wakers holds.

@@ -254,6 +254,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> QueueBuilder<K, O, L, T>
     /// the limiter, this does not compile. A key that was added again while it was leased still runs again after it is given up, with its failures
     /// forgotten.
     ///
+    /// A key is also given up, with or without this option, if the limiter returns a wait of [`Duration::MAX`](flyball_ratelimit::Failure::wait), as
+    /// [`MaxElapsed`](flyball_ratelimit::MaxElapsed) does. For `tell` without a limit on the number, set `most` to [`NonZeroU32::MAX`].
+    ///
     /// `tell` is called after the lease has ended, on the thread that ended it, while no lock is held. A panic in `tell`
     /// propagates to the caller that ends the lease.
     ///

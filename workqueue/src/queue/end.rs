@@ -60,7 +60,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         self.end_by(id, key, self.decided(key, outcome));
     }
 
-    /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`. If the limit of `give_up_after`
+    /// Counts a failure of `key` and returns how the lease of the key ends; `None` if this was failure number `most`, or if the
+    /// policy gives the key up. If the limit of `give_up_after`
     /// is lower than `most`, it applies instead of `most`, and a key that reaches it is given up. If the clock or the policy panics, the key becomes
     /// Ready.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Ending> {
@@ -74,6 +75,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     }
 
     fn decide_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
+        if !limiter::limits::<L>() {
+            return Some(self.decide(key, LeaseOutcome::Failed { at_least }));
+        }
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));

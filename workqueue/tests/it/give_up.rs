@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, Failure, FastSlow};
+use flyball_ratelimit::{Exponential, Failure, FastSlow, MaxElapsed};
 use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{
     AddErrorKind, AddOptions, Added, DrainOptions, KeyState, Lease, LeaseOutcome, Queue, TryGetError,
@@ -412,4 +412,56 @@ fn a_queue_without_a_limiter_ignores_stored_failures() {
     assert_eq!(queue.num_requeues(&"a"), 0);
     queue.try_get().unwrap().retry();
     assert!(queue.has_ready());
+}
+
+/// A limiter gives a key up by a wait of `Duration::MAX`, here after the total time of its retries.
+#[test]
+fn a_key_is_given_up_when_its_next_attempt_would_start_too_late() {
+    let fails: [fn(Held); 4] = [
+        drop,
+        Lease::retry,
+        |lease| lease.end(LeaseOutcome::Failed { at_least: ns(1) }),
+        |lease| lease.retry_up_to(times(u32::MAX), ns(0)).unwrap_err().succeed(),
+    ];
+    for (way, fail) in fails.into_iter().enumerate() {
+        let (clock, given_up) = (ManualClock::new(), GivenUpKeys::default());
+        let hook_keys = given_up.clone();
+        let backoff = MaxElapsed::new(Exponential::new(ns(10)..=ns(1_000)), ns(30));
+        let queue = Queue::builder()
+            .timer(clock.timer())
+            .limiter(backoff)
+            .give_up_after(times(u32::MAX), move |key, failures| {
+                hook_keys.lock().unwrap().push((*key, failures))
+            })
+            .build();
+        clock.set(Nanos::new(5));
+        queue.add("a").unwrap();
+        for until in [15, 35] {
+            queue.try_get().unwrap().retry();
+            assert_eq!((deadline(&queue, "a"), take(&given_up)), (until, vec![]));
+            clock.set(Nanos::new(until));
+        }
+        fail(queue.try_get().unwrap());
+        let expected = if way == 3 { vec![] } else { vec![("a", 3)] };
+        assert_eq!(take(&given_up), expected);
+        assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry();
+        assert_eq!(deadline(&queue, "a"), 45, "the first failure was not forgotten");
+        queue.check().unwrap();
+    }
+}
+
+#[test]
+fn a_limiter_that_gives_up_needs_no_option_of_the_queue() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(MaxElapsed::new(Exponential::new(ns(10)..=ns(1_000)), ns(0)))
+        .build();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
+    assert_eq!(queue.add_rate_limited("a").unwrap_err().kind(), AddErrorKind::GivenUp);
+    queue.check().unwrap();
 }

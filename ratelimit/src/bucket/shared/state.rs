@@ -14,7 +14,7 @@ use crate::bucket::shared::effects::Effects;
 use crate::bucket::token_bucket::TokenBucket;
 use crate::bucket::unclaimed::UnclaimedGrants;
 use crate::bucket::waiters::{Served, WaitQueue};
-use crate::error::{AcquireTimeoutError, InsufficientCapacity, NotYet, TryAcquireError};
+use crate::error::{InsufficientCapacity, NotYet, TryAcquireError};
 
 pub(crate) struct State {
     pub(super) exact: LockedBucket,
@@ -49,7 +49,7 @@ enum Granted {
 
 /// The result of polling a request.
 pub(crate) enum Progress {
-    Ready(Result<(), AcquireTimeoutError>),
+    Ready(Result<(), TryAcquireError>),
     Pending,
     /// The request must wait, and needs a waker, which must be cloned outside the lock.
     WithoutWaker,
@@ -147,7 +147,7 @@ impl State {
             }
             // A grant of promised tokens is not recorded in `unclaimed`: once these tokens are due, they count as used, because the due times that
             // were returned to other callers depend on them.
-            let round = first.promised.is_none().then(|| self.unclaimed.grant());
+            let round = first.promised.is_none().then(|| self.unclaimed.grant(first.count));
             let granted = Served::Granted { count: first.count, round };
             let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
             effects.wake.push(waiter.waker);
@@ -160,16 +160,33 @@ impl State {
     }
 
     pub(super) fn try_acquire(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
-        let bucket = &mut self.exact.bucket;
         if self.waiters.waiting() == 0 {
-            return bucket.try_acquire_many(count, now);
+            return self.exact.bucket.try_acquire_many(count, now);
         }
-        bucket.fits(count)?;
-        // The tokens are due after all waiters have received theirs.
+        Err(self.not_taken(count, now))
+    }
+
+    /// Why `count` tokens are not taken at `now`: they are due after all waiters have received theirs, or are more than the burst.
+    fn not_taken(&self, count: NonZeroU32, now: Nanos) -> TryAcquireError {
+        let bucket = &self.exact.bucket;
+        if let Err(error) = bucket.fits(count) {
+            return error.into();
+        }
         let scale = bucket.scale();
         let cost = scale.cost(self.waiters.tokens().saturating_add(count.get().into()));
         let due = scale.due(scale.after(bucket.full_at(), now, cost), now);
-        Err(NotYet::new(due.max(self.waiters.promised_until()), now).into())
+        NotYet::new(due.max(self.waiters.promised_until()), now).into()
+    }
+
+    /// Whether `count` tokens arrive after `until` even if all waiters leave now, and give back the tokens that were promised to them or granted and
+    /// not claimed. Reservations of other callers are not cancelled, and the quota does not change.
+    fn is_too_late(&self, count: NonZeroU32, now: Nanos, until: Nanos) -> bool {
+        let (bucket, scale) = (&self.exact.bucket, self.exact.bucket.scale());
+        let missing = bucket.full_at().saturating_sub(scale.parts(now));
+        let back = scale.cost(self.waiters.promised_tokens())
+            + self.unclaimed.returnable(missing, |tokens| scale.cost(tokens));
+        let full_at = scale.after(bucket.full_at().saturating_sub(back), now, scale.cost(count.get().into()));
+        scale.due(full_at, now) > until
     }
 
     /// Takes tokens ahead of time, after all waiters; this fixes the due times of the waiters.
@@ -223,18 +240,14 @@ impl State {
         now: Nanos,
     ) -> Progress {
         let Some(place) = request.place.take() else {
+            let until = request.limit.map(|limit| now + limit);
             match self.try_acquire(request.count, now) {
-                Ok(()) => return Progress::Ready(Ok(())),
-                Err(TryAcquireError::InsufficientCapacity(error)) => {
-                    return Progress::Ready(Err(error.into()));
-                }
-                Err(TryAcquireError::NotYet(_)) if request.limit == Some(Duration::ZERO) => {
-                    return Progress::Ready(Err(AcquireTimeoutError::TimedOut));
-                }
-                Err(TryAcquireError::NotYet(_)) => {}
+                Err(TryAcquireError::NotYet(_))
+                    if until
+                        .is_none_or(|until| until > now && !self.is_too_late(request.count, now, until)) => {}
+                result => return Progress::Ready(result),
             }
             let Some(waker) = spare.take() else { return Progress::WithoutWaker };
-            let until = request.limit.map(|limit| now + limit);
             request.place = Some(self.waiters.join(request.count, waker, until));
             return Progress::Pending;
         };
@@ -243,11 +256,11 @@ impl State {
                 self.waiters.leave(place);
                 match served {
                     Served::Granted { round, .. } => {
-                        round.into_iter().for_each(|round| self.unclaimed.used(round));
+                        round.into_iter().for_each(|round| self.unclaimed.used(round, request.count));
                         Progress::Ready(Ok(()))
                     }
                     Served::Refused(error) => Progress::Ready(Err(error.into())),
-                    Served::TimedOut => Progress::Ready(Err(AcquireTimeoutError::TimedOut)),
+                    Served::TimedOut => Progress::Ready(Err(self.not_taken(request.count, now))),
                 }
             }
             None => {
@@ -279,10 +292,11 @@ impl State {
                 match now {
                     Some(_) => {
                         let bucket = &mut self.exact.bucket;
-                        let back = self.unclaimed.give_back(round, bucket.scale().cost(count.get().into()));
+                        let back =
+                            self.unclaimed.give_back(round, count, bucket.scale().cost(count.get().into()));
                         bucket.refund(back);
                     }
-                    None => self.unclaimed.used(round),
+                    None => self.unclaimed.used(round, count),
                 }
                 None
             }

@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{AcquireTimeoutError, RateLimiter, Reservation, TryAcquireError};
+use flyball_ratelimit::{RateLimiter, Reservation, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, block_on};
 use testkit::oracle::limiter::OracleQuota;
 use testkit::oracle::wait_queue::{OracleWaitQueue, Promise, WaitQueueOp, WaiterState};
@@ -69,6 +69,14 @@ fn nz(count: u8) -> NonZeroU32 {
     NonZeroU32::new(count.into()).unwrap_or(NonZeroU32::MIN)
 }
 
+/// The due time in an error, or `None` for more tokens than the burst.
+fn due(error: TryAcquireError) -> Option<u64> {
+    match error {
+        TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
+        TryAcquireError::InsufficientCapacity(_) => None,
+    }
+}
+
 impl<'a> Pair<'a> {
     fn now(&self) -> u64 {
         self.clock.now().get()
@@ -93,8 +101,8 @@ impl<'a> Pair<'a> {
                 let state = async move {
                     match bucket.acquire_many_timeout(nz(count), limit).await {
                         Ok(()) => WaiterState::Granted,
-                        Err(AcquireTimeoutError::InsufficientCapacity(_)) => WaiterState::Refused,
-                        Err(AcquireTimeoutError::TimedOut) => WaiterState::TimedOut,
+                        Err(TryAcquireError::InsufficientCapacity(_)) => WaiterState::Refused,
+                        Err(TryAcquireError::NotYet(_)) => WaiterState::TimedOut,
                     }
                 };
                 self.join(Box::pin(state), oracle, now);
@@ -121,17 +129,11 @@ impl<'a> Pair<'a> {
             }
             // A thread with a limit of zero joins the queue and leaves it again.
             WaitQueueOp::TryAcquire(count) if count % 2 == 1 => {
-                let real = block_on(bucket.acquire_many_timeout(nz(count), Duration::ZERO));
-                let expected =
-                    self.oracle.try_acquire(nz(count).get(), now).map_err(|denied| denied.is_some());
-                let real = real.map_err(|error| error == AcquireTimeoutError::TimedOut);
-                assert_eq!(real, expected, "a thread: {op:?} at {now}");
+                let real = block_on(bucket.acquire_many_timeout(nz(count), Duration::ZERO)).map_err(due);
+                assert_eq!(real, self.oracle.try_acquire(nz(count).get(), now), "a thread: {op:?} at {now}");
             }
             WaitQueueOp::TryAcquire(count) => {
-                let real = bucket.try_acquire_many(nz(count)).map_err(|denied| match denied {
-                    TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
-                    TryAcquireError::InsufficientCapacity(_) => None,
-                });
+                let real = bucket.try_acquire_many(nz(count)).map_err(due);
                 assert_eq!(real, self.oracle.try_acquire(nz(count).get(), now), "{op:?} at {now}");
             }
             WaitQueueOp::Reserve(count) => {

@@ -28,9 +28,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{
-    AcquireTimeoutError, AimdLimit, ConcurrencyLimiter, Permit, RateLimiter, Reservation, TryAcquireError,
-};
+use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, Permit, RateLimiter, Reservation, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, block_on};
 use testkit::wakers::poll_once;
 
@@ -131,7 +129,7 @@ impl Simulation {
             Op::PollWoken => self.poll_woken(),
             Op::Block(Some(count)) => {
                 let answer = block_on(self.bucket.acquire_many_timeout(count, Duration::ZERO));
-                self.took(count, answer.map_err(|error| error == AcquireTimeoutError::TimedOut));
+                self.took(count, answer.map_err(|error| matches!(error, TryAcquireError::NotYet(_))));
             }
             Op::Block(None) => {
                 let (id, now) = (self.draw_id(), self.clock.now());
@@ -308,7 +306,7 @@ impl Simulation {
         }
     }
 
-    fn answered(&mut self, waiter: &Waiter, answer: Result<(), AcquireTimeoutError>, is_first: bool) {
+    fn answered(&mut self, waiter: &Waiter, answer: Result<(), TryAcquireError>, is_first: bool) {
         let (now, era) = (self.clock.now(), self.uses.era());
         let count = waiter.tokens().expect("it has waited for tokens");
         let at = if is_first { now } else { waiter.woken_at() };
@@ -326,14 +324,22 @@ impl Simulation {
                     self.uses.add(from.get(), at.get(), count);
                 }
             }
-            Err(AcquireTimeoutError::TimedOut) => {
+            // The tokens are due too late.
+            Err(TryAcquireError::NotYet(not_yet)) if is_first => {
+                let (due, until) = (not_yet.due(), waiter.until);
+                assert!(
+                    until.is_some_and(|until| until < due || until == now),
+                    "refused: {due:?}, {until:?}"
+                );
+            }
+            Err(TryAcquireError::NotYet(_)) => {
                 let until = waiter.until;
                 assert!(
                     until.is_some_and(|until| until <= at),
                     "timed out at {at:?}, with the limit {until:?}"
                 );
             }
-            Err(AcquireTimeoutError::InsufficientCapacity(error)) => {
+            Err(TryAcquireError::InsufficientCapacity(error)) => {
                 assert!(count > error.burst().get(), "{count} tokens: {error}");
             }
         }

@@ -112,12 +112,26 @@ impl OracleWaitQueue {
                 WaiterState::Granted
             }
             Err(_) if within == Some(0) => WaiterState::TimedOut,
+            Err(_) if within.is_some_and(|within| self.earliest(count, now) > now.saturating_add(within)) => {
+                WaiterState::TimedOut
+            }
             Err(_) => WaiterState::Waiting,
         };
         let until = within.map(|within| now.saturating_add(within));
         self.waiters.push(Waiter { count, state, promised: None, grant: None, until });
         self.settle(now);
         self.waiters.len() - 1
+    }
+
+    /// The time at which tokens are available if all waiters leave now and give back as much as they can.
+    fn earliest(&self, count: u32, now: u64) -> u64 {
+        let waiting = self.waiters.iter().filter(|waiter| waiter.state == WaiterState::Waiting);
+        let promised: u64 = waiting.filter(|c| c.promised.is_some()).map(|c| u64::from(c.count)).sum();
+        let open: u128 = self.grants.iter().filter(|grant| grant.open).map(|grant| grant.parts).sum();
+        let open = open.min(self.slack).min(self.missing(now));
+        let mut all_left = self.clone();
+        all_left.full = self.full.saturating_sub(u128::from(promised) * self.token() + open);
+        all_left.due(all_left.after(count.into(), now), now)
     }
 
     /// The state of a waiter.
@@ -137,7 +151,11 @@ impl OracleWaitQueue {
             }
         }
         self.settle(now);
-        state
+        match state {
+            // The burst has fallen since.
+            WaiterState::TimedOut if self.waiters[index].count > self.burst() => WaiterState::Refused,
+            state => state,
+        }
     }
 
     /// Drops a waiter.

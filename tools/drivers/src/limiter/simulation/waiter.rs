@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
-use flyball_ratelimit::{AcquireTimeoutError, ConcurrencyLimiter, Permit, RateLimiter};
+use flyball_ratelimit::{ConcurrencyLimiter, Permit, RateLimiter, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use testkit::wakers::poll_with;
 
@@ -14,7 +14,7 @@ use super::op::Wait;
 
 /// The result of a future.
 pub(super) enum Answer {
-    Tokens(Result<(), AcquireTimeoutError>),
+    Tokens(Result<(), TryAcquireError>),
     Permit(Permit<ManualClock>),
 }
 
