@@ -67,12 +67,12 @@ where
     /// # use flyball_controller::{Controller, TokioTimer, WatchOptions, predicate};
     /// # use flyball_informer_cache::Informer;
     /// # use flyball_workqueue::Queue;
-    /// # struct Pod { generation: u64 }
+    /// # struct Pod { generation: Option<u64>, deleting: bool }
     /// # fn example(pods: Informer<String, Pod>, hints: Informer<String, ()>) {
     /// # let queue = Queue::<String>::builder().timer(TokioTimer::current()).build();
-    /// let generations = WatchOptions::new().filter(predicate::changed(|pod: &Pod| pod.generation));
+    /// let specs = WatchOptions::new().filter(predicate::spec(|pod: &Pod| (pod.generation, pod.deleting)));
     /// let controller = Controller::new(queue)
-    ///     .watches_with(&pods, |change| change.key().clone(), generations)
+    ///     .watches_with(&pods, |change| change.key().clone(), specs)
     ///     .watches_with(&hints, |change| change.key().clone(), WatchOptions::new().optional());
     /// let health = controller.health();
     /// for watch in health.watches().iter().filter(|watch| !watch.synced) {
