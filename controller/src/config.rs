@@ -52,6 +52,12 @@ pub struct ControllerConfig {
     /// The longest wait after a conflict.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub conflict_backoff_max: Duration,
+    /// By how many percent a [requeue](crate::Action::requeue_after) may be later than its delay. The default is 0.
+    ///
+    /// Objects that were listed together are reconciled together, and if each of them is requeued after the same delay, they are reconciled together in
+    /// every period. With 10 percent, a requeue after an hour comes after 60 to 66 minutes. The extension depends on a hash of the key, so it is always
+    /// the same for a key.
+    pub requeue_spread_percent: u32,
     /// [`cache_sync_timeout`](crate::Controller::cache_sync_timeout).
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub cache_sync_timeout: Duration,
@@ -116,6 +122,7 @@ impl Default for ControllerConfig {
             max_attempts: None,
             conflict_backoff_initial: Duration::from_millis(10),
             conflict_backoff_max: Duration::from_secs(1),
+            requeue_spread_percent: 0,
             cache_sync_timeout: Duration::from_secs(120),
             shutdown_grace: Duration::from_secs(20),
             abort_after: Duration::from_secs(5),

@@ -18,6 +18,7 @@ pub(crate) mod retry;
 pub(crate) mod run_config;
 pub(crate) mod runtime;
 pub(crate) mod span;
+mod spread;
 pub(crate) mod watch_options;
 pub(crate) mod watch_set;
 pub(crate) mod watched_informer;

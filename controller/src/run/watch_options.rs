@@ -14,11 +14,11 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, NoLimiter, Order, Priority, 
 /// # use flyball_controller::{Controller, TokioTimer, WatchOptions, predicate};
 /// # use flyball_informer_cache::Informer;
 /// # use flyball_workqueue::{Priority, Queue};
-/// # struct Pod { generation: u64 }
+/// # struct Pod { generation: Option<u64>, deleting: bool, finalizers: Vec<String> }
 /// # fn example(pods: Informer<String, Pod>) {
 /// # let queue = Queue::<String>::builder().order(Priority::new()).timer(TokioTimer::current()).build();
 /// let options = WatchOptions::new()
-///     .filter(predicate::changed(|pod: &Pod| pod.generation))
+///     .filter(predicate::spec(|pod: &Pod| (pod.generation, (pod.deleting, pod.finalizers.clone()))))
 ///     .priority(5)
 ///     .initial_priority(-5)
 ///     .optional();
@@ -108,8 +108,10 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// to the tail, and in a [`Fair`](flyball_workqueue::Fair) queue to the tail of their group. A resync does not call [`add_with`](Self::add_with).
     /// If other code adds a key at the same time, both adds coalesce like any other adds.
     ///
-    /// The first period starts when the controller starts to map changes; a period that ends while the objects are still being mapped is skipped. The
-    /// objects are mapped one by one, and other tasks run in between. In a queue with a capacity, each resync would fill the remaining capacity with
+    /// The first period starts when the controller starts to map changes. The objects are spread over the period, by a hash of their keys: in each
+    /// 64th of the period, about a 64th of the objects is mapped. So the load is even, although all objects were listed at the same time. If a part of
+    /// the objects takes longer than its part of the period, the next part begins later. The objects are mapped one by one, and other tasks run in
+    /// between. In a queue with a capacity, each resync would fill the remaining capacity with
     /// the first objects, so give the queue no capacity. Stopped informers are not resynced. If the mapper panics during a resync, the panic is
     /// counted, and the object is mapped again in the next period.
     ///

@@ -21,6 +21,7 @@ use crate::run::reconciler::{BoxedCall, Reconciler};
 use crate::run::run_config::{Finally, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::span::ReconcileSpan;
+use crate::run::spread::extended;
 use crate::run::watched_informer::BoxFuture;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
@@ -211,12 +212,25 @@ where
         self.call(|| match result {
             Ok(action) => {
                 self.count_recovery(&lease);
+                let action = self.spread(*action, lease.key());
                 lease.end(action.lease_outcome());
             }
             Err(failure) => self.failed(lease, failure, outcome.class().unwrap_or_default()),
         });
         self.report(|metrics| metrics.reconcile_ended(outcome, took));
         self.call(|| span.ended(outcome));
+    }
+
+    /// Makes the delay of a requeue longer, by a hash of the key.
+    fn spread(&self, action: Action, key: &K) -> Action {
+        let percent = self.config.settings.requeue_spread_percent;
+        match action.requeue_delay() {
+            Some(delay) if percent > 0 => {
+                // If `Hash` panics, the delay stays as it is, because the reconcile has succeeded.
+                Action::requeue_after(self.call(|| extended(delay, key, percent)).unwrap_or(delay))
+            }
+            _ => action,
+        }
     }
 
     fn class_of(&self, failure: &ReconcileError) -> FailureClass {
