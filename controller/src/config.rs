@@ -45,6 +45,15 @@ pub struct ControllerConfig {
     /// [`max_attempts`](crate::Controller::max_attempts); see [`on_give_up`](crate::Controller::on_give_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
+    /// How many keys that have failed since their last success are reconciled at once. By default there is no limit.
+    ///
+    /// Reconciles that fail are often slow, for example until a timeout, and such keys would take all workers. With a limit below the number of workers,
+    /// other workers stay free for healthy keys. A failing key beyond the limit is put back to the queue for 1 s, or up to a minute if there are
+    /// thousands of them; its failures stay as they are. At its first attempt a key counts as healthy. While the queue is
+    /// [drained](crate::Controller::drain_on_shutdown), the limit does not apply. In [batches](crate::Controller::run_batches), it limits the failing
+    /// keys of all batches together.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub max_failing_in_flight: Option<usize>,
     /// The first wait after a conflict, see [`conflict_backoff`](crate::Controller::conflict_backoff). Each further wait is twice as long as the
     /// previous one, up to the maximum.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
@@ -89,6 +98,9 @@ impl ControllerConfig {
                 Err(InvalidControllerConfig::ZeroReconcileTimeout)
             }
             Self { max_attempts: Some(0), .. } => Err(InvalidControllerConfig::ZeroMaxAttempts),
+            Self { max_failing_in_flight: Some(0), .. } => {
+                Err(InvalidControllerConfig::ZeroMaxFailingInFlight)
+            }
             Self { cache_sync_timeout: Duration::ZERO, .. } => {
                 Err(InvalidControllerConfig::ZeroCacheSyncTimeout)
             }
@@ -120,6 +132,7 @@ impl Default for ControllerConfig {
             worker_idle_timeout: Duration::from_secs(10),
             reconcile_timeout: None,
             max_attempts: None,
+            max_failing_in_flight: None,
             conflict_backoff_initial: Duration::from_millis(10),
             conflict_backoff_max: Duration::from_secs(1),
             requeue_spread_percent: 0,

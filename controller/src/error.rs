@@ -34,11 +34,13 @@ pub enum InvalidControllerConfig {
     ZeroReconcileTimeout,
     /// The maximum number of attempts is 0, so a key would have no attempt.
     ZeroMaxAttempts,
+    /// The maximum number of failing keys in flight is 0, so a key that has failed would never be retried.
+    ZeroMaxFailingInFlight,
     /// The initial wait after a conflict is 0, so a key would be retried immediately after each conflict.
     ZeroConflictBackoff,
     /// The initial wait after a conflict is longer than the maximum wait.
     ConflictBackoffMaxBelowInitial,
-    /// A maximum number of attempts is set, but the queue has no limiter that counts the failures of a key.
+    /// A maximum number of attempts, or of failing keys in flight, is set, but the queue has no limiter that counts the failures of a key.
     LimiterCountsNoFailures,
     /// [`stop_when_idle`](crate::Controller::stop_when_idle) is set, but the controller has no informer. Such a controller only reconciles keys that
     /// other code adds, so it cannot determine when no work is left.
@@ -51,7 +53,7 @@ pub enum InvalidControllerConfig {
 
 impl InvalidControllerConfig {
     /// Returns the name of the setting to change: the field of [`ControllerConfig`](crate::ControllerConfig), or the method
-    /// if there is no such field.
+    /// of the controller or the queue if there is no such field.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -60,7 +62,9 @@ impl InvalidControllerConfig {
             Self::ZeroWorkerIdleTimeout => "worker_idle_timeout",
             Self::ZeroBatchSize => "run_batches",
             Self::ZeroReconcileTimeout => "reconcile_timeout",
-            Self::ZeroMaxAttempts | Self::LimiterCountsNoFailures => "max_attempts",
+            Self::ZeroMaxAttempts => "max_attempts",
+            Self::LimiterCountsNoFailures => "limiter",
+            Self::ZeroMaxFailingInFlight => "max_failing_in_flight",
             Self::ZeroConflictBackoff => "conflict_backoff_initial",
             Self::ConflictBackoffMaxBelowInitial => "conflict_backoff_max",
             Self::NoInformers => "stop_when_idle",
@@ -79,12 +83,13 @@ impl fmt::Display for InvalidControllerConfig {
             Self::ZeroBatchSize => "a batch must hold at least one key",
             Self::ZeroReconcileTimeout => "the reconcile timeout must be positive",
             Self::ZeroMaxAttempts => "the number of attempts must be positive",
+            Self::ZeroMaxFailingInFlight => "the number of failing keys in flight must be positive",
             Self::ZeroConflictBackoff => "the wait after a conflict must be positive",
             Self::ConflictBackoffMaxBelowInitial => {
                 "the first wait after a conflict must not be longer than the maximum wait"
             }
             Self::LimiterCountsNoFailures => {
-                "a limit of attempts needs a queue with a limiter that counts failures"
+                "a limit of attempts or of failing keys needs a queue with a limiter that counts failures"
             }
             Self::NoInformers => "a controller without an informer can never be idle",
             Self::ZeroResyncPeriod => "the period of a resync must be positive",

@@ -9,6 +9,7 @@ pub(crate) mod batch_config;
 mod caches;
 pub(crate) mod controller_handle;
 mod failed_changes;
+pub(crate) mod failing_keys;
 pub(crate) mod into_keys;
 mod mapper_retry;
 pub(crate) mod phase;

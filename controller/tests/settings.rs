@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_controller::{Controller, ControllerConfig, InvalidControllerConfig, InvalidShard, Shard};
 use serde_json::{from_str, to_string};
 
-const FULL: &str = r#"{"workers":3,"max_workers":9,"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","requeue_spread_percent":5,"cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
+const FULL: &str = r#"{"workers":3,"max_workers":9,"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"max_failing_in_flight":1,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","requeue_spread_percent":5,"cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
 
 #[test]
 fn what_is_written_is_read() {
@@ -45,6 +45,7 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
         (r#"{"worker_idle_timeout":"0s"}"#, InvalidControllerConfig::ZeroWorkerIdleTimeout),
         (r#"{"reconcile_timeout":"0s"}"#, InvalidControllerConfig::ZeroReconcileTimeout),
         (r#"{"max_attempts":0}"#, InvalidControllerConfig::ZeroMaxAttempts),
+        (r#"{"max_failing_in_flight":0}"#, InvalidControllerConfig::ZeroMaxFailingInFlight),
         (r#"{"conflict_backoff_initial":"0s"}"#, InvalidControllerConfig::ZeroConflictBackoff),
         (
             r#"{"conflict_backoff_initial":"2s","conflict_backoff_max":"1s"}"#,

@@ -204,11 +204,6 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    /// Returns whether a drain has begun or the queue is shutting down, so that open batches must not wait for more keys.
-    fn is_draining(&self) -> bool {
-        self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
-    }
-
     /// Waits until the drain begins. The caller also polls `Queue::get` in the same task, so the task is woken when the queue is shut down.
     async fn draining(&self) {
         let mut phase = pin!(self.phase.reached(RunPhase::Draining));
@@ -226,7 +221,12 @@ where
         let batch: Vec<_> = batch.into_iter().map(|lease| (copied(&lease), lease)).collect();
         // Keys may have waited in the open batch for long, so the ownership is tested again. There is no await point between this test and the first
         // poll of the reconcile.
-        let own = |(key, lease)| Some((key, self.filter_key(lease)?));
+        let mut failing = Vec::new();
+        let own = |(key, lease)| {
+            let (lease, fails) = self.admit(self.filter_key(lease)?)?;
+            failing.extend(fails);
+            Some((key, lease))
+        };
         let batch: Vec<_> = batch.into_iter().filter_map(own).collect();
         let started = |lease| {
             self.report(|metrics| metrics.reconcile_started());
@@ -257,6 +257,7 @@ where
         let mut ends: FuturesUnordered<_> =
             ends.map(|((lease, metrics_guard), result)| self.end_of(lease, metrics_guard, result)).collect();
         while ends.next().await.is_some() {}
+        drop(failing);
     }
 
     /// Reconciles the keys of a batch, and returns one result per key.

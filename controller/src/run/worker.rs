@@ -15,6 +15,7 @@ use flyball_workqueue::{Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueL
 use crate::metrics::{ControllerMetrics, ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::report::ReportCounters;
 use crate::run::attempt::attempt;
+use crate::run::failing_keys::{FailingKey, FailingKeys};
 use crate::run::phase::{PhaseSignal, RunPhase};
 use crate::run::pool::WorkerPool;
 use crate::run::reconciler::{BoxedCall, Reconciler};
@@ -52,6 +53,7 @@ pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T> {
     pub(crate) counters: Arc<ReportCounters>,
     pub(crate) pool: WorkerPool,
     pub(crate) phase: PhaseSignal,
+    failing: FailingKeys,
 }
 
 impl<X, K, O, L, T> WorkerContext<X, K, O, L, T>
@@ -70,7 +72,8 @@ where
         counters: Arc<ReportCounters>,
     ) -> Self {
         let pool = WorkerPool::new(&config.settings);
-        Self { runtime, queue, config, context, counters, pool, phase: PhaseSignal::default() }
+        let (phase, failing) = (PhaseSignal::default(), FailingKeys::default());
+        Self { runtime, queue, config, context, counters, pool, phase, failing }
     }
 
     /// Opens the pool, so that workers are started and take keys.
@@ -129,6 +132,7 @@ where
     async fn serve(&self, lease: Lease<K>, reconciler: &mut KeyReconciler<K>) {
         let key = copied(&lease);
         let Some(lease) = self.filter_key(lease) else { return };
+        let Some((lease, _failing)) = self.admit(lease) else { return };
         let metrics = self.config.metrics.as_deref();
         self.report(|metrics| metrics.reconcile_started());
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
@@ -168,6 +172,29 @@ where
             return None;
         }
         Some(lease)
+    }
+
+    /// Returns the lease if the key may be reconciled now. Otherwise the key has failed, and too many such keys are in flight: puts it back to the queue
+    /// for some time.
+    pub(crate) fn admit(&self, lease: Lease<K>) -> Option<(Lease<K>, Option<FailingKey<'_>>)> {
+        // A drain reconciles all Ready keys, and it would not wait for a key that is put back.
+        let most = self.config.settings.max_failing_in_flight.filter(|_| !self.is_draining());
+        // If the limiter panics, the key counts as healthy.
+        let fails = || self.call(|| lease.num_requeues()).unwrap_or_default() > 0;
+        let Some(most) = most.filter(|_| fails()) else { return Some((lease, None)) };
+        match self.failing.begin(most) {
+            Ok(failing) => Some((lease, Some(failing))),
+            Err(wait) => {
+                // The failures of the key stay as they are.
+                self.call(|| lease.end(LeaseOutcome::DoneAndRequeueAfter(wait)));
+                None
+            }
+        }
+    }
+
+    /// Returns whether a drain has begun or the queue is shutting down.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
     }
 
     /// Runs `finally` after the reconcile, whether it succeeded or failed. If both the reconcile and `finally` fail, the failure of the reconcile is
