@@ -10,6 +10,7 @@ mod caches;
 pub(crate) mod controller_handle;
 mod failed_changes;
 pub(crate) mod failing_keys;
+pub(crate) mod in_flight;
 pub(crate) mod into_keys;
 mod mapper_retry;
 pub(crate) mod phase;
@@ -35,6 +36,7 @@ use flyball_workqueue::{DrainOptions, Key, Order, Queue, QueueLimiter, Timer};
 use crate::reconcile::context::ShutdownStage;
 use crate::report::ReportCounters;
 use crate::run::caches::{all, ended, synced};
+use crate::run::in_flight::InFlight;
 use crate::run::mapper_retry::map_all_again;
 use crate::run::phase::RunPhase;
 use crate::run::run_config::RunConfig;
@@ -85,17 +87,25 @@ where
     let (measures, max_workers) =
         (config.metrics.is_some(), settings.max_workers.unwrap_or(settings.workers));
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
+    let in_flight = Arc::<InFlight>::default();
     let _cancel_on_drop = context.cancel_on_drop();
     let keys = KeySink {
         queue: queue.clone(),
         filter_key: config.filter_key.clone(),
         initial_priority,
         counters: counters.clone(),
+        in_flight: in_flight.clone(),
     };
     // `set` cannot fail, because a controller runs only once.
     let _ = sink.set(keys);
-    let workers =
-        WorkerContext::new(runtime.clone(), queue.clone(), config, context.clone(), counters.clone());
+    let workers = WorkerContext::new(
+        runtime.clone(),
+        queue.clone(),
+        config,
+        context.clone(),
+        counters.clone(),
+        in_flight,
+    );
     let workers = Arc::new(workers);
 
     // An unbounded maximum is not reported, because an implementation of `ControllerMetrics` may add up the maxima of several controllers, and the

@@ -16,6 +16,7 @@ use crate::metrics::{ControllerMetrics, ReconcileMetricsGuard, WorkerMetricsGuar
 use crate::report::ReportCounters;
 use crate::run::attempt::attempt;
 use crate::run::failing_keys::{FailingKey, FailingKeys};
+use crate::run::in_flight::{InFlight, Reconcile};
 use crate::run::phase::{PhaseSignal, RunPhase};
 use crate::run::pool::WorkerPool;
 use crate::run::reconciler::{BoxedCall, Reconciler};
@@ -54,6 +55,7 @@ pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T> {
     pub(crate) pool: WorkerPool,
     pub(crate) phase: PhaseSignal,
     failing: FailingKeys,
+    pub(crate) in_flight: Arc<InFlight>,
 }
 
 impl<X, K, O, L, T> WorkerContext<X, K, O, L, T>
@@ -70,10 +72,11 @@ where
         config: RunConfig<K>,
         context: Context,
         counters: Arc<ReportCounters>,
+        in_flight: Arc<InFlight>,
     ) -> Self {
         let pool = WorkerPool::new(&config.settings);
         let (phase, failing) = (PhaseSignal::default(), FailingKeys::default());
-        Self { runtime, queue, config, context, counters, pool, phase, failing }
+        Self { runtime, queue, config, context, counters, pool, phase, failing, in_flight }
     }
 
     /// Opens the pool, so that workers are started and take keys.
@@ -122,14 +125,16 @@ where
         self.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
         let mut may_expire = self.pool.exceeds_min();
+        let mut slot = Reconcile::new();
         while let Some(lease) = self.next(may_expire, || self.queue.get()).await {
-            self.serve(lease, &mut *reconciler).await;
+            slot.next();
+            self.serve(lease, &slot, &mut *reconciler).await;
             may_expire = self.pool.worker_idle();
         }
     }
 
     /// Reconciles a key, and ends its lease.
-    async fn serve(&self, lease: Lease<K>, reconciler: &mut KeyReconciler<K>) {
+    async fn serve(&self, lease: Lease<K>, slot: &Reconcile, reconciler: &mut KeyReconciler<K>) {
         let key = copied(&lease);
         let Some(lease) = self.filter_key(lease) else { return };
         let Some((lease, _failing)) = self.admit(lease) else { return };
@@ -137,8 +142,12 @@ where
         self.report(|metrics| metrics.reconcile_started());
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
+        let context = self.context.of(slot);
+        // If `Hash` panics, the reconcile is not notified of changes.
+        let hash = self.call(|| self.in_flight.hash(lease.key()));
+        let registered = hash.map(|hash| self.in_flight.begin(slot, [hash]));
         let start = |reconciler: &mut KeyReconciler<K>| {
-            reconciler.start(key_or_resume(key), self.context.clone());
+            reconciler.start(key_or_resume(key), context.clone());
         };
         let limit = self.config.settings.reconcile_timeout;
         let result = attempt(&self.runtime, &span, reconciler, start, limit).await;
@@ -146,9 +155,10 @@ where
             None => result.map_err(Arc::new),
             Some(finally) => {
                 let result = result.map_err(Arc::new);
-                self.finish(copied(&lease), result, &**finally, &span).await
+                self.finish(copied(&lease), result, &**finally, &context, &span).await
             }
         };
+        drop(registered);
         // Without this yield, a reconcile that never waits would block the other tasks of its thread. The worker yields before it counts the end
         // of the reconcile: if the worker is aborted at the yield, the reconcile counts as dropped.
         self.runtime.yield_now().await;
@@ -204,11 +214,12 @@ where
         key: Result<K, String>,
         result: Result<Action, Arc<ReconcileError>>,
         finally: &Finally<K>,
+        context: &Context,
         span: &ReconcileSpan,
     ) -> Result<Action, Arc<ReconcileError>> {
         let reconciled = result.clone();
         let start = |call: &mut BoxedCall<()>| {
-            call.0 = Some(finally(key_or_resume(key), reconciled, self.context.clone()));
+            call.0 = Some(finally(key_or_resume(key), reconciled, context.clone()));
         };
         let limit = self.config.settings.reconcile_timeout;
         match attempt(&self.runtime, span, &mut BoxedCall(None), start, limit).await {
