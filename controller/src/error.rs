@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::InformerState;
@@ -117,7 +118,7 @@ impl Error for InvalidControllerConfig {}
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunError {
     /// The configuration is invalid. Nothing was started.
@@ -153,10 +154,11 @@ pub enum RunError {
 ///     .wait_for_cache(async { Err("no permission to list nodes") })
 ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
 ///     .await;
-/// assert_eq!(ended, Err(RunError::SyncFailed(StartCondition::Future { index: 0 })));
+/// let Err(RunError::SyncFailed(StartCondition::Future { index, error })) = ended else { panic!("{ended:?}") };
+/// assert_eq!((index, error.to_string().as_str()), (0, "no permission to list nodes"));
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StartCondition {
     /// The cache of an informer that the controller watches.
@@ -170,6 +172,8 @@ pub enum StartCondition {
     Future {
         /// The number of the future, in the order of the calls, from 0.
         index: usize,
+        /// The error that the future returned.
+        error: Arc<dyn Error + Send + Sync>,
     },
 }
 
@@ -197,14 +201,22 @@ impl fmt::Display for RunError {
                 InformerState::Failed => write!(f, "the informer of {cache} panicked"),
                 _ => write!(f, "the informer of {cache} was stopped"),
             },
-            Self::SyncFailed(StartCondition::Future { index }) => {
-                write!(f, "start condition {index} failed")
+            Self::SyncFailed(StartCondition::Future { index, error }) => {
+                write!(f, "start condition {index} failed: {error}")
             }
         }
     }
 }
 
-impl Error for RunError {}
+impl Error for RunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            // `Display` prints the message of `error` itself, so the source is the next error in the chain.
+            Self::SyncFailed(StartCondition::Future { error, .. }) => error.source(),
+            _ => None,
+        }
+    }
+}
 
 /// The reason why a watch was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,7 +39,7 @@ use crate::run::caches::{all, ended, synced};
 use crate::run::in_flight::InFlight;
 use crate::run::mapper_retry::map_all_again;
 use crate::run::phase::RunPhase;
-use crate::run::run_config::RunConfig;
+use crate::run::run_config::{BoxError, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::watch_set::{Lifecycle, RunGuard, WatchSet};
 use crate::run::watched_informer::{BoxFuture, KeySink};
@@ -55,7 +55,7 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     /// The priority of the keys of initial objects.
     pub(crate) initial_priority: i8,
     /// The futures passed to `wait_for_cache`, for which workers also wait.
-    pub(crate) conditions: Vec<BoxFuture<Result<(), ()>>>,
+    pub(crate) conditions: Vec<BoxFuture<Result<(), BoxError>>>,
     /// Completes when the standby ends. In standby the caches sync, but changes add no keys.
     pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
@@ -238,8 +238,9 @@ where
     ended.map(|leftovers| counters.report(leftovers, mapper_failures))
 }
 
-/// Awaits a start condition. If the condition fails, the error contains its number.
-fn condition((index, ready): (usize, BoxFuture<Result<(), ()>>)) -> BoxFuture<Result<(), RunError>> {
-    let failed = RunError::SyncFailed(StartCondition::Future { index });
-    Box::pin(async move { ready.await.map_err(|()| failed) })
+/// Awaits a start condition. If the condition fails, the error contains its number and its error.
+fn condition((index, ready): (usize, BoxFuture<Result<(), BoxError>>)) -> BoxFuture<Result<(), RunError>> {
+    let failed =
+        move |error: BoxError| RunError::SyncFailed(StartCondition::Future { index, error: error.into() });
+    Box::pin(async move { ready.await.map_err(failed) })
 }

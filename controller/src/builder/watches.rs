@@ -2,6 +2,7 @@
 //!
 //! Cancel safety: nothing here runs before the controller runs.
 
+use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,7 +142,7 @@ where
     /// Delays the start of the workers until `ready` has completed and the watched informers have synced. Use this for caches that reconciles read
     /// although this controller does not watch them, or for any other condition.
     ///
-    /// If `ready` returns an error, the run ends with [`RunError::SyncFailed`](crate::RunError::SyncFailed).
+    /// If `ready` returns an error, the run ends with [`RunError::SyncFailed`](crate::RunError::SyncFailed), which contains the error.
     ///
     /// # Examples
     /// ```no_run
@@ -158,8 +159,11 @@ where
     /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
     /// # }
     /// ```
-    pub fn wait_for_cache<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self {
-        self.setup.conditions.push(Box::pin(async move { ready.await.map_err(drop) }));
+    pub fn wait_for_cache<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.setup.conditions.push(Box::pin(async move { ready.await.map_err(Into::into) }));
         self
     }
 

@@ -532,7 +532,7 @@ async fn a_key_without_a_group_holds_up_no_batch() {
 async fn a_batch_of_nothing_is_refused() {
     let run =
         Controller::new(queue()).run_batches(BatchConfig::new(0), |_, _| async { Ok::<_, String>(vec![]) });
-    assert_eq!(run.await.err(), Some(RunError::Config(InvalidControllerConfig::ZeroBatchSize)));
+    assert!(matches!(run.await, Err(RunError::Config(InvalidControllerConfig::ZeroBatchSize))));
 }
 
 /// One group always has enough keys for a full batch; the other group has a single key. Returns the time in milliseconds at which the single key

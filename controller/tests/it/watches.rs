@@ -166,7 +166,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
     }
 }
 
-async fn sleep_ok(time: Duration) -> Result<(), ()> {
+async fn sleep_ok(time: Duration) -> Result<(), String> {
     sleep(time).await;
     Ok(())
 }
@@ -213,7 +213,7 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
         let queue: Keys = queue();
         // No worker starts, so the keys stay in the queue.
         let controller =
-            Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), ()>>());
+            Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), String>>());
         let handle = controller.handle();
         let (running, _) = start(controller);
         let watch = handle.add_watch(&things, key).unwrap();
@@ -291,7 +291,7 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     let invalid = Controller::new(crate::support::queue()).workers(0);
     let handle = invalid.handle();
     let error = start(invalid).0.await.unwrap().unwrap_err();
-    assert!(error == RunError::Config(InvalidControllerConfig::ZeroWorkers) && refused(&handle));
+    assert!(matches!(error, RunError::Config(InvalidControllerConfig::ZeroWorkers)) && refused(&handle));
     let (handle, _, running, _) = working().await;
     running.abort();
     let _ = running.await;
