@@ -55,7 +55,10 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
         let settings: ControllerConfig = from_str(file).unwrap();
         assert_eq!(settings.validate(), Err(expected), "{file}");
         assert!(file.contains(expected.setting()), "{file}: {}", expected.setting());
-        let refused = Controller::new(flyball_workqueue::Queue::<u32>::builder().timer(UnusedTimer).build());
+        let backoff = flyball_ratelimit::Exponential::new(Duration::from_secs(1)..=Duration::from_secs(1));
+        let refused = Controller::new(
+            flyball_workqueue::Queue::<u32>::builder().limiter(backoff).timer(UnusedTimer).build(),
+        );
         assert_eq!(refused.with_config(&settings).err(), Some(expected), "{file}");
     }
 }

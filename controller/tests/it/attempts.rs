@@ -173,10 +173,10 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
     running.iter().for_each(|running| running.abort());
 }
 
-/// A queue that was built without a timer has one: a requeue needs no configuration.
+/// A queue that was built without a timer has one: a requeue needs no configuration but a limiter.
 #[tokio::test]
-async fn a_controller_runs_on_a_queue_from_new() {
-    let queue = Queue::new();
+async fn a_controller_runs_on_a_queue_without_a_timer() {
+    let queue = Queue::builder().limiter(Exponential::new(SECOND..=SECOND)).build();
     queue.add(7_u32).unwrap();
     let twice = Arc::new(Notify::new());
     let controller = Controller::new(queue).graceful_shutdown_on(twice.clone().notified_owned());

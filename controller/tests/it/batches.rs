@@ -26,6 +26,9 @@ fn simulated(sim: &Simulation) -> Keys {
     Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build()
 }
 
+/// A backoff that is over almost at once.
+const NANO: Duration = Duration::from_nanos(1);
+
 type Results = Vec<Result<Action, String>>;
 
 fn well(keys: &[u32]) -> Results {
@@ -505,8 +508,8 @@ async fn stop_when_idle_ends_after_a_key_without_a_batch() {
 /// Ready key.
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_group_holds_up_no_batch() {
-    let queue: Queue<u32, Fifo, flyball_workqueue::NoLimiter, TokioTimer> =
-        Queue::builder().timer(TokioTimer::current()).build();
+    let queue: Queue<u32, Fifo, Exponential<u32>, TokioTimer> =
+        Queue::builder().limiter(Exponential::new(NANO..=NANO)).timer(TokioTimer::current()).build();
     for window in [Duration::ZERO, SECOND] {
         let log = Log::new();
         let own_log = log.clone();
@@ -655,7 +658,8 @@ async fn an_aborted_finally_affects_its_key_alone() {
 fn closes_batches_that_a_cap_blocks() {
     let mut sim = Simulation::new(1);
     let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(2);
-    let queue = Queue::builder().order(order).timer(sim.timer()).build();
+    let queue =
+        Queue::builder().order(order).limiter(Exponential::new(SECOND..=SECOND)).timer(sim.timer()).build();
     (0..10).for_each(|key| _ = queue.add(key));
     let log = Log::new();
     let own_log = log.clone();
@@ -680,7 +684,8 @@ fn a_suspended_group_closes_no_batch() {
     let mut sim = Simulation::new(1);
     let order = flyball_workqueue::Fair::by_group(|key: &u32| *key == 0)
         .max_leased_by(|zero| if *zero { 0 } else { u32::MAX });
-    let queue = Queue::builder().order(order).timer(sim.timer()).build();
+    let queue =
+        Queue::builder().order(order).limiter(Exponential::new(SECOND..=SECOND)).timer(sim.timer()).build();
     _ = queue.add_many([0, 1, 2]);
     let log = Log::new();
     let own_log = log.clone();

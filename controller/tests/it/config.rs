@@ -6,7 +6,7 @@ use std::time::Duration;
 use flyball_controller::{Action, Controller, InvalidControllerConfig, RunError, StartCondition};
 use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, NoLimiter, Queue, Timer};
+use flyball_workqueue::{Fifo, Queue, Timer};
 
 use crate::support::{HistorySource, Keys, SECOND, queue};
 
@@ -50,9 +50,6 @@ async fn invalid_configurations_are_refused_and_start_nothing() {
         refused(controller().cache_sync_timeout(Duration::ZERO)).await,
         InvalidControllerConfig::ZeroCacheSyncTimeout
     );
-    let unlimited: Queue<u32, Fifo, NoLimiter, _> = Queue::builder().timer(TokioTimer::current()).build();
-    let refusal = refused(Controller::new(unlimited).max_attempts(3).on_give_up(|_, _| {})).await;
-    assert_eq!(refusal, InvalidControllerConfig::LimiterCountsNoFailures);
     let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     let uncounted = Queue::builder().timer(TokioTimer::current()).limiter(bucket).build();
     let refusal = refused(Controller::new(uncounted).max_attempts(3).on_give_up(|_, _| {})).await;

@@ -460,7 +460,11 @@ async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
     world.put(1, 0);
     let informer = world.informer();
     informer.synced().await.unwrap();
-    let queue = Queue::<u32>::builder().capacity(1).timer(TokioTimer::current()).build();
+    let queue = Queue::<u32>::builder()
+        .limiter(Exponential::new(SECOND..=SECOND))
+        .capacity(1)
+        .timer(TokioTimer::current())
+        .build();
     let keys = |change: &Change<u32, Thing>| if change.is_initial() { vec![2] } else { vec![1, 2] };
     let controller = Controller::new(queue).watches(&informer, keys).workers(1);
     let log = Log::new();
