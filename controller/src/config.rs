@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::InvalidControllerConfig;
+use crate::{InvalidControllerConfig, Workers};
 
 /// The configuration of a controller. With the feature `serde`, this struct can be read from a section of a
 /// configuration file. See [`Controller::with_config`](crate::Controller::with_config).
@@ -16,10 +16,10 @@ use crate::InvalidControllerConfig;
 /// use std::time::Duration;
 ///
 /// let mut settings = ControllerConfig::default();
-/// settings.workers = 4;
+/// settings.workers = 4.into();
 /// settings.reconcile_timeout = Some(Duration::from_secs(30));
 /// assert_eq!(settings.validate(), Ok(()));
-/// settings.workers = 0;
+/// settings.workers = 0.into();
 /// assert_eq!(settings.validate(), Err(InvalidControllerConfig::ZeroWorkers));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +27,8 @@ use crate::InvalidControllerConfig;
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ControllerConfig {
-    /// How many keys are reconciled at once: [`workers`](crate::Controller::workers).
-    pub workers: usize,
-    /// The maximum number of workers, up to which the worker pool grows while all workers are busy:
-    /// [`workers_between`](crate::Controller::workers_between). If this is `None`, the maximum is `workers`.
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub max_workers: Option<usize>,
+    /// How many keys are reconciled at once, a number or a range: [`workers`](crate::Controller::workers).
+    pub workers: Workers,
     /// [`worker_idle_timeout`](crate::Controller::worker_idle_timeout).
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub worker_idle_timeout: Duration,
@@ -87,8 +83,8 @@ impl ControllerConfig {
     /// Returns the first invalid setting; [`InvalidControllerConfig::setting`] names it.
     pub fn validate(&self) -> Result<(), InvalidControllerConfig> {
         match self {
-            Self { workers: 0, .. } => Err(InvalidControllerConfig::ZeroWorkers),
-            Self { workers, max_workers: Some(most), .. } if most < workers => {
+            Self { workers: Workers { min: 0, .. }, .. } => Err(InvalidControllerConfig::ZeroWorkers),
+            Self { workers: Workers { min, max }, .. } if max < min => {
                 Err(InvalidControllerConfig::MaxWorkersBelowMin)
             }
             Self { worker_idle_timeout: Duration::ZERO, .. } => {
@@ -127,8 +123,7 @@ impl Default for ControllerConfig {
     /// lease and to exit. The sync timeout is the same as in controller-runtime.
     fn default() -> Self {
         Self {
-            workers: 1,
-            max_workers: None,
+            workers: Workers::from(1),
             worker_idle_timeout: Duration::from_secs(10),
             reconcile_timeout: None,
             max_attempts: None,

@@ -16,9 +16,9 @@ use crate::WatchStatus;
 /// use flyball_controller::{ControllerConfig, InvalidControllerConfig};
 ///
 /// let mut config = ControllerConfig::default();
-/// config.max_workers = Some(0);
+/// config.workers = 0.into();
 /// let invalid: InvalidControllerConfig = config.validate().unwrap_err();
-/// assert_eq!(invalid.setting(), "max_workers"); // what to correct in the file
+/// assert_eq!(invalid.setting(), "workers"); // what to correct in the file
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -58,8 +58,7 @@ impl InvalidControllerConfig {
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
-            Self::ZeroWorkers => "workers",
-            Self::MaxWorkersBelowMin => "max_workers",
+            Self::ZeroWorkers | Self::MaxWorkersBelowMin => "workers",
             Self::ZeroWorkerIdleTimeout => "worker_idle_timeout",
             Self::ZeroBatchSize => "run_batches",
             Self::ZeroReconcileTimeout => "reconcile_timeout",

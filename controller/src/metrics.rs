@@ -120,7 +120,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = workers;
     }
 
-    /// A worker starts, either at the start of the run or [because all other workers are busy](crate::Controller::workers_between).
+    /// A worker starts, either at the start of the run or [because all other workers are busy](crate::Controller::workers).
     fn worker_started(&self) {}
 
     /// A worker stopped, because it was idle for longer than its timeout, or because the controller ends.

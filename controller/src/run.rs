@@ -84,8 +84,7 @@ where
         setup;
     let (settings, stop_when_idle, waits) =
         (config.settings.clone(), config.stop_when_idle, !config.start_before_sync);
-    let (measures, max_workers) =
-        (config.metrics.is_some(), settings.max_workers.unwrap_or(settings.workers));
+    let (measures, max_workers) = (config.metrics.is_some(), settings.workers.max);
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
     let in_flight = Arc::<InFlight>::default();
     let _cancel_on_drop = context.cancel_on_drop();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_controller::{Controller, ControllerConfig, InvalidControllerConfig, InvalidShard, Shard};
 use serde_json::{from_str, to_string};
 
-const FULL: &str = r#"{"workers":3,"max_workers":9,"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"max_failing_in_flight":1,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","requeue_spread_percent":5,"cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
+const FULL: &str = r#"{"workers":{"min":3,"max":9},"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"max_failing_in_flight":1,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","requeue_spread_percent":5,"cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
 
 #[test]
 fn what_is_written_is_read() {
@@ -27,7 +27,8 @@ fn what_is_written_is_read() {
 fn refuses_unknown_settings() {
     for (file, why) in [
         (r#"{"worker":3}"#, "unknown field `worker`"),
-        (r#"{"workers":-1}"#, "invalid value"),
+        (r#"{"workers":-1}"#, "must be a number, or a map"),
+        (r#"{"workers":{"min":1,"most":2}}"#, "must be a number, or a map"),
         (r#"{"reconcile_timeout":5}"#, "a span of time"),
         (r#"{"conflict_backoff_initial":"soon"}"#, "\"soon\", expected a span of time"),
         (r#"{"conflict_backoff_initial":null}"#, "a span of time"),
@@ -41,7 +42,7 @@ fn refuses_unknown_settings() {
 fn every_rule_refuses_a_file_and_names_the_setting() {
     for (file, expected) in [
         (r#"{"workers":0}"#, InvalidControllerConfig::ZeroWorkers),
-        (r#"{"workers":3,"max_workers":2}"#, InvalidControllerConfig::MaxWorkersBelowMin),
+        (r#"{"workers":{"min":3,"max":2}}"#, InvalidControllerConfig::MaxWorkersBelowMin),
         (r#"{"worker_idle_timeout":"0s"}"#, InvalidControllerConfig::ZeroWorkerIdleTimeout),
         (r#"{"reconcile_timeout":"0s"}"#, InvalidControllerConfig::ZeroReconcileTimeout),
         (r#"{"max_attempts":0}"#, InvalidControllerConfig::ZeroMaxAttempts),

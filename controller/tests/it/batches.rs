@@ -437,7 +437,7 @@ fn dropping_the_controller_loses_no_key() {
         (0..12).for_each(|key| _ = queue.add(key));
         let (done, time) = (Log::new(), sim.time());
         let own_log = done.clone();
-        let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_idle_timeout(SECOND);
+        let controller = Controller::new(queue.clone()).workers(1..=3).worker_idle_timeout(SECOND);
         let batches = BatchConfig::new(3).max_wait(2 * SECOND).group_by(|key| key % 5);
         let running = sim.run_batches(controller, batches, move |keys, _| {
             let (time, own_log) = (time.clone(), own_log.clone());

@@ -27,10 +27,10 @@ async fn invalid_configurations_are_refused_and_start_nothing() {
     waiting.add(1).unwrap();
     let controller = || Controller::new(waiting.clone());
     assert_eq!(refused(controller().workers(0)).await, InvalidControllerConfig::ZeroWorkers);
-    assert_eq!(refused(controller().workers_between(0..=3)).await, InvalidControllerConfig::ZeroWorkers);
+    assert_eq!(refused(controller().workers(0..=3)).await, InvalidControllerConfig::ZeroWorkers);
     let (more, fewer) = (3, 2);
     assert_eq!(
-        refused(controller().workers_between(more..=fewer)).await,
+        refused(controller().workers(more..=fewer)).await,
         InvalidControllerConfig::MaxWorkersBelowMin
     );
     assert_eq!(

@@ -501,7 +501,7 @@ fn watches_added_and_removed_at_random() {
         let queue = queue.order(Priority::new()).build();
         let main = sim.informer(Informer::builder(NUMBERS, servers[0].clone())).unwrap();
         let mut controller =
-            Controller::new(queue).workers_between(1..=3).watches(&main, |_| None::<u32>).stop_when_idle();
+            Controller::new(queue).workers(1..=3).watches(&main, |_| None::<u32>).stop_when_idle();
         if sim.next_random() % 2 == 0 {
             controller = controller.standby_until(sim.time().sleep(SECOND * (sim.next_random() % 4) as u32));
         }
