@@ -18,7 +18,7 @@ use crate::WatchStatus;
 use crate::report::ReportCounters;
 use crate::run::in_flight::InFlight;
 use crate::run::into_keys::IntoKeys;
-use crate::run::mapper_retry::{Mapper, RetryMapping};
+use crate::run::mapper::{Mapper, RetryMapping};
 use crate::run::watch_options::WatchOptions;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
