@@ -13,7 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, Timer};
+use flyball_workqueue::{Fifo, Key, Order, Queue, QueueLimiter, Timer};
 
 use crate::run::RunSetup;
 use crate::run::batch::{Batching, batch_results};
@@ -62,7 +62,7 @@ use crate::{
 /// # }
 /// ```
 #[must_use = "a controller does nothing until it is run"]
-pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueue::ThreadTimer> {
+pub struct Controller<K, O: Order<K> = Fifo, L = Exponential<K>, T = flyball_workqueue::ThreadTimer> {
     setup: RunSetup<K, O, L, T>,
 }
 
@@ -76,7 +76,7 @@ where
     /// Creates a controller over this queue, with one worker and no informer.
     ///
     /// Other code may also add keys to the queue. Do not give the queue a capacity, because a full queue refuses keys, and
-    /// a change whose key is refused is lost. The queue's limiter decides when a failed key is retried. To observe the
+    /// a change whose key is refused is lost. The queue's limiter decides when a failed key is retried; a queue without a limiter is refused at compile time. To observe the
     /// controller, give the queue [metrics](flyball_workqueue::QueueBuilder::metrics). These metrics report for each lease
     /// the outcome of its reconcile (succeeded, requeued or failed). If a reconcile is dropped with its worker, its lease
     /// is reported as dropped.
@@ -85,12 +85,29 @@ where
     /// On tokio, give the queue a `TokioTimer`: its deadlines then need no thread, and follow a paused clock.
     /// ```no_run
     /// use flyball_controller::{Controller, TokioTimer};
+    /// use flyball_ratelimit::Exponential;
     /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
     ///
-    /// let controller = Controller::new(Queue::<u32>::builder().timer(TokioTimer::current()).build());
+    /// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// let controller = Controller::new(Queue::<u32>::builder().limiter(backoff).timer(TokioTimer::current()).build());
     /// # let _ = controller;
     /// ```
+    ///
+    /// Without a limiter, a key that keeps failing would be retried some hundred thousand times in a second. So this does not compile:
+    /// ```compile_fail,E0080
+    /// use flyball_controller::Controller;
+    /// use flyball_workqueue::Queue;
+    ///
+    /// let controller = Controller::new(Queue::<u32>::new()); // no limiter
+    /// ```
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
+        const {
+            assert!(
+                L::LIMITS,
+                "the queue of a controller needs a limiter, which delays the retries: `Queue::builder().limiter(policy)`"
+            );
+        };
         let watches = WatchSet::default();
         let setup = RunSetup {
             config: RunConfig::new(QueueClock(queue.clone())),
@@ -117,7 +134,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// let file = r#"{ "workers": 4, "reconcile_timeout": "30s", "shutdown_grace": "1m" }"#;
     /// # #[cfg(feature = "serde")]
     /// let settings: ControllerConfig = serde_json::from_str(file)?;
@@ -153,7 +170,7 @@ where
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// let controller = Controller::new(queue);
@@ -197,7 +214,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// let (elect, elected) = tokio::sync::oneshot::channel::<()>();

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::InvalidControllerConfig;
+use crate::{InvalidControllerConfig, Workers};
 
 /// The configuration of a controller. With the feature `serde`, this struct can be read from a section of a
 /// configuration file. See [`Controller::with_config`](crate::Controller::with_config).
@@ -16,10 +16,10 @@ use crate::InvalidControllerConfig;
 /// use std::time::Duration;
 ///
 /// let mut settings = ControllerConfig::default();
-/// settings.workers = 4;
+/// settings.workers = 4.into();
 /// settings.reconcile_timeout = Some(Duration::from_secs(30));
 /// assert_eq!(settings.validate(), Ok(()));
-/// settings.workers = 0;
+/// settings.workers = 0.into();
 /// assert_eq!(settings.validate(), Err(InvalidControllerConfig::ZeroWorkers));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +27,8 @@ use crate::InvalidControllerConfig;
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ControllerConfig {
-    /// How many keys are reconciled at once: [`workers`](crate::Controller::workers).
-    pub workers: usize,
-    /// The maximum number of workers, up to which the worker pool grows while all workers are busy:
-    /// [`workers_between`](crate::Controller::workers_between). If this is `None`, the maximum is `workers`.
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub max_workers: Option<usize>,
+    /// How many keys are reconciled at once, a number or a range: [`workers`](crate::Controller::workers).
+    pub workers: Workers,
     /// [`worker_idle_timeout`](crate::Controller::worker_idle_timeout).
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub worker_idle_timeout: Duration,
@@ -45,6 +41,15 @@ pub struct ControllerConfig {
     /// [`max_attempts`](crate::Controller::max_attempts); see [`on_give_up`](crate::Controller::on_give_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
+    /// How many keys that have failed since their last success are reconciled at once. By default there is no limit.
+    ///
+    /// Reconciles that fail are often slow, for example until a timeout, and such keys would take all workers. With a limit below the number of workers,
+    /// other workers stay free for healthy keys. A failing key beyond the limit is put back to the queue for 1 s, or up to a minute if there are
+    /// thousands of them; its failures stay as they are. At its first attempt a key counts as healthy. While the queue is
+    /// [drained](crate::Controller::drain_on_shutdown), the limit does not apply. In [batches](crate::Controller::run_batches), it limits the failing
+    /// keys of all batches together.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub max_failing_in_flight: Option<usize>,
     /// The first wait after a conflict, see [`conflict_backoff`](crate::Controller::conflict_backoff). Each further wait is twice as long as the
     /// previous one, up to the maximum.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
@@ -52,6 +57,12 @@ pub struct ControllerConfig {
     /// The longest wait after a conflict.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub conflict_backoff_max: Duration,
+    /// By how many percent a [requeue](crate::Action::requeue_after) may be later than its delay. The default is 0.
+    ///
+    /// Objects that were listed together are reconciled together, and if each of them is requeued after the same delay, they are reconciled together in
+    /// every period. With 10 percent, a requeue after an hour comes after 60 to 66 minutes. The extension depends on a hash of the key, so it is always
+    /// the same for a key.
+    pub requeue_spread_percent: u32,
     /// [`cache_sync_timeout`](crate::Controller::cache_sync_timeout).
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub cache_sync_timeout: Duration,
@@ -72,8 +83,8 @@ impl ControllerConfig {
     /// Returns the first invalid setting; [`InvalidControllerConfig::setting`] names it.
     pub fn validate(&self) -> Result<(), InvalidControllerConfig> {
         match self {
-            Self { workers: 0, .. } => Err(InvalidControllerConfig::ZeroWorkers),
-            Self { workers, max_workers: Some(most), .. } if most < workers => {
+            Self { workers: Workers { min: 0, .. }, .. } => Err(InvalidControllerConfig::ZeroWorkers),
+            Self { workers: Workers { min, max }, .. } if max < min => {
                 Err(InvalidControllerConfig::MaxWorkersBelowMin)
             }
             Self { worker_idle_timeout: Duration::ZERO, .. } => {
@@ -83,6 +94,9 @@ impl ControllerConfig {
                 Err(InvalidControllerConfig::ZeroReconcileTimeout)
             }
             Self { max_attempts: Some(0), .. } => Err(InvalidControllerConfig::ZeroMaxAttempts),
+            Self { max_failing_in_flight: Some(0), .. } => {
+                Err(InvalidControllerConfig::ZeroMaxFailingInFlight)
+            }
             Self { cache_sync_timeout: Duration::ZERO, .. } => {
                 Err(InvalidControllerConfig::ZeroCacheSyncTimeout)
             }
@@ -109,13 +123,14 @@ impl Default for ControllerConfig {
     /// lease and to exit. The sync timeout is the same as in controller-runtime.
     fn default() -> Self {
         Self {
-            workers: 1,
-            max_workers: None,
+            workers: Workers::from(1),
             worker_idle_timeout: Duration::from_secs(10),
             reconcile_timeout: None,
             max_attempts: None,
+            max_failing_in_flight: None,
             conflict_backoff_initial: Duration::from_millis(10),
             conflict_backoff_max: Duration::from_secs(1),
+            requeue_spread_percent: 0,
             cache_sync_timeout: Duration::from_secs(120),
             shutdown_grace: Duration::from_secs(20),
             abort_after: Duration::from_secs(5),

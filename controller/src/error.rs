@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::InformerState;
@@ -15,9 +16,9 @@ use crate::WatchStatus;
 /// use flyball_controller::{ControllerConfig, InvalidControllerConfig};
 ///
 /// let mut config = ControllerConfig::default();
-/// config.max_workers = Some(0);
+/// config.workers = 0.into();
 /// let invalid: InvalidControllerConfig = config.validate().unwrap_err();
-/// assert_eq!(invalid.setting(), "max_workers"); // what to correct in the file
+/// assert_eq!(invalid.setting(), "workers"); // what to correct in the file
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,11 +35,13 @@ pub enum InvalidControllerConfig {
     ZeroReconcileTimeout,
     /// The maximum number of attempts is 0, so a key would have no attempt.
     ZeroMaxAttempts,
+    /// The maximum number of failing keys in flight is 0, so a key that has failed would never be retried.
+    ZeroMaxFailingInFlight,
     /// The initial wait after a conflict is 0, so a key would be retried immediately after each conflict.
     ZeroConflictBackoff,
     /// The initial wait after a conflict is longer than the maximum wait.
     ConflictBackoffMaxBelowInitial,
-    /// A maximum number of attempts is set, but the queue has no limiter that counts the failures of a key.
+    /// A maximum number of attempts, or of failing keys in flight, is set, but the queue has no limiter that counts the failures of a key.
     LimiterCountsNoFailures,
     /// [`stop_when_idle`](crate::Controller::stop_when_idle) is set, but the controller has no informer. Such a controller only reconciles keys that
     /// other code adds, so it cannot determine when no work is left.
@@ -51,16 +54,17 @@ pub enum InvalidControllerConfig {
 
 impl InvalidControllerConfig {
     /// Returns the name of the setting to change: the field of [`ControllerConfig`](crate::ControllerConfig), or the method
-    /// if there is no such field.
+    /// of the controller or the queue if there is no such field.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
-            Self::ZeroWorkers => "workers",
-            Self::MaxWorkersBelowMin => "max_workers",
+            Self::ZeroWorkers | Self::MaxWorkersBelowMin => "workers",
             Self::ZeroWorkerIdleTimeout => "worker_idle_timeout",
             Self::ZeroBatchSize => "run_batches",
             Self::ZeroReconcileTimeout => "reconcile_timeout",
-            Self::ZeroMaxAttempts | Self::LimiterCountsNoFailures => "max_attempts",
+            Self::ZeroMaxAttempts => "max_attempts",
+            Self::LimiterCountsNoFailures => "limiter",
+            Self::ZeroMaxFailingInFlight => "max_failing_in_flight",
             Self::ZeroConflictBackoff => "conflict_backoff_initial",
             Self::ConflictBackoffMaxBelowInitial => "conflict_backoff_max",
             Self::NoInformers => "stop_when_idle",
@@ -79,12 +83,13 @@ impl fmt::Display for InvalidControllerConfig {
             Self::ZeroBatchSize => "a batch must hold at least one key",
             Self::ZeroReconcileTimeout => "the reconcile timeout must be positive",
             Self::ZeroMaxAttempts => "the number of attempts must be positive",
+            Self::ZeroMaxFailingInFlight => "the number of failing keys in flight must be positive",
             Self::ZeroConflictBackoff => "the wait after a conflict must be positive",
             Self::ConflictBackoffMaxBelowInitial => {
                 "the first wait after a conflict must not be longer than the maximum wait"
             }
             Self::LimiterCountsNoFailures => {
-                "a limit of attempts needs a queue with a limiter that counts failures"
+                "a limit of attempts or of failing keys needs a queue with a limiter that counts failures"
             }
             Self::NoInformers => "a controller without an informer can never be idle",
             Self::ZeroResyncPeriod => "the period of a resync must be positive",
@@ -112,7 +117,7 @@ impl Error for InvalidControllerConfig {}
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunError {
     /// The configuration is invalid. Nothing was started.
@@ -143,15 +148,16 @@ pub enum RunError {
 /// # use flyball_workqueue::Queue;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
 /// let ended = Controller::new(queue)
 ///     .wait_for_cache(async { Err("no permission to list nodes") })
 ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
 ///     .await;
-/// assert_eq!(ended, Err(RunError::SyncFailed(StartCondition::Future { index: 0 })));
+/// let Err(RunError::SyncFailed(StartCondition::Future { index, error })) = ended else { panic!("{ended:?}") };
+/// assert_eq!((index, error.to_string().as_str()), (0, "no permission to list nodes"));
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StartCondition {
     /// The cache of an informer that the controller watches.
@@ -165,6 +171,8 @@ pub enum StartCondition {
     Future {
         /// The number of the future, in the order of the calls, from 0.
         index: usize,
+        /// The error that the future returned.
+        error: Arc<dyn Error + Send + Sync>,
     },
 }
 
@@ -192,14 +200,22 @@ impl fmt::Display for RunError {
                 InformerState::Failed => write!(f, "the informer of {cache} panicked"),
                 _ => write!(f, "the informer of {cache} was stopped"),
             },
-            Self::SyncFailed(StartCondition::Future { index }) => {
-                write!(f, "start condition {index} failed")
+            Self::SyncFailed(StartCondition::Future { index, error }) => {
+                write!(f, "start condition {index} failed: {error}")
             }
         }
     }
 }
 
-impl Error for RunError {}
+impl Error for RunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            // `Display` prints the message of `error` itself, so the source is the next error in the chain.
+            Self::SyncFailed(StartCondition::Future { error, .. }) => error.source(),
+            _ => None,
+        }
+    }
+}
 
 /// The reason why a watch was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

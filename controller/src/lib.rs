@@ -15,6 +15,7 @@ mod shard;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod watch_status;
+mod workers;
 
 pub use crate::builder::Controller;
 pub use crate::config::ControllerConfig;
@@ -29,5 +30,6 @@ pub use crate::run::into_keys::IntoKeys;
 pub use crate::run::watch_options::WatchOptions;
 pub use crate::shard::{InvalidShard, Shard};
 pub use crate::watch_status::WatchStatus;
+pub use crate::workers::Workers;
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

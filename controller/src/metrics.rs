@@ -106,7 +106,7 @@ use flyball_sync::panics;
 /// # use flyball_workqueue::{Queue, QueueMetrics};
 /// struct QueueSink;
 /// impl QueueMetrics for QueueSink {}
-/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue).metrics(QueueSink);
 /// ```
 #[diagnostic::on_unimplemented(
@@ -120,7 +120,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = workers;
     }
 
-    /// A worker starts, either at the start of the run or [because all other workers are busy](crate::Controller::workers_between).
+    /// A worker starts, either at the start of the run or [because all other workers are busy](crate::Controller::workers).
     fn worker_started(&self) {}
 
     /// A worker stopped, because it was idle for longer than its timeout, or because the controller ends.

@@ -9,8 +9,10 @@ pub(crate) mod batch_config;
 mod caches;
 pub(crate) mod controller_handle;
 mod failed_changes;
+pub(crate) mod failing_keys;
+pub(crate) mod in_flight;
 pub(crate) mod into_keys;
-mod mapper_retry;
+mod mapper;
 pub(crate) mod phase;
 pub(crate) mod pool;
 pub(crate) mod reconciler;
@@ -18,6 +20,7 @@ pub(crate) mod retry;
 pub(crate) mod run_config;
 pub(crate) mod runtime;
 pub(crate) mod span;
+mod spread;
 pub(crate) mod watch_options;
 pub(crate) mod watch_set;
 pub(crate) mod watched_informer;
@@ -33,9 +36,10 @@ use flyball_workqueue::{DrainOptions, Key, Order, Queue, QueueLimiter, Timer};
 use crate::reconcile::context::ShutdownStage;
 use crate::report::ReportCounters;
 use crate::run::caches::{all, ended, synced};
-use crate::run::mapper_retry::map_all_again;
+use crate::run::in_flight::InFlight;
+use crate::run::mapper::map_all_again;
 use crate::run::phase::RunPhase;
-use crate::run::run_config::RunConfig;
+use crate::run::run_config::{BoxError, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::watch_set::{Lifecycle, RunGuard, WatchSet};
 use crate::run::watched_informer::{BoxFuture, KeySink};
@@ -51,7 +55,7 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     /// The priority of the keys of initial objects.
     pub(crate) initial_priority: i8,
     /// The futures passed to `wait_for_cache`, for which workers also wait.
-    pub(crate) conditions: Vec<BoxFuture<Result<(), ()>>>,
+    pub(crate) conditions: Vec<BoxFuture<Result<(), BoxError>>>,
     /// Completes when the standby ends. In standby the caches sync, but changes add no keys.
     pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
@@ -80,20 +84,27 @@ where
         setup;
     let (settings, stop_when_idle, waits) =
         (config.settings.clone(), config.stop_when_idle, !config.start_before_sync);
-    let (measures, max_workers) =
-        (config.metrics.is_some(), settings.max_workers.unwrap_or(settings.workers));
+    let (measures, max_workers) = (config.metrics.is_some(), settings.workers.max);
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
+    let in_flight = Arc::<InFlight>::default();
     let _cancel_on_drop = context.cancel_on_drop();
     let keys = KeySink {
         queue: queue.clone(),
         filter_key: config.filter_key.clone(),
         initial_priority,
         counters: counters.clone(),
+        in_flight: in_flight.clone(),
     };
     // `set` cannot fail, because a controller runs only once.
     let _ = sink.set(keys);
-    let workers =
-        WorkerContext::new(runtime.clone(), queue.clone(), config, context.clone(), counters.clone());
+    let workers = WorkerContext::new(
+        runtime.clone(),
+        queue.clone(),
+        config,
+        context.clone(),
+        counters.clone(),
+        in_flight,
+    );
     let workers = Arc::new(workers);
 
     // An unbounded maximum is not reported, because an implementation of `ControllerMetrics` may add up the maxima of several controllers, and the
@@ -226,8 +237,9 @@ where
     ended.map(|leftovers| counters.report(leftovers, mapper_failures))
 }
 
-/// Awaits a start condition. If the condition fails, the error contains its number.
-fn condition((index, ready): (usize, BoxFuture<Result<(), ()>>)) -> BoxFuture<Result<(), RunError>> {
-    let failed = RunError::SyncFailed(StartCondition::Future { index });
-    Box::pin(async move { ready.await.map_err(|()| failed) })
+/// Awaits a start condition. If the condition fails, the error contains its number and its error.
+fn condition((index, ready): (usize, BoxFuture<Result<(), BoxError>>)) -> BoxFuture<Result<(), RunError>> {
+    let failed =
+        move |error: BoxError| RunError::SyncFailed(StartCondition::Future { index, error: error.into() });
+    Box::pin(async move { ready.await.map_err(failed) })
 }

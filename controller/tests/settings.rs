@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_controller::{Controller, ControllerConfig, InvalidControllerConfig, InvalidShard, Shard};
 use serde_json::{from_str, to_string};
 
-const FULL: &str = r#"{"workers":3,"max_workers":9,"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
+const FULL: &str = r#"{"workers":{"min":3,"max":9},"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"max_failing_in_flight":1,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","requeue_spread_percent":5,"cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
 
 #[test]
 fn what_is_written_is_read() {
@@ -19,7 +19,7 @@ fn what_is_written_is_read() {
         from_str::<ControllerConfig>(r#"{"reconcile_timeout":null}"#).unwrap(),
         ControllerConfig::default()
     );
-    let default = r#"{"workers":1,"worker_idle_timeout":"10s","conflict_backoff_initial":"10ms","conflict_backoff_max":"1s","cache_sync_timeout":"2m","shutdown_grace":"20s","abort_after":"5s","drain_on_shutdown":false}"#;
+    let default = r#"{"workers":1,"worker_idle_timeout":"10s","conflict_backoff_initial":"10ms","conflict_backoff_max":"1s","requeue_spread_percent":0,"cache_sync_timeout":"2m","shutdown_grace":"20s","abort_after":"5s","drain_on_shutdown":false}"#;
     assert_eq!(to_string(&ControllerConfig::default()).unwrap(), default);
 }
 
@@ -27,7 +27,8 @@ fn what_is_written_is_read() {
 fn refuses_unknown_settings() {
     for (file, why) in [
         (r#"{"worker":3}"#, "unknown field `worker`"),
-        (r#"{"workers":-1}"#, "invalid value"),
+        (r#"{"workers":-1}"#, "must be a number, or a map"),
+        (r#"{"workers":{"min":1,"most":2}}"#, "must be a number, or a map"),
         (r#"{"reconcile_timeout":5}"#, "a span of time"),
         (r#"{"conflict_backoff_initial":"soon"}"#, "\"soon\", expected a span of time"),
         (r#"{"conflict_backoff_initial":null}"#, "a span of time"),
@@ -41,10 +42,11 @@ fn refuses_unknown_settings() {
 fn every_rule_refuses_a_file_and_names_the_setting() {
     for (file, expected) in [
         (r#"{"workers":0}"#, InvalidControllerConfig::ZeroWorkers),
-        (r#"{"workers":3,"max_workers":2}"#, InvalidControllerConfig::MaxWorkersBelowMin),
+        (r#"{"workers":{"min":3,"max":2}}"#, InvalidControllerConfig::MaxWorkersBelowMin),
         (r#"{"worker_idle_timeout":"0s"}"#, InvalidControllerConfig::ZeroWorkerIdleTimeout),
         (r#"{"reconcile_timeout":"0s"}"#, InvalidControllerConfig::ZeroReconcileTimeout),
         (r#"{"max_attempts":0}"#, InvalidControllerConfig::ZeroMaxAttempts),
+        (r#"{"max_failing_in_flight":0}"#, InvalidControllerConfig::ZeroMaxFailingInFlight),
         (r#"{"conflict_backoff_initial":"0s"}"#, InvalidControllerConfig::ZeroConflictBackoff),
         (
             r#"{"conflict_backoff_initial":"2s","conflict_backoff_max":"1s"}"#,
@@ -54,7 +56,10 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
         let settings: ControllerConfig = from_str(file).unwrap();
         assert_eq!(settings.validate(), Err(expected), "{file}");
         assert!(file.contains(expected.setting()), "{file}: {}", expected.setting());
-        let refused = Controller::new(flyball_workqueue::Queue::<u32>::builder().timer(UnusedTimer).build());
+        let backoff = flyball_ratelimit::Exponential::new(Duration::from_secs(1)..=Duration::from_secs(1));
+        let refused = Controller::new(
+            flyball_workqueue::Queue::<u32>::builder().limiter(backoff).timer(UnusedTimer).build(),
+        );
         assert_eq!(refused.with_config(&settings).err(), Some(expected), "{file}");
     }
 }

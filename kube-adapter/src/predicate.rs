@@ -7,7 +7,31 @@
 pub use flyball_controller::predicate::{changed, generation_unobserved};
 
 use flyball_informer_cache::{Change, ChangeKind};
+use kube::Resource;
 use kube::runtime::Predicate;
+
+/// Creates a predicate that returns whether an update may concern the desired state of an object, and not only its status: its `generation` changed,
+/// its deletion was requested, or its finalizers changed. Every update of an object without a generation passes, for example of a `ConfigMap`.
+///
+/// kube-runtime's `predicates::generation` and controller-runtime's `GenerationChangedPredicate` drop every update of an object without a generation, and
+/// the changes of the finalizers of all others.
+///
+/// # Examples
+/// ```
+/// # use flyball_kube::Controller;
+/// # use k8s_openapi::api::apps::v1::Deployment;
+/// use flyball_kube::predicate;
+///
+/// # fn example(deployments: Controller<Deployment>) {
+/// let controller = deployments.filter_changes(predicate::spec());
+/// # }
+/// ```
+pub fn spec<K, V: Resource>() -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
+    flyball_controller::predicate::spec(|object: &V| {
+        let meta = object.meta();
+        (meta.generation, (meta.deletion_timestamp.is_some(), meta.finalizers.clone()))
+    })
+}
 
 /// Converts a predicate of kube-runtime to a filter of changes. The filter accepts an update if the predicate returns different hashes for the old
 /// and the new state, or if it returns `None` for the new state.

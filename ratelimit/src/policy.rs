@@ -51,6 +51,12 @@ pub trait Policy<K: ?Sized> {
     /// token bucket.
     const COUNTS_FAILURES: bool = true;
 
+    /// Whether failed keys wait at all: `false` for the policy of a queue without a limiter, and `true` for every other policy.
+    ///
+    /// Owners that retry failed keys by themselves, such as a controller, do not compile with a policy that never waits: a key that keeps failing would
+    /// occupy a processor.
+    const LIMITS: bool = true;
+
     /// Counts a failure of `key` at `now`, and returns how long the key waits from `now`.
     ///
     /// `random` is uniform over all of `u64`; only jitter uses it.

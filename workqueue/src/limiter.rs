@@ -36,6 +36,7 @@ pub struct NoLimiter;
 
 impl<K: ?Sized> Policy<K> for NoLimiter {
     const COUNTS_FAILURES: bool = false;
+    const LIMITS: bool = false;
 
     fn record_failure(&mut self, _: &K, _: Nanos, _: u64, _: &mut dyn FnMut(&K) -> bool) -> Failure {
         Failure { wait: Duration::ZERO, counted: false }

@@ -2,6 +2,7 @@
 //!
 //! Cancel safety: nothing here runs before the controller runs.
 
+use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # struct Pod { owner: Option<String> }
     /// # fn example(replicasets: Informer<String, ()>, pods: Informer<String, Pod>) {
-    /// # let queue = Queue::<String>::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// let controller = Controller::new(queue)
     ///     .watches(&replicasets, |change| change.key().clone())
     ///     .watches(&pods, |change| change.object().owner.clone());
@@ -67,12 +68,12 @@ where
     /// # use flyball_controller::{Controller, TokioTimer, WatchOptions, predicate};
     /// # use flyball_informer_cache::Informer;
     /// # use flyball_workqueue::Queue;
-    /// # struct Pod { generation: u64 }
+    /// # struct Pod { generation: Option<u64>, deleting: bool }
     /// # fn example(pods: Informer<String, Pod>, hints: Informer<String, ()>) {
-    /// # let queue = Queue::<String>::builder().timer(TokioTimer::current()).build();
-    /// let generations = WatchOptions::new().filter(predicate::changed(|pod: &Pod| pod.generation));
+    /// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// let specs = WatchOptions::new().filter(predicate::spec(|pod: &Pod| (pod.generation, pod.deleting)));
     /// let controller = Controller::new(queue)
-    ///     .watches_with(&pods, |change| change.key().clone(), generations)
+    ///     .watches_with(&pods, |change| change.key().clone(), specs)
     ///     .watches_with(&hints, |change| change.key().clone(), WatchOptions::new().optional());
     /// let health = controller.health();
     /// for watch in health.watches().iter().filter(|watch| !watch.synced) {
@@ -120,7 +121,7 @@ where
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
     /// # let server = TestServer::new(schema, |_, _, _| {});
-    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// server.set_faults(|faults| faults.unresponsive = true);
     /// let numbers = Informer::builder(schema, server).start()?;
     /// let ended = Controller::new(queue)
@@ -141,7 +142,7 @@ where
     /// Delays the start of the workers until `ready` has completed and the watched informers have synced. Use this for caches that reconciles read
     /// although this controller does not watch them, or for any other condition.
     ///
-    /// If `ready` returns an error, the run ends with [`RunError::SyncFailed`](crate::RunError::SyncFailed).
+    /// If `ready` returns an error, the run ends with [`RunError::SyncFailed`](crate::RunError::SyncFailed), which contains the error.
     ///
     /// # Examples
     /// ```no_run
@@ -150,7 +151,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # use flyball_controller::TokioTimer;
     /// # async fn example(pods: Informer<u32, u32>, nodes: Informer<u32, u32>) {
-    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// let of_pods = Controller::new(queue)
     ///     .watches(&pods, |change| *change.key())
     ///     // Its reconciles read nodes, too.
@@ -158,8 +159,11 @@ where
     /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
     /// # }
     /// ```
-    pub fn wait_for_cache<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self {
-        self.setup.conditions.push(Box::pin(async move { ready.await.map_err(drop) }));
+    pub fn wait_for_cache<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.setup.conditions.push(Box::pin(async move { ready.await.map_err(Into::into) }));
         self
     }
 
@@ -178,7 +182,7 @@ where
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
     /// # let server = TestServer::new(schema, |_, _, _| {});
-    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// server.set_faults(|faults| faults.unresponsive = true); // it never syncs
     /// let numbers = Informer::builder(schema, server).start()?;
     /// queue.add(7)?;
@@ -214,7 +218,7 @@ where
     /// # use flyball_controller::TokioTimer;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// # for namespace in ["a", "b", "c", "d", "e", "f"] { queue.add((namespace, "pod"))?; }
     /// # queue.shut_down();
     /// # let index = 0;
@@ -261,7 +265,7 @@ where
     /// (0..3).for_each(|number| drop(server.put(number)));
     /// let numbers = sim.informer(Informer::builder(NUMBERS, server))?;
     ///
-    /// let queue = Queue::builder().order(Priority::new()).timer(sim.timer()).build();
+    /// let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).order(Priority::new()).timer(sim.timer()).build();
     /// let controller = Controller::new(queue.clone()).watches(&numbers, |change| *change.key()).initial_priority(-10);
     /// queue.add(9)?; // stands for a change
     /// let (send, order) = mpsc::channel();

@@ -2,12 +2,11 @@
 //!
 //! Cancel safety: nothing here waits.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
-use crate::Controller;
+use crate::{Controller, Workers};
 
 /// Settings for workers: how many workers run at once.
 impl<K, O, L, T> Controller<K, O, L, T>
@@ -17,14 +16,11 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    /// Sets how many keys (with [`run_batches`](Self::run_batches), how many batches) are reconciled at once. The default is 1.
-    pub fn workers(self, workers: usize) -> Self {
-        self.workers_between(workers..=workers)
-    }
-
-    /// Sets the minimum and maximum number of keys that are reconciled at once. Whenever all running workers are busy, one more worker is started, up
-    /// to the maximum; a worker that was idle [for some time](Self::worker_idle_timeout) stops, unless no other worker is idle or only the minimum is
-    /// running.
+    /// Sets how many keys (with [`run_batches`](Self::run_batches), how many batches) are reconciled at once: a number, or a range from a minimum to a
+    /// maximum. The default is 1.
+    ///
+    /// With a range, one more worker is started whenever all running workers are busy, up to the maximum. A worker that was idle
+    /// [for some time](Self::worker_idle_timeout) stops, unless no other worker is idle or only the minimum is running.
     ///
     /// A key waits for a worker only while the maximum number of workers is busy. Each worker is a task, which is cheap to
     /// start; the maximum limits the resources that reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) reports
@@ -37,11 +33,11 @@ where
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
     /// # queue.add_many(0..100);
     /// # queue.shut_down();
     /// let report = Controller::new(queue)
-    ///     .workers_between(1..=16)
+    ///     .workers(1..=16)
     ///     .worker_idle_timeout(Duration::from_secs(60))
     ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
     ///     .await?;
@@ -49,9 +45,8 @@ where
     /// # Ok(())
     /// # }
     /// ```
-    pub fn workers_between(mut self, workers: RangeInclusive<usize>) -> Self {
-        (self.setup.config.settings.workers, self.setup.config.settings.max_workers) =
-            (*workers.start(), Some(*workers.end()));
+    pub fn workers(mut self, workers: impl Into<Workers>) -> Self {
+        self.setup.config.settings.workers = workers.into();
         self
     }
 

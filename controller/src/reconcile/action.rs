@@ -28,7 +28,7 @@ impl Action {
     /// Requeues the key after `delay`, or at its next change if that is earlier. A zero delay adds the key immediately,
     /// at the tail of the queue.
     ///
-    /// The delay counts from the end of the reconcile. If the shutdown has begun, the key is not requeued; it is
+    /// The delay counts from the end of the reconcile. The controller [may extend](crate::ControllerConfig::requeue_spread_percent) it. If the shutdown has begun, the key is not requeued; it is
     /// reported as a [leftover](crate::RunReport::leftovers).
     pub const fn requeue_after(delay: Duration) -> Self {
         Self(Some(delay))

@@ -1,10 +1,11 @@
 //! EDGE. The context of a reconcile.
 //!
-//! Cancel safety: a context only reads the state of the controller; dropping [`Context::shutdown_started`] or
-//! [`Context::cancelled`] ends the wait and changes nothing else.
+//! Cancel safety: a context only reads the state of the controller; dropping [`Context::shutdown_started`],
+//! [`Context::cancelled`] or [`Context::superseded`] ends the wait and changes nothing else.
 
 use std::sync::Arc;
 
+use crate::run::in_flight::Reconcile;
 use flyball_sync::panics;
 use tokio::sync::watch;
 
@@ -30,7 +31,7 @@ use tokio::sync::watch;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+/// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
 /// queue.add(7)?;
 /// let signal = sleep(Duration::from_secs(1));
 /// let report = Controller::new(queue).graceful_shutdown_on(signal).run(reconcile).await?;
@@ -41,6 +42,8 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub struct Context {
     stage: Arc<watch::Sender<ShutdownStage>>,
+    /// `None` in the context of the run, from which the contexts of the reconciles are made.
+    reconcile: Option<Reconcile>,
 }
 
 /// The stage of a controller's shutdown.
@@ -54,7 +57,12 @@ pub(crate) enum ShutdownStage {
 
 impl Context {
     pub(crate) fn new() -> Self {
-        Self { stage: Arc::default() }
+        Self { stage: Arc::default(), reconcile: None }
+    }
+
+    /// Returns the context of a reconcile.
+    pub(crate) fn of(&self, reconcile: &Reconcile) -> Self {
+        Self { stage: self.stage.clone(), reconcile: Some(reconcile.clone()) }
     }
 
     pub(crate) fn enter(&self, stage: ShutdownStage) {
@@ -114,6 +122,43 @@ impl Context {
     /// ```
     pub async fn cancelled(&self) {
         self.reached(ShutdownStage::Cancelled).await;
+    }
+
+    /// Returns whether a change has added the key again since this reconcile began, so the state that the reconcile has read may be out of date. The
+    /// key is reconciled again in any case.
+    ///
+    /// Only changes of the informers that the controller [watches](crate::Controller::watches) count, and not adds of other code. In a
+    /// [batch](crate::Controller::run_batches), this returns whether any key of the batch was added again. Two keys with the same hash are not
+    /// distinguished.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.reconcile.as_ref().is_some_and(Reconcile::is_superseded)
+    }
+
+    /// Waits until a change adds the key again, as [`is_superseded`](Self::is_superseded) describes. Use this in a long reconcile that waits for
+    /// something that a change may make obsolete. After the reconcile has ended, the wait may complete for no reason.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: dropping the future has no effect other than ending the wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Context};
+    /// # async fn roll_out(key: u32) {}
+    /// async fn reconcile(key: u32, context: Context) -> Result<Action, std::io::Error> {
+    ///     tokio::select! {
+    ///         () = roll_out(key) => {}
+    ///         () = context.superseded() => {} // the next reconcile, which follows at once, reads the new state
+    ///     }
+    ///     Ok(Action::await_change())
+    /// }
+    /// # let _ = reconcile;
+    /// ```
+    pub async fn superseded(&self) {
+        match &self.reconcile {
+            Some(reconcile) => reconcile.superseded().await,
+            None => std::future::pending().await,
+        }
     }
 
     async fn reached(&self, stage: ShutdownStage) {

@@ -28,11 +28,12 @@ use crate::metrics::{ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::run::attempt::attempt;
 use crate::run::batch::accumulator::Accumulator;
 use crate::run::batch_config::BatchConfig;
+use crate::run::in_flight::Reconcile;
 use crate::run::phase::RunPhase;
 use crate::run::reconciler::Reconciler;
 use crate::run::runtime::Runtime;
 use crate::run::worker::{WorkerContext, copied};
-use crate::{Action, ReconcileError};
+use crate::{Action, Context, ReconcileError};
 use tokio::sync::Mutex as AsyncMutex;
 
 /// The maximum number of keys in open batches, in units of full batches. The maximum is small, because keys in open batches have left the queue, so
@@ -74,8 +75,10 @@ impl<K: Key, G: Key> Batching<K, G> {
         context.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(context.config.metrics.as_deref());
         let mut may_expire = context.pool.exceeds_min();
+        let mut slot = Reconcile::new();
         while let Some(batch) = context.next(may_expire, || self.collect(&context)).await {
-            context.serve_batch(batch, &mut *reconciler).await;
+            slot.next();
+            context.serve_batch(batch, &slot, &mut *reconciler).await;
             may_expire = context.pool.worker_idle();
             context.runtime.yield_now().await;
         }
@@ -204,11 +207,6 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    /// Returns whether a drain has begun or the queue is shutting down, so that open batches must not wait for more keys.
-    fn is_draining(&self) -> bool {
-        self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
-    }
-
     /// Waits until the drain begins. The caller also polls `Queue::get` in the same task, so the task is woken when the queue is shut down.
     async fn draining(&self) {
         let mut phase = pin!(self.phase.reached(RunPhase::Draining));
@@ -220,13 +218,18 @@ where
     }
 
     /// Reconciles a batch, and ends the lease of each key.
-    async fn serve_batch(&self, batch: Vec<Lease<K>>, reconciler: &mut BatchReconciler<K>) {
+    async fn serve_batch(&self, batch: Vec<Lease<K>>, slot: &Reconcile, reconciler: &mut BatchReconciler<K>) {
         let metrics = self.config.metrics.as_deref();
         // `Clone` of a key is also user code. If the clone of a key panics, that key fails, and the batch is called with the other keys.
         let batch: Vec<_> = batch.into_iter().map(|lease| (copied(&lease), lease)).collect();
         // Keys may have waited in the open batch for long, so the ownership is tested again. There is no await point between this test and the first
         // poll of the reconcile.
-        let own = |(key, lease)| Some((key, self.filter_key(lease)?));
+        let mut failing = Vec::new();
+        let own = |(key, lease)| {
+            let (lease, fails) = self.admit(self.filter_key(lease)?)?;
+            failing.extend(fails);
+            Some((key, lease))
+        };
         let batch: Vec<_> = batch.into_iter().filter_map(own).collect();
         let started = |lease| {
             self.report(|metrics| metrics.reconcile_started());
@@ -248,22 +251,36 @@ where
                 Err(message) => failed.push((started(lease), Arc::new(ReconcileError::Panic(message)))),
             }
         }
-        let results = if keys.is_empty() { Vec::new() } else { self.reconcile_batch(keys, reconciler).await };
+        let context = self.context.of(slot);
+        // If `Hash` of a key panics, the batch is not notified of changes of this key.
+        let hashes: Vec<_> = keys.iter().filter_map(|key| self.call(|| self.in_flight.hash(key))).collect();
+        let registered = self.in_flight.begin(slot, hashes);
+        let results = match keys.is_empty() {
+            true => Vec::new(),
+            false => self.reconcile_batch(keys, &context, reconciler).await,
+        };
         // The futures run concurrently, so no key waits for the `finally` of another key, and if the worker is aborted during one `finally`, the
         // results of the other keys are not lost. The keys that could not be cloned end with the others, because their `finally` must not delay the
         // reconcile of the batch.
         let failed = failed.into_iter().map(|(held, failure)| (held, Err(failure)));
         let ends = held.into_iter().zip(results).chain(failed);
-        let mut ends: FuturesUnordered<_> =
-            ends.map(|((lease, metrics_guard), result)| self.end_of(lease, metrics_guard, result)).collect();
+        let mut ends: FuturesUnordered<_> = ends
+            .map(|((lease, metrics_guard), result)| self.end_of(lease, metrics_guard, result, &context))
+            .collect();
         while ends.next().await.is_some() {}
+        drop((failing, registered));
     }
 
     /// Reconciles the keys of a batch, and returns one result per key.
-    async fn reconcile_batch(&self, keys: Vec<K>, reconciler: &mut BatchReconciler<K>) -> Results {
+    async fn reconcile_batch(
+        &self,
+        keys: Vec<K>,
+        context: &Context,
+        reconciler: &mut BatchReconciler<K>,
+    ) -> Results {
         let count = keys.len();
         let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
-        let start = |reconciler: &mut BatchReconciler<K>| reconciler.start(keys, self.context.clone());
+        let start = |reconciler: &mut BatchReconciler<K>| reconciler.start(keys, context.clone());
         let limit = self.config.settings.reconcile_timeout;
         let results = attempt(&self.runtime, &span, reconciler, start, limit).await;
         let results = results.and_then(|results| check_count(results, count));
@@ -280,11 +297,12 @@ where
         lease: Lease<K>,
         metrics_guard: ReconcileMetricsGuard<'_>,
         result: Result<Action, Arc<ReconcileError>>,
+        context: &Context,
     ) {
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
         let result = match &self.config.finally {
             None => result,
-            Some(finally) => self.finish(copied(&lease), result, &**finally, &span).await,
+            Some(finally) => self.finish(copied(&lease), result, &**finally, context, &span).await,
         };
         metrics_guard.disarm();
         self.ended(lease, &result, &span);

@@ -7,7 +7,8 @@ use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
-use flyball_workqueue::{Fifo, Key, NoLimiter, Order, QueueLimiter, ThreadTimer, Timer};
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{Fifo, Key, Order, QueueLimiter, ThreadTimer, Timer};
 
 use crate::error::AddWatchError;
 use crate::run::into_keys::IntoKeys;
@@ -33,7 +34,7 @@ use crate::run::watched_informer::{KeySink, watched};
 /// # let server = TestServer::new(NAMES, |_, _, _| {});
 /// # server.put(7);
 /// # let (done, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
-/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue);
 /// let handle = controller.handle();
 /// let running = tokio::spawn(controller.run(move |key, _| {
@@ -53,7 +54,7 @@ use crate::run::watched_informer::{KeySink, watched};
 /// # Ok(())
 /// # }
 /// ```
-pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = ThreadTimer> {
+pub struct ControllerHandle<K, O: Order<K> = Fifo, L = Exponential<K>, T = ThreadTimer> {
     pub(crate) watches: WatchSet,
     /// Weak, so that a handle that outlives its controller keeps neither the queue nor the key filter alive.
     pub(crate) sink: Weak<OnceLock<KeySink<K, O, L, T>>>,
@@ -73,7 +74,7 @@ pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = ThreadTime
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
 /// # let hints = Informer::builder(schema, TestServer::new(schema, |_, _, _| {})).start()?;
-/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue);
 /// let (handle, health) = (controller.handle(), controller.health());
 /// let watch: WatchId = handle.add_watch_with(&hints, |change| *change.key(), WatchOptions::new().optional())?;

@@ -33,7 +33,7 @@ pub(crate) struct WorkerPool {
 
 impl WorkerPool {
     pub(crate) fn new(settings: &ControllerConfig) -> Self {
-        let pool = PoolState::new(settings.workers, settings.max_workers.unwrap_or(settings.workers));
+        let pool = PoolState::new(settings.workers.min, settings.workers.max);
         let idle_timeout = settings.worker_idle_timeout;
         Self { scalable: pool.is_scalable(), pool: watch::Sender::new(pool), idle_timeout }
     }

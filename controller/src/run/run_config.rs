@@ -62,7 +62,10 @@ impl<K> RunConfig<K> {
     pub(crate) fn check<L: Policy<K>>(&self, informers: usize) -> Result<(), InvalidControllerConfig> {
         self.settings.validate()?;
         match self {
-            Self { settings, .. } if settings.max_attempts.is_some() && !L::COUNTS_FAILURES => {
+            Self { settings, .. }
+                if !L::COUNTS_FAILURES
+                    && (settings.max_attempts.is_some() || settings.max_failing_in_flight.is_some()) =>
+            {
                 Err(InvalidControllerConfig::LimiterCountsNoFailures)
             }
             Self { zero_resync_period: true, .. } => Err(InvalidControllerConfig::ZeroResyncPeriod),

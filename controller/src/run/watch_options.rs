@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use flyball_informer_cache::Change;
-use flyball_workqueue::{AddError, Added, Fifo, Key, NoLimiter, Order, Priority, Queue, ThreadTimer};
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{AddError, Added, Fifo, Key, Order, Priority, Queue, ThreadTimer};
 
 /// The options of a watch: which changes of an informer become keys, and how; see
 /// [`Controller::watches_with`](crate::Controller::watches_with).
@@ -14,11 +15,11 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, NoLimiter, Order, Priority, 
 /// # use flyball_controller::{Controller, TokioTimer, WatchOptions, predicate};
 /// # use flyball_informer_cache::Informer;
 /// # use flyball_workqueue::{Priority, Queue};
-/// # struct Pod { generation: u64 }
+/// # struct Pod { generation: Option<u64>, deleting: bool, finalizers: Vec<String> }
 /// # fn example(pods: Informer<String, Pod>) {
-/// # let queue = Queue::<String>::builder().order(Priority::new()).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).order(Priority::new()).timer(TokioTimer::current()).build();
 /// let options = WatchOptions::new()
-///     .filter(predicate::changed(|pod: &Pod| pod.generation))
+///     .filter(predicate::spec(|pod: &Pod| (pod.generation, (pod.deleting, pod.finalizers.clone()))))
 ///     .priority(5)
 ///     .initial_priority(-5)
 ///     .optional();
@@ -27,7 +28,7 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, NoLimiter, Order, Priority, 
 /// ```
 #[must_use = "options do nothing until they are passed to a watch"]
 #[expect(clippy::type_complexity, reason = "the function types are used only here")]
-pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = ThreadTimer> {
+pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = Exponential<K>, T = ThreadTimer> {
     pub(crate) filter: Option<Box<dyn Fn(&Change<OK, V>) -> bool + Send + Sync>>,
     pub(crate) add: Option<
         Box<dyn Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync>,
@@ -69,13 +70,15 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// ```no_run
     /// # use flyball_controller::{Controller, TokioTimer, WatchOptions};
     /// # use flyball_informer_cache::{Change, Informer};
-    /// use flyball_workqueue::{AddOptions, DelayMode, Fifo, NoLimiter, Queue};
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::{AddOptions, DelayMode, Fifo, Queue};
     /// use std::time::Duration;
     /// # struct Pod;
     /// # fn example(pods: Informer<String, Pod>) {
     ///
-    /// type Keys = Queue<String, Fifo, NoLimiter, TokioTimer>;
-    /// let queue: Keys = Queue::builder().timer(TokioTimer::current()).build();
+    /// type Keys = Queue<String, Fifo, Exponential<String>, TokioTimer>;
+    /// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// let queue: Keys = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
     /// let quiet = Duration::from_millis(100);
     /// let mode = DelayMode::Debounce { max_wait: Duration::from_secs(1) };
     /// let options =
@@ -108,8 +111,10 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// to the tail, and in a [`Fair`](flyball_workqueue::Fair) queue to the tail of their group. A resync does not call [`add_with`](Self::add_with).
     /// If other code adds a key at the same time, both adds coalesce like any other adds.
     ///
-    /// The first period starts when the controller starts to map changes; a period that ends while the objects are still being mapped is skipped. The
-    /// objects are mapped one by one, and other tasks run in between. In a queue with a capacity, each resync would fill the remaining capacity with
+    /// The first period starts when the controller starts to map changes. The objects are spread over the period, by a hash of their keys: in each
+    /// 64th of the period, about a 64th of the objects is mapped. So the load is even, although all objects were listed at the same time. If a part of
+    /// the objects takes longer than its part of the period, the next part begins later. The objects are mapped one by one, and other tasks run in
+    /// between. In a queue with a capacity, each resync would fill the remaining capacity with
     /// the first objects, so give the queue no capacity. Stopped informers are not resynced. If the mapper panics during a resync, the panic is
     /// counted, and the object is mapped again in the next period.
     ///
@@ -123,7 +128,9 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// # fn example(buckets: Informer<String, Bucket>) {
     ///
     /// // Changes of a hundred thousand buckets do not wait behind their hourly check.
-    /// let queue = Queue::<String>::builder().order(Priority::new()).timer(TokioTimer::current()).build();
+    /// # let backoff = flyball_ratelimit::Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// let queue =
+    ///     Queue::<String>::builder().order(Priority::new()).limiter(backoff).timer(TokioTimer::current()).build();
     /// let options = WatchOptions::new().resync_every(Duration::from_secs(3600));
     /// let controller = Controller::new(queue).watches_with(&buckets, |change| change.key().clone(), options);
     /// # }

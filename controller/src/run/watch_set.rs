@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 use crate::WatchStatus;
 use crate::error::AddWatchError;
-use crate::run::mapper_retry::RetryMapping;
+use crate::run::mapper::RetryMapping;
 use crate::run::watched_informer::{ActiveWatch, Observe, WatchedInformer};
 
 #[derive(Clone, Default)]

@@ -16,8 +16,9 @@ use flyball_workqueue::{
 
 use crate::WatchStatus;
 use crate::report::ReportCounters;
+use crate::run::in_flight::InFlight;
 use crate::run::into_keys::IntoKeys;
-use crate::run::mapper_retry::{Mapper, RetryMapping};
+use crate::run::mapper::{Mapper, RetryMapping};
 use crate::run::watch_options::WatchOptions;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -33,6 +34,7 @@ pub(crate) struct KeySink<K, O: Order<K>, L, T> {
     /// The priority of the keys of initial objects.
     pub(crate) initial_priority: i8,
     pub(crate) counters: Arc<ReportCounters>,
+    pub(crate) in_flight: Arc<InFlight>,
 }
 
 /// A type-erased informer.
@@ -156,6 +158,8 @@ where
                 if shared.is_removed() {
                     break;
                 }
+                // Computed before the add, which consumes the key.
+                let hash = sink.in_flight.hash(&key);
                 let added = match resync {
                     true if sink.queue.state(&key) != KeyState::Absent => continue,
                     true => {
@@ -164,7 +168,13 @@ where
                     false => options.add(sink, change, key),
                 };
                 match added {
-                    Ok(_) => sink.counters.keys_added.count(),
+                    Ok(added) => {
+                        sink.counters.keys_added.count();
+                        // An add of the user may have a delay, and then returns something else for a leased key.
+                        if added == Added::Dirty || options.add.is_some() {
+                            sink.in_flight.supersede(hash);
+                        }
+                    }
                     // The queue is shut down, so it would refuse the other keys of the change, too.
                     Err(refused) if refused.kind() == AddErrorKind::ShutDown => break,
                     // The loop continues, because a refusal concerns only this key: another key of the change may already be in the queue, where the

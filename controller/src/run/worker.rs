@@ -15,12 +15,15 @@ use flyball_workqueue::{Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueL
 use crate::metrics::{ControllerMetrics, ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::report::ReportCounters;
 use crate::run::attempt::attempt;
+use crate::run::failing_keys::{FailingKey, FailingKeys};
+use crate::run::in_flight::{InFlight, Reconcile};
 use crate::run::phase::{PhaseSignal, RunPhase};
 use crate::run::pool::WorkerPool;
 use crate::run::reconciler::{BoxedCall, Reconciler};
 use crate::run::run_config::{Finally, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::span::ReconcileSpan;
+use crate::run::spread::extended;
 use crate::run::watched_informer::BoxFuture;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
@@ -51,6 +54,8 @@ pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T> {
     pub(crate) counters: Arc<ReportCounters>,
     pub(crate) pool: WorkerPool,
     pub(crate) phase: PhaseSignal,
+    failing: FailingKeys,
+    pub(crate) in_flight: Arc<InFlight>,
 }
 
 impl<X, K, O, L, T> WorkerContext<X, K, O, L, T>
@@ -67,9 +72,11 @@ where
         config: RunConfig<K>,
         context: Context,
         counters: Arc<ReportCounters>,
+        in_flight: Arc<InFlight>,
     ) -> Self {
         let pool = WorkerPool::new(&config.settings);
-        Self { runtime, queue, config, context, counters, pool, phase: PhaseSignal::default() }
+        let (phase, failing) = (PhaseSignal::default(), FailingKeys::default());
+        Self { runtime, queue, config, context, counters, pool, phase, failing, in_flight }
     }
 
     /// Opens the pool, so that workers are started and take keys.
@@ -118,22 +125,29 @@ where
         self.report(|metrics| metrics.worker_started());
         let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
         let mut may_expire = self.pool.exceeds_min();
+        let mut slot = Reconcile::new();
         while let Some(lease) = self.next(may_expire, || self.queue.get()).await {
-            self.serve(lease, &mut *reconciler).await;
+            slot.next();
+            self.serve(lease, &slot, &mut *reconciler).await;
             may_expire = self.pool.worker_idle();
         }
     }
 
     /// Reconciles a key, and ends its lease.
-    async fn serve(&self, lease: Lease<K>, reconciler: &mut KeyReconciler<K>) {
+    async fn serve(&self, lease: Lease<K>, slot: &Reconcile, reconciler: &mut KeyReconciler<K>) {
         let key = copied(&lease);
         let Some(lease) = self.filter_key(lease) else { return };
+        let Some((lease, _failing)) = self.admit(lease) else { return };
         let metrics = self.config.metrics.as_deref();
         self.report(|metrics| metrics.reconcile_started());
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
+        let context = self.context.of(slot);
+        // If `Hash` panics, the reconcile is not notified of changes.
+        let hash = self.call(|| self.in_flight.hash(lease.key()));
+        let registered = hash.map(|hash| self.in_flight.begin(slot, [hash]));
         let start = |reconciler: &mut KeyReconciler<K>| {
-            reconciler.start(key_or_resume(key), self.context.clone());
+            reconciler.start(key_or_resume(key), context.clone());
         };
         let limit = self.config.settings.reconcile_timeout;
         let result = attempt(&self.runtime, &span, reconciler, start, limit).await;
@@ -141,9 +155,10 @@ where
             None => result.map_err(Arc::new),
             Some(finally) => {
                 let result = result.map_err(Arc::new);
-                self.finish(copied(&lease), result, &**finally, &span).await
+                self.finish(copied(&lease), result, &**finally, &context, &span).await
             }
         };
+        drop(registered);
         // Without this yield, a reconcile that never waits would block the other tasks of its thread. The worker yields before it counts the end
         // of the reconcile: if the worker is aborted at the yield, the reconcile counts as dropped.
         self.runtime.yield_now().await;
@@ -169,6 +184,29 @@ where
         Some(lease)
     }
 
+    /// Returns the lease if the key may be reconciled now. Otherwise the key has failed, and too many such keys are in flight: puts it back to the queue
+    /// for some time.
+    pub(crate) fn admit(&self, lease: Lease<K>) -> Option<(Lease<K>, Option<FailingKey<'_>>)> {
+        // A drain reconciles all Ready keys, and it would not wait for a key that is put back.
+        let most = self.config.settings.max_failing_in_flight.filter(|_| !self.is_draining());
+        // If the limiter panics, the key counts as healthy.
+        let fails = || self.call(|| lease.num_requeues()).unwrap_or_default() > 0;
+        let Some(most) = most.filter(|_| fails()) else { return Some((lease, None)) };
+        match self.failing.begin(most) {
+            Ok(failing) => Some((lease, Some(failing))),
+            Err(wait) => {
+                // The failures of the key stay as they are.
+                self.call(|| lease.end(LeaseOutcome::DoneAndRequeueAfter(wait)));
+                None
+            }
+        }
+    }
+
+    /// Returns whether a drain has begun or the queue is shutting down.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
+    }
+
     /// Runs `finally` after the reconcile, whether it succeeded or failed. If both the reconcile and `finally` fail, the failure of the reconcile is
     /// returned.
     pub(crate) async fn finish(
@@ -176,11 +214,12 @@ where
         key: Result<K, String>,
         result: Result<Action, Arc<ReconcileError>>,
         finally: &Finally<K>,
+        context: &Context,
         span: &ReconcileSpan,
     ) -> Result<Action, Arc<ReconcileError>> {
         let reconciled = result.clone();
         let start = |call: &mut BoxedCall<()>| {
-            call.0 = Some(finally(key_or_resume(key), reconciled, self.context.clone()));
+            call.0 = Some(finally(key_or_resume(key), reconciled, context.clone()));
         };
         let limit = self.config.settings.reconcile_timeout;
         match attempt(&self.runtime, span, &mut BoxedCall(None), start, limit).await {
@@ -211,12 +250,25 @@ where
         self.call(|| match result {
             Ok(action) => {
                 self.count_recovery(&lease);
+                let action = self.spread(*action, lease.key());
                 lease.end(action.lease_outcome());
             }
             Err(failure) => self.failed(lease, failure, outcome.class().unwrap_or_default()),
         });
         self.report(|metrics| metrics.reconcile_ended(outcome, took));
         self.call(|| span.ended(outcome));
+    }
+
+    /// Makes the delay of a requeue longer, by a hash of the key.
+    fn spread(&self, action: Action, key: &K) -> Action {
+        let percent = self.config.settings.requeue_spread_percent;
+        match action.requeue_delay() {
+            Some(delay) if percent > 0 => {
+                // If `Hash` panics, the delay stays as it is, because the reconcile has succeeded.
+                Action::requeue_after(self.call(|| extended(delay, key, percent)).unwrap_or(delay))
+            }
+            _ => action,
+        }
     }
 
     fn class_of(&self, failure: &ReconcileError) -> FailureClass {

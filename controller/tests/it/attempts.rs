@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flyball_controller::{Action, Controller, ReconcileError};
+use flyball_controller::{Action, BatchConfig, Controller, ControllerConfig, ReconcileError};
 use flyball_ratelimit::{Exponential, MaxElapsed};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;
@@ -173,10 +173,10 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
     running.iter().for_each(|running| running.abort());
 }
 
-/// A queue that was built without a timer has one: a requeue needs no configuration.
+/// A queue that was built without a timer has one: a requeue needs no configuration but a limiter.
 #[tokio::test]
-async fn a_controller_runs_on_a_queue_from_new() {
-    let queue = Queue::new();
+async fn a_controller_runs_on_a_queue_without_a_timer() {
+    let queue = Queue::builder().limiter(Exponential::new(SECOND..=SECOND)).build();
     queue.add(7_u32).unwrap();
     let twice = Arc::new(Notify::new());
     let controller = Controller::new(queue).graceful_shutdown_on(twice.clone().notified_owned());
@@ -211,4 +211,90 @@ async fn on_give_up_is_called_when_the_limiter_gives_the_key_up() {
         "after 1 s, 2 s and 4 s; 8 s more are too late"
     );
     assert_eq!((report.errors, report.given_up), (4, 1));
+}
+
+/// Twelve keys fail slowly, and would take all workers most of the time. With a limit, a healthy key runs at once, and each failing key is still
+/// retried.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_failing_keys_leaves_workers_for_healthy_keys() {
+    for batches in [false, true] {
+        let (queue, log, begin) = (queue(), Log::new(), Instant::now());
+        let (failing, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut config = ControllerConfig::default();
+        config.max_failing_in_flight = Some(2);
+        let controller = Controller::new(queue.clone()).with_config(&config).unwrap().workers(4);
+        let (own_log, counted, maximum) = (log.clone(), failing.clone(), most.clone());
+        let reconcile = move |key: u32, _| {
+            own_log.note((key, begin.elapsed()));
+            let (counted, maximum) = (counted.clone(), maximum.clone());
+            async move {
+                if key >= 100 {
+                    return Ok(Action::await_change());
+                }
+                maximum.fetch_max(counted.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(30 * SECOND).await;
+                counted.fetch_sub(1, Ordering::SeqCst);
+                Err("no luck")
+            }
+        };
+        _ = queue.add_many(0..12);
+        let running = match batches {
+            false => tokio::spawn(controller.run(reconcile)),
+            true => {
+                let reconcile = Arc::new(reconcile);
+                tokio::spawn(controller.run_batches(BatchConfig::new(1), move |keys: Vec<u32>, context| {
+                    let reconcile = reconcile.clone();
+                    async move { Ok(vec![reconcile(keys[0], context).await]) }
+                }))
+            }
+        };
+        // At their first attempts, the keys are not known to fail.
+        sleep(100 * SECOND).await;
+        assert_eq!(most.swap(0, Ordering::SeqCst), 4);
+        log.take();
+        for key in 100..120 {
+            sleep(33 * SECOND).await;
+            let added = begin.elapsed();
+            queue.add(key).unwrap();
+            run_until_pending().await;
+            assert!(log.take().contains(&(key, added)), "the healthy key must not wait");
+        }
+        sleep(2_000 * SECOND).await;
+        let seen = log.take();
+        for key in 0..12 {
+            let runs = seen.iter().filter(|(seen, _)| *seen == key).count();
+            assert!(runs >= 5, "key {key} ran {runs} times");
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 2);
+        running.abort();
+    }
+}
+
+/// A drain reconciles every Ready key, whatever the limit.
+#[tokio::test(start_paused = true)]
+async fn a_drain_reconciles_failing_keys_beyond_the_limit() {
+    let (queue, log) = (queue(), Log::new());
+    let own_log = log.clone();
+    let mut config = ControllerConfig::default();
+    config.max_failing_in_flight = Some(1);
+    // Two healthy keys are before the failing ones, and run when the drain begins.
+    _ = queue.add_many([100, 101]);
+    (0..4).for_each(|key| _ = queue.add_rate_limited(key));
+    sleep(2 * SECOND).await;
+    let report = Controller::new(queue)
+        .with_config(&config)
+        .unwrap()
+        .workers(2)
+        .drain_on_shutdown()
+        .graceful_shutdown_on(sleep(SECOND / 2))
+        .run(move |key, _| {
+            own_log.note(key);
+            async {
+                sleep(SECOND).await;
+                Ok::<_, String>(Action::await_change())
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!((sorted(log.take()), left(&report)), (vec![0, 1, 2, 3, 100, 101], 0));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, RunReport, WatchOptions};
+use flyball_controller::{Action, BatchConfig, Context, Controller, RunReport, WatchOptions};
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_workqueue::{AddOptions, DelayMode};
 use tokio::sync::oneshot;
@@ -499,4 +499,63 @@ async fn the_changes_that_are_kept_are_bounded() {
     let report = running.await.unwrap().unwrap();
     assert_eq!(report.mapper_failures, u64::from(OBJECTS));
     assert_eq!(calls.load(Ordering::SeqCst), OBJECTS + 10_000, "only the kept changes are mapped again");
+}
+
+/// A reconcile that waits for something is notified when its object changes.
+#[tokio::test(start_paused = true)]
+async fn a_running_reconcile_is_notified_when_its_object_changes() {
+    for (batches, delay) in [(false, None), (true, None), (false, Some(SECOND))] {
+        let world = HistorySource::new();
+        (1..=2).for_each(|key| _ = world.put(key, 0));
+        let (things, log) = (world.informer(), Log::new());
+        let own_log = log.clone();
+        let options = match delay {
+            None => WatchOptions::new(),
+            Some(delay) => WatchOptions::new().add_with(move |queue: &Keys, _: &Change<u32, Thing>, key| {
+                queue.add_with(key, AddOptions { delay, ..AddOptions::default() })
+            }),
+        };
+        let controller = Controller::new(queue()).watches_with(&things, |change| *change.key(), options);
+        let controller = controller.workers(2).finally({
+            let log = log.clone();
+            move |key, _, context| {
+                log.note((key, "finally", context.is_superseded()));
+                async { Ok::<_, String>(()) }
+            }
+        });
+        let reconcile = move |key, context: Context| {
+            let own_log = own_log.clone();
+            async move {
+                own_log.note((key, "begins", context.is_superseded()));
+                tokio::select! {
+                    biased;
+                    () = context.superseded() => own_log.note((key, "superseded", context.is_superseded())),
+                    () = sleep(100 * SECOND) => {}
+                }
+                Ok::<_, String>(Action::await_change())
+            }
+        };
+        let running = match batches {
+            false => tokio::spawn(controller.run(reconcile)),
+            true => {
+                tokio::spawn(controller.run_batches(BatchConfig::new(1), move |keys: Vec<u32>, context| {
+                    let reconciled = reconcile(keys[0], context);
+                    async move { Ok(vec![reconciled.await]) }
+                }))
+            }
+        };
+        sleep(2 * SECOND).await;
+        assert_eq!(sorted(log.take()), [(1, "begins", false), (2, "begins", false)]);
+        world.put(1, 1);
+        sleep(2 * SECOND).await;
+        let expected = [(1, "superseded", true), (1, "finally", true), (1, "begins", false)];
+        assert_eq!(log.take(), expected, "{batches} {delay:?}");
+        // The next reconcile of the same worker begins anew, and is notified again.
+        world.remove(1);
+        sleep(2 * SECOND).await;
+        assert_eq!(log.take(), expected, "{batches} {delay:?}");
+        sleep(90 * SECOND).await;
+        assert_eq!(log.take(), [], "no change concerns object 2");
+        running.abort();
+    }
 }

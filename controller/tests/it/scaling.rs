@@ -48,7 +48,7 @@ impl ControllerMetrics for Gauge {
 /// Runs a controller with 2 to 5 workers. Each reconcile takes a second.
 fn run(sim: &Simulation, queue: &Keys) -> (Gauge, Log<u32>) {
     let (gauge, log) = (Gauge::default(), Log::new());
-    let controller = Controller::new(queue.clone()).workers_between(2..=5).metrics(gauge.clone());
+    let controller = Controller::new(queue.clone()).workers(2..=5).metrics(gauge.clone());
     let (own_log, time) = (log.clone(), sim.time());
     sim.run(controller, move |key, _| {
         own_log.note(key);
@@ -95,7 +95,7 @@ fn scales_with_the_load_within_bounds() {
 fn keeps_the_only_idle_worker() {
     Simulation::explore(100, |sim| {
         let (queue, log) = (simulated(sim), Log::new());
-        let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_idle_timeout(SECOND);
+        let controller = Controller::new(queue.clone()).workers(1..=3).worker_idle_timeout(SECOND);
         let (own_log, time) = (log.clone(), sim.time());
         sim.run(controller, move |key, _| {
             own_log.note((key, time.now()));
@@ -156,7 +156,7 @@ fn a_panic_or_timeout_keeps_the_worker() {
     Simulation::explore(50, |sim| {
         let (queue, gauge) = (simulated(sim), Gauge::default());
         let controller = Controller::new(queue.clone())
-            .workers_between(1..=4)
+            .workers(1..=4)
             .reconcile_timeout(SECOND)
             .max_attempts(1)
             .on_give_up(|_, _| {})
@@ -181,7 +181,7 @@ fn may_be_shut_down_or_dropped_while_scaling() {
         let (queue, gauge) = (simulated(sim), Gauge::default());
         (0..12).for_each(|key| _ = queue.add(key));
         let controller = Controller::new(queue.clone())
-            .workers_between(1..=4)
+            .workers(1..=4)
             .worker_idle_timeout(SECOND)
             .metrics(gauge.clone())
             .drain_on_shutdown()
@@ -226,7 +226,7 @@ async fn scales_up_during_a_drain() {
     let (queue, gauge, begin) = (queue(), Gauge::default(), Instant::now());
     let adding = queue.clone();
     let report = Controller::new(queue)
-        .workers_between(1..=10)
+        .workers(1..=10)
         .metrics(gauge.clone())
         .graceful_shutdown_on(async move {
             sleep(SECOND).await;
@@ -249,7 +249,7 @@ async fn nothing_is_lost_on_threads() {
     let (queue, gauge, done) = (queue(), Gauge::default(), Arc::new(AtomicUsize::new(0)));
     let (counted, ending) = (done.clone(), queue.clone());
     let controller = Controller::new(queue.clone())
-        .workers_between(1..=8)
+        .workers(1..=8)
         .worker_idle_timeout(Duration::from_nanos(1))
         .metrics(gauge.clone());
     let running = tokio::spawn(controller.run(move |_, _| {

@@ -14,7 +14,7 @@ async fn a_controller_runs_as_it_is_configured() {
     let own_log = log.clone();
     let mut settings = ControllerConfig::default();
     settings.reconcile_timeout = Some(2 * SECOND);
-    (settings.workers, settings.max_workers, settings.max_attempts) = (1, Some(3), Some(2));
+    (settings.workers, settings.max_attempts) = ((1..=3).into(), Some(2));
     (settings.conflict_backoff_initial, settings.conflict_backoff_max) = (SECOND / 10, SECOND / 5);
     let report = Controller::new(queue)
         .with_config(&settings)

@@ -442,7 +442,7 @@ impl<'a> Run<'a> {
         let (shard, alike) = (self.shards[of], self.world.broken == Broken::Shards);
         let (classifies, waits, finishes) = (world.clone(), world.clone(), world.clone());
         let mut controller = Controller::new(self.queues[of].clone())
-            .workers_between(least..=least + more)
+            .workers(least..=least + more)
             .worker_idle_timeout(Duration::from_millis(1 + self.below(12_000)))
             .filter_keys(move |key| alike || contains(shard, *key))
             .classify(move |failure| class_of(&classifies, failure))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyball_controller::{Action, Controller, NotReady, RunError, StartCondition, WatchOptions, WatchStatus};
 use flyball_informer_cache::{
-    Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, WatchEvent,
+    Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, Stopped, WatchEvent,
     WatchRequest, WatchStream,
 };
 use tokio::time::{Instant, sleep};
@@ -62,10 +62,9 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
     one.synced().await.unwrap();
     run_until_pending().await;
     other.shut_down();
-    assert_eq!(
-        running.await.unwrap(),
-        Err(RunError::SyncFailed(StartCondition::Cache { index: 1, object_type: type_name::<Thing>() }))
-    );
+    let error = running.await.unwrap().unwrap_err();
+    let RunError::SyncFailed(StartCondition::Cache { index, object_type }) = error else { panic!("{error}") };
+    assert_eq!((index, object_type), (1, type_name::<Thing>()));
     assert!(!queue.is_shutting_down());
     assert_eq!(queue.ready_len(), 1, "the key of the other cache is still there");
 }
@@ -119,11 +118,16 @@ async fn a_failed_condition_ends_the_run_early() {
     let controller = || Controller::new(queue()).watches(&late, |change| *change.key());
     let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
     let refused = controller()
-        .wait_for_cache(pending::<Result<(), ()>>())
-        .wait_for_cache(async { Err("not elected") })
+        .wait_for_cache(pending::<Result<(), String>>())
+        .wait_for_cache(async { Err(std::io::Error::other("not elected")) })
         .run(reconcile)
-        .await;
-    assert_eq!(refused.err(), Some(RunError::SyncFailed(StartCondition::Future { index: 1 })));
+        .await
+        .unwrap_err();
+    assert_eq!(refused.to_string(), "start condition 1 failed: not elected");
+    let RunError::SyncFailed(StartCondition::Future { index: 1, error }) = refused else {
+        panic!("{refused}")
+    };
+    assert!(error.is::<std::io::Error>(), "the error itself, and not only its message");
 
     let awaited = never.clone();
     let running =
@@ -132,7 +136,9 @@ async fn a_failed_condition_ends_the_run_early() {
     never.shut_down();
     run_until_pending().await;
     assert!(running.is_finished());
-    assert_eq!(running.await.unwrap().err(), Some(RunError::SyncFailed(StartCondition::Future { index: 0 })));
+    let failed = running.await.unwrap().unwrap_err();
+    let RunError::SyncFailed(StartCondition::Future { index: 0, error }) = failed else { panic!("{failed}") };
+    assert!(error.is::<Stopped>());
 }
 
 /// A source that answers every list request with an error.

@@ -166,7 +166,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
     }
 }
 
-async fn sleep_ok(time: Duration) -> Result<(), ()> {
+async fn sleep_ok(time: Duration) -> Result<(), String> {
     sleep(time).await;
     Ok(())
 }
@@ -213,7 +213,7 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
         let queue: Keys = queue();
         // No worker starts, so the keys stay in the queue.
         let controller =
-            Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), ()>>());
+            Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), String>>());
         let handle = controller.handle();
         let (running, _) = start(controller);
         let watch = handle.add_watch(&things, key).unwrap();
@@ -291,7 +291,7 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     let invalid = Controller::new(crate::support::queue()).workers(0);
     let handle = invalid.handle();
     let error = start(invalid).0.await.unwrap().unwrap_err();
-    assert!(error == RunError::Config(InvalidControllerConfig::ZeroWorkers) && refused(&handle));
+    assert!(matches!(error, RunError::Config(InvalidControllerConfig::ZeroWorkers)) && refused(&handle));
     let (handle, _, running, _) = working().await;
     running.abort();
     let _ = running.await;
@@ -460,7 +460,11 @@ async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
     world.put(1, 0);
     let informer = world.informer();
     informer.synced().await.unwrap();
-    let queue = Queue::<u32>::builder().capacity(1).timer(TokioTimer::current()).build();
+    let queue = Queue::<u32>::builder()
+        .limiter(Exponential::new(SECOND..=SECOND))
+        .capacity(1)
+        .timer(TokioTimer::current())
+        .build();
     let keys = |change: &Change<u32, Thing>| if change.is_initial() { vec![2] } else { vec![1, 2] };
     let controller = Controller::new(queue).watches(&informer, keys).workers(1);
     let log = Log::new();
@@ -497,7 +501,7 @@ fn watches_added_and_removed_at_random() {
         let queue = queue.order(Priority::new()).build();
         let main = sim.informer(Informer::builder(NUMBERS, servers[0].clone())).unwrap();
         let mut controller =
-            Controller::new(queue).workers_between(1..=3).watches(&main, |_| None::<u32>).stop_when_idle();
+            Controller::new(queue).workers(1..=3).watches(&main, |_| None::<u32>).stop_when_idle();
         if sim.next_random() % 2 == 0 {
             controller = controller.standby_until(sim.time().sleep(SECOND * (sim.next_random() % 4) as u32));
         }

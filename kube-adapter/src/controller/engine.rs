@@ -313,7 +313,7 @@ fn configured<O: OrderedLoop>(
         most => most.into(),
     };
     controller = controller
-        .workers_between(1..=most)
+        .workers(1..=most)
         .classify(ReconcileFailed::class_of)
         .retry_after_at_least(move |key, failure| {
             ReconcileFailed::delay_of(failure).or_else(|| Some(crash_backoff.as_ref()?.0.record_failure(key)))

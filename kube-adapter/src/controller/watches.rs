@@ -42,7 +42,7 @@ where
     /// use kube::runtime::{Predicate, predicates};
     ///
     /// # fn example(deployments: Controller<Deployment>, others: Controller<Deployment>) {
-    /// let controller = deployments.filter_changes(predicate::changed(|it: &Deployment| it.metadata.generation));
+    /// let controller = deployments.filter_changes(predicate::spec()); // changes of the status alone cause no reconcile
     /// // Kube-runtime's predicates: the generation, and the labels, too.
     /// let generation_or_labels = predicates::generation.combine(predicates::labels);
     /// let controller = others.filter_changes(predicate::from_kube(generation_or_labels));

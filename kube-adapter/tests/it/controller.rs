@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use flyball_controller::predicate;
-use flyball_kube::{Config, Controller, QueueOrder};
+use flyball_kube::{Config, Controller, QueueOrder, predicate};
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::ResourceExt;
@@ -41,9 +40,8 @@ async fn filter_changes_accepts_or_drops() {
         map
     };
     let world = World::of([of(1)]);
-    let generations = predicate::changed(|map: &ConfigMap| map.metadata.generation);
     let controller =
-        Controller::for_shared(&world.informer).with_config(fifo_config()).filter_changes(generations);
+        Controller::for_shared(&world.informer).with_config(fifo_config()).filter_changes(predicate::spec());
     let mut reconciles = logging(controller, &Runs::new());
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["a"]);
     world.server.put(of(1));

@@ -192,6 +192,37 @@ fn a_predicate_of_kubes_judges_changes_as_its_filter_does() {
     }
 }
 
+/// The usual predicate drops changes of the status alone. A predicate of the generation would also drop the request to delete a pod, whose
+/// generation does not change, and the changes of the finalizers of every object.
+#[test]
+fn spec_passes_generation_deletion_and_finalizers() {
+    let spec = predicate::spec::<NamespacedName, Pod>();
+    let key: NamespacedName = "default/p".parse().unwrap();
+    let object = |generation: Option<i64>, deleting: bool, finalizers: &[&str]| {
+        let mut pod = labelled("a", "", "");
+        let meta = pod.meta_mut();
+        meta.generation = generation;
+        meta.deletion_timestamp =
+            deleting.then(|| serde_json::from_value("2024-01-01T00:00:00Z".into()).unwrap());
+        meta.finalizers = Some(finalizers.iter().map(|name| (*name).to_owned()).collect());
+        Arc::new(pod)
+    };
+    let old = || object(Some(1), false, &["a"]);
+    let updates = [
+        (old(), old(), false),
+        (old(), object(Some(2), false, &["a"]), true),
+        (old(), object(Some(1), true, &["a"]), true),
+        (old(), object(Some(1), false, &["a", "b"]), true),
+        (old(), object(Some(1), false, &[]), true),
+        (object(None, false, &[]), object(None, false, &[]), true),
+    ];
+    for (old, new, passes) in updates {
+        let change = Change::updated(key.clone(), old, new);
+        assert_eq!(spec(&change), passes, "{change:?}");
+    }
+    assert!(spec(&Change::deleted(key.clone(), old(), false)) && spec(&Change::added(key, old(), true)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn own_objects_are_filtered_by_a_predicate_of_kubes() {
     let world = World::of([map("default/a")]);

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::predicate;
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{ApiSource, Controller, unreadable_reason};
+use flyball_kube::{ApiSource, Controller, predicate, unreadable_reason};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::{Action, Error as Outcome};
@@ -296,8 +295,8 @@ async fn an_unreadable_object_is_reported_and_reconciled_only_to_be_deleted() {
 async fn unreadable_objects_pass_every_filter_and_missed_changes_are_delivered() {
     let (watch, lines) = Answer::watch();
     let client = Script::of([list(1, &[good(1)]), watch]).client();
-    let controller = Controller::new(Api::<ConfigMap>::all(client), Config::default())
-        .filter_changes(predicate::changed(|map: &ConfigMap| map.metadata.generation));
+    let controller =
+        Controller::new(Api::<ConfigMap>::all(client), Config::default()).filter_changes(predicate::spec());
     let (noted, running) = noting(controller);
     let same = |mut object: Value| {
         object["metadata"]["generation"] = json!(1);

@@ -130,7 +130,8 @@ async fn registered_items_are_checked_exported_and_shown() {
 
 #[tokio::test]
 async fn a_controller_is_ready_while_it_works_and_alive_until_it_ends() {
-    let queue = Queue::builder().timer(TokioTimer::current()).build();
+    let backoff = flyball_ratelimit::Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
+    let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
     queue.add(1).unwrap();
     let stop = Arc::new(Notify::new());
     let stopped = stop.clone();

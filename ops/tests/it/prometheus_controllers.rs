@@ -133,7 +133,7 @@ async fn controllers_of_the_same_name_are_one_series() {
     let (queue, kept) = (queue(), prometheus.controller("pods"));
     queue.add(1).unwrap();
     let running = Controller::new(queue.clone())
-        .workers_between(1..=3)
+        .workers(1..=3)
         .metrics(prometheus.controller("pods"))
         .graceful_shutdown_on(sleep(SECOND))
         .shutdown_grace(SECOND)

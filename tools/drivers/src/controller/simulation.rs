@@ -679,7 +679,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         controller = match row[WORKERS] {
             0 => controller.workers(1),
             1 => controller.workers(3),
-            _ => controller.workers_between(1..=MAX_WORKERS).worker_idle_timeout(2 * SECOND),
+            _ => controller.workers(1..=MAX_WORKERS).worker_idle_timeout(2 * SECOND),
         };
         let (grace, abort_after) = grace(&row);
         controller = controller.shutdown_grace(grace).abort_after(abort_after);

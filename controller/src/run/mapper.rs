@@ -19,10 +19,14 @@ use tokio::sync::watch;
 use crate::report::ReportCounters;
 use crate::run::failed_changes::{FailedChanges, FailedObject, MAX_CHANGES, discard};
 use crate::run::runtime::Runtime;
+use crate::run::spread::{SLICES, slice_of};
 use crate::run::watch_set::WatchSet;
 use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
 use tokio::sync::Mutex as AsyncMutex;
+
+/// The maximum number of objects that a resync looks at in one poll.
+const LOOKED_AT: usize = 16;
 
 /// The mapper of one informer, and its failed changes: the changes at which it panicked.
 pub(crate) struct Mapper<OK, V, M> {
@@ -58,8 +62,9 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// Returns the period after which all objects are mapped again; `None` if resyncs are off.
     fn resync_every(&self) -> Option<Duration>;
 
-    /// Maps all existing objects, one object per poll. The returned future never wakes its task, so the caller must poll it repeatedly.
-    fn resync(self: Arc<Self>) -> BoxFuture<()>;
+    /// Maps the existing objects of a [slice](SLICES), in pieces: each poll maps one object, or looks at [`LOOKED_AT`] others. The returned future never
+    /// wakes its task, so the caller must poll it repeatedly.
+    fn resync(self: Arc<Self>, slice: u32) -> BoxFuture<()>;
 }
 
 /// What the informer's thread passes to the run future.
@@ -233,22 +238,27 @@ where
         self.resync_every
     }
 
-    fn resync(self: Arc<Self>) -> BoxFuture<()> {
+    fn resync(self: Arc<Self>, slice: u32) -> BoxFuture<()> {
         Box::pin(async move {
             // The snapshot may hold the last reference to an object, and the drop of that object may panic.
             let objects = DiscardOnDrop(Some(self.informer.snapshot()));
+            let mut looked_at = 0;
             for change in objects.0.iter().flat_map(|objects| objects.initial_changes()) {
-                // A stopped informer is not resynced, because the keys of each resync could keep the controller from ever becoming idle.
-                if self.informer.is_stopped() {
-                    return;
+                // A key whose `Hash` panics is in the first slice.
+                let own = panics::caught(|| slice_of(change.key())).unwrap_or_default() == slice;
+                looked_at += 1;
+                if own {
+                    // A stopped informer is not resynced, because the keys of each resync could keep the controller from ever becoming idle.
+                    if self.informer.is_stopped() {
+                        return;
+                    }
+                    self.maps(&change, true);
                 }
-                self.maps(&change, true);
                 discard(change);
-                let mut polled = false;
-                poll_fn(
-                    |_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending },
-                )
-                .await;
+                if own || looked_at >= LOOKED_AT {
+                    looked_at = 0;
+                    pending_once().await;
+                }
             }
         })
     }
@@ -263,10 +273,19 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
     }
 }
 
-/// Maps the failed changes of each object again after the object's own backoff, and maps all objects again at each resync. Never completes.
+/// Returns `Pending` at the first poll, without a wake-up.
+async fn pending_once() {
+    let mut polled = false;
+    poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// Maps the failed changes of each object again after the object's own backoff. In each part of a resync period, maps the objects of one slice again.
+/// Never completes.
 async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
-    let period = mapper.resync_every();
-    let mut resync_at = period.map(|period| runtime.now().saturating_add(period));
+    // At least a nanosecond, so that the time of the next part is later than that of the previous one.
+    let part = mapper.resync_every().map(|period| (period / SLICES).max(Duration::from_nanos(1)));
+    let mut resync_at = part.map(|part| runtime.now().saturating_add(part));
+    let mut slice = 0;
     loop {
         let now = runtime.now();
         match mapper.next_due(now).into_iter().chain(resync_at).min() {
@@ -279,13 +298,15 @@ async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
                 }
             }
         }
-        let Some((period, due)) = period.zip(resync_at).filter(|(_, due)| *due <= now) else { continue };
-        let mut objects = mapper.clone().resync();
+        let Some((part, due)) = part.zip(resync_at).filter(|(_, due)| *due <= now) else { continue };
+        let mut objects = mapper.clone().resync(slice);
         while poll_fn(|cx| Poll::Ready(objects.as_mut().poll(cx).is_pending())).await {
             runtime.yield_now().await;
         }
-        let (next, now) = (due.saturating_add(period), runtime.now());
-        resync_at = Some(if next > now { next } else { now.saturating_add(period) });
+        // No slice is skipped. If a slice takes too long, or the clock jumps, the parts after it are late.
+        slice = (slice + 1) % SLICES;
+        let (next, now) = (due.saturating_add(part), runtime.now());
+        resync_at = Some(if next > now { next } else { now.saturating_add(part) });
     }
 }
 
