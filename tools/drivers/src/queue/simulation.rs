@@ -221,6 +221,9 @@ impl<O: Kind, L: Changeable> Simulation<O, L> {
                     self.changes += 1;
                     if self.tasks[index].drop_one(usize::from(*future)) {
                         self.tasks.swap_remove(index);
+                    } else {
+                        // A future with a limit leaves the queue in two steps. Between them, an alarm may wake the task for the part that is left.
+                        self.composite = self.changes;
                     }
                 }
             }
