@@ -11,6 +11,8 @@ pub mod locks;
 pub mod panics;
 #[doc(hidden)]
 pub mod random;
+#[doc(hidden)]
+pub mod steps;
 mod time;
 #[doc(hidden)]
 pub mod waiting;

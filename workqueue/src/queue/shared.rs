@@ -34,7 +34,7 @@ use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use flyball_sync::panics::{Panic, keep_first, raise};
 use flyball_sync::waiting::{self, Alarm, Alarmed, TimerCall, WakeBatch, arm};
-use flyball_sync::{Nanos, Timer};
+use flyball_sync::{Nanos, Timer, steps};
 use foldhash::fast::RandomState;
 
 use crate::limiter::{self, Limiter, QueueLimiter};
@@ -110,7 +110,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Locked<K, O::ReadyQueue>> {
-        self.locked.lock()
+        let locked = self.locked.lock();
+        steps::begin();
+        locked
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! PURE. The heap of waiting keys, earliest deadline first.
 
-use flyball_sync::Nanos;
+use flyball_sync::{Nanos, steps};
 
 use crate::state::slots::Slab;
 use crate::state::slots::{NIL, State};
@@ -194,6 +194,7 @@ impl Deadlines {
 
     #[inline]
     fn get(&self, position: usize) -> HeapNode {
+        steps::count();
         let (family, lane) = place(position);
         self.families[family].get(lane)
     }

@@ -1,6 +1,6 @@
 //! PURE. The entries of all keys in one allocation, addressed by slot, and the lists and maps of slots.
 
-use flyball_sync::Nanos;
+use flyball_sync::{Nanos, steps};
 use hashbrown::HashTable;
 
 /// The value of a link that refers to no slot, at the end of a list.
@@ -183,11 +183,13 @@ impl<K> Slab<K> {
 
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> &Entry<K> {
+        steps::count();
         &self.entries[slot as usize]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Entry<K> {
+        steps::count();
         &mut self.entries[slot as usize]
     }
 

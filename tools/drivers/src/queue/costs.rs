@@ -1,19 +1,21 @@
 //! Counts what an operation does with keys, on a queue with many keys.
 //!
-//! The queue counts no steps, and a counter on its hot paths would cost more than it shows. But a search through entries under the lock compares keys,
-//! and a rebuilt table hashes them, so the driver uses keys that count how often they are hashed, compared and cloned. Each operation has a bound that
-//! is the same for 1000 keys as for one. A hash table compares a key with the few keys whose hash has the same seven bits, so the comparisons in vain
-//! have a bound for each operation and a lower one for their mean. What is not counted: steps that touch no key, such as those of a heap (O(log n)).
+//! A search through entries compares keys, and a rebuilt table hashes them, so the driver uses keys that count how often they are hashed, compared and
+//! cloned. Each operation has a bound that is the same for 1000 keys as for one. A hash table compares a key with the few keys whose hash has the same
+//! seven bits, so the comparisons in vain have a bound for each operation and a lower one for their mean. The steps that touch no key, in heaps and lists,
+//! are counted by the queue itself ([`steps`], in builds with debug assertions): how many entries it visits while it holds the lock once.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
+use std::task::Poll;
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::Exponential;
-use flyball_sync::ManualClock;
-use flyball_workqueue::{AddOptions, DelayMode, Fifo, Lease, Order, Priority, Queue, QueueBuilder};
+use flyball_sync::{ManualClock, steps};
+use flyball_workqueue::{AddOptions, DelayMode, Fair, Fifo, Lease, Order, Priority, Queue, QueueBuilder};
+use testkit::wakers::poll_at_once;
 
 /// A key that counts. It has no `Copy`, so that every copy is counted.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ impl Clone for Counted {
 }
 
 const KEYS: u16 = 1000;
+const GETTERS: usize = 8;
 /// How many keys an operation may compare in vain: those whose hash has the same seven bits as that of its own key, by chance.
 const IN_VAIN: u32 = 8;
 
@@ -69,6 +72,7 @@ enum Op {
     AddAfter(u16, u8),
     Debounce(u16, u8),
     AddLimited(u16),
+    AddFailed(u16, u8),
     Postpone(u16, u8),
     Cancel(u16),
     Forget(u16),
@@ -81,33 +85,51 @@ enum Op {
     State(u16),
     Stats,
     Pass(u8),
+    Pause,
+    Resume,
+    Wait,
 }
 
 impl Op {
     /// The maximum number of hashes, and of clones for each key that is returned. The limiter hashes a key, too, when it counts or forgets a failure.
     fn bounds(self) -> (u32, u32) {
         match self {
-            Self::Get | Self::GetMany(_) => (0, 1),
-            Self::Done(_) | Self::Stats | Self::Pass(_) => (0, 0),
+            Self::Get | Self::GetMany(_) | Self::Wait => (0, 1),
+            Self::Done(_) | Self::Stats | Self::Pass(_) | Self::Pause | Self::Resume => (0, 0),
             Self::Succeed(_) | Self::RequeueAfter(..) | Self::Forget(_) => (2, 0),
             Self::Retry(_) => (2, 2),
-            Self::AddLimited(_) => (3, 2),
+            Self::AddLimited(_) | Self::AddFailed(..) => (3, 2),
             _ => (1, 0),
         }
     }
+
+    /// The maximum number of steps under a lock. For each getter that waits, an operation may look at one node of the heap more, with its children.
+    /// Only `stats` counts the keys that are due.
+    fn most_steps(self, keys: u64, gathers: bool) -> u64 {
+        let gathered = if gathers { GATHERED * STEPS / 2 } else { 0 };
+        let due = if let Self::Stats = self { u64::from(KEYS) } else { 0 };
+        keys * (STEPS + gathered) + GETTERS as u64 * STEPS + due
+    }
 }
+
+/// The maximum number of entries that an operation on one key visits under the lock: those of the key, and of its way through a heap.
+const STEPS: u64 = 32;
+/// Due keys that an operation gathers for each key, in an order that gathers them.
+const GATHERED: u64 = 64;
 
 /// Decodes `bytes` to an order and operations, and runs them on a queue of a thousand keys, of which one third each is Ready, waits, or is leased.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
-    match bool::arbitrary(&mut input) {
-        Ok(true) => run_on(Queue::builder().order(Priority::new()), &mut input),
-        Ok(false) => run_on(Queue::builder().order(Fifo), &mut input),
+    match u8::arbitrary(&mut input).map(|order| order % 3) {
+        Ok(0) => run_on(Queue::builder().order(Fifo), false, &mut input),
+        Ok(1) => run_on(Queue::builder().order(Priority::new()), false, &mut input),
+        Ok(_) => run_on(Queue::builder().order(Fair::by_group(|key: &Counted| key.0 % 5)), true, &mut input),
         Err(_) => {}
     }
 }
 
-fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unstructured<'_>) {
+/// `gathers` tells whether the order gathers due keys.
+fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, gathers: bool, input: &mut Unstructured<'_>) {
     let clock = ManualClock::new();
     let nanos = |nanos: u8| Duration::from_nanos(nanos.into());
     let backoff = Exponential::new(nanos(2)..=nanos(200));
@@ -120,7 +142,8 @@ fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unst
         }
     }
     leases.extend(queue.try_get_many(usize::from(KEYS / 3)).expect("keys are Ready"));
-    let (mut steps, mut in_vain) = (0, 0);
+    let (mut done, mut in_vain) = (0, 0);
+    let mut getters = Vec::new();
     while let Ok(op) = Op::arbitrary(input) {
         let key = |key: u16| Counted(key % KEYS);
         let mut lease = |index: u8| {
@@ -128,6 +151,7 @@ fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unst
             leases.swap_remove_back(index)
         };
         COSTS.set(Costs::default());
+        steps::take();
         let mut keys = 1;
         match op {
             Op::Add(index) => _ = queue.add(key(index)),
@@ -138,6 +162,10 @@ fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unst
                     .add_with(key(index), AddOptions { delay: nanos(after), mode, ..AddOptions::default() });
             }
             Op::AddLimited(index) => _ = queue.add_rate_limited(key(index)),
+            Op::AddFailed(index, failures) => {
+                let options = AddOptions { failures: failures.into(), ..AddOptions::default() };
+                _ = queue.add_with(key(index), options);
+            }
             Op::Postpone(index, after) => _ = queue.postpone(&key(index), nanos(after)),
             Op::Cancel(index) => _ = queue.cancel(&key(index)),
             Op::Forget(index) => queue.forget(&key(index)),
@@ -157,8 +185,18 @@ fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unst
             Op::State(index) => _ = queue.state(&key(index)),
             Op::Stats => _ = queue.stats(),
             Op::Pass(by) => clock.advance(nanos(by)),
+            Op::Pause => queue.pause(),
+            Op::Resume => queue.resume(),
+            Op::Wait if getters.len() == GETTERS => getters.clear(),
+            Op::Wait => {
+                let mut getter = Box::pin(queue.get());
+                match poll_at_once(getter.as_mut()) {
+                    Poll::Ready(lease) => leases.extend(lease),
+                    Poll::Pending => getters.push(getter),
+                }
+            }
         }
-        let costs = COSTS.get();
+        let (costs, visits) = (COSTS.get(), steps::take());
         let (hashed, cloned) = op.bounds();
         assert!(
             costs.hashed <= hashed
@@ -166,9 +204,11 @@ fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, input: &mut Unst
                 && costs.cloned <= cloned * keys,
             "{op:?}: {costs:?} for {keys} keys"
         );
-        steps += 1;
+        let most = op.most_steps(keys.into(), gathers);
+        assert!(visits <= most, "{op:?}: {visits} steps under a lock, at most {most} for {keys} keys");
+        done += 1;
         in_vain += costs.compared.saturating_sub(costs.hashed);
-        assert!(in_vain <= steps / 4 + IN_VAIN, "{in_vain} comparisons in vain in {steps} steps");
+        assert!(in_vain <= done / 4 + IN_VAIN, "{in_vain} comparisons in vain in {done} operations");
         if input.is_empty() {
             break;
         }

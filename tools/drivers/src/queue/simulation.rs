@@ -10,6 +10,7 @@
 //!    (idle, empty, drained) and is polled before the next change completes.
 //! 4. **Alarms**: an alarm is armed only if a future waits for a time, and it is not later than that time.
 //! 5. **Failures**: an add restores the failures of its key, a change of the limiter takes effect, and a failure waits as long as the limiter says.
+//! 6. **Steps**: each time that the lock is held, few entries are visited.
 //!
 //! It follows from 3 that the executor needs a bounded number of polls between two changes.
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use arbitrary::Unstructured;
 use flyball_ratelimit::{Exponential, Jitter, MaxOf, Quota, TokenBucket};
-use flyball_sync::{Clock, ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos, steps};
 use flyball_workqueue::{Lease, Priority, Queue, QueueBuilder};
 use testkit::oracle::backoff::OracleExponential;
 use testkit::oracle::order::GroupLimits;
@@ -44,6 +45,8 @@ const CAP: Duration = Duration::from_nanos(20);
 /// The maximum number of operations, and of tasks at a time.
 const MOST: usize = 200;
 const TASKS: usize = 8;
+/// The maximum number of entries that are visited while the lock is held once, with four keys; `costs` has the bounds for many keys.
+const MOST_STEPS: u64 = 100;
 
 /// The fuzz target `queue_simulation`. The first three bytes select the options of the queue and of the run.
 pub fn run(bytes: &[u8]) {
@@ -208,6 +211,7 @@ impl<O: Kind, L: Changeable> Simulation<O, L> {
         if *TRACE {
             eprintln!("step {}, at {}: {op:?}", self.step, self.clock.now().get());
         }
+        steps::take();
         match op {
             SimOp::Queue(op) => self.operate(op),
             SimOp::Start(waits, poll) => self.start(waits, *poll),
@@ -221,6 +225,9 @@ impl<O: Kind, L: Changeable> Simulation<O, L> {
                     self.changes += 1;
                     if self.tasks[index].drop_one(usize::from(*future)) {
                         self.tasks.swap_remove(index);
+                    } else {
+                        // A future with a limit leaves the queue in two steps. Between them, an alarm may wake the task for the part that is left.
+                        self.composite = self.changes;
                     }
                 }
             }
@@ -255,6 +262,8 @@ impl<O: Kind, L: Changeable> Simulation<O, L> {
             }
             SimOp::Block(kind) => self.block(*kind),
         }
+        let visits = steps::take();
+        assert!(visits <= MOST_STEPS, "step {}: {visits} entries were visited under one lock", self.step);
         self.note_wakes();
         self.collect();
         self.check(op);

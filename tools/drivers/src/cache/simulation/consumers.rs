@@ -1,6 +1,6 @@
 //! The consumers of the simulation: subscriptions with every option, each with a copy of the store that is computed only from what it receives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -82,6 +82,8 @@ struct Waiting {
     waker: Waker,
     /// The number of changes that the store had published.
     published: usize,
+    /// The keys of the stored objects that were selected, although the filter may have rejected them.
+    selected: BTreeSet<u8>,
     lists: u64,
     at: Nanos,
 }
@@ -245,7 +247,9 @@ impl Consumer {
 
     fn wait(&mut self, wakes: Arc<Counting>, waker: Waker, shown: &Shown<'_>) {
         let (published, lists, at) = (shown.log.len(), shown.lists, shown.clock.now());
-        self.waiting = Some(Waiting { wakes, waker, published, lists, at });
+        let selected = shown.objects.values().filter(|thing| self.selected.selects(thing));
+        let selected = selected.map(|thing| thing.key).collect();
+        self.waiting = Some(Waiting { wakes, waker, published, selected, lists, at });
         self.polled = true;
     }
 
@@ -293,12 +297,13 @@ impl Consumer {
             Changes::All(changes) => changes.check().unwrap(),
             Changes::Bounded(changes) => changes.check().unwrap(),
         }
-        let Some(Waiting { wakes, published, lists, at, .. }) = &self.waiting else { return };
+        let Some(Waiting { wakes, published, selected, lists, at, .. }) = &self.waiting else { return };
         let wakes = wakes.wakes();
         // The last state of a deleted object, which the deletion has delivered, need not be the stored state that was selected.
         let concerns = |change: &Logged| {
             let mut states = [change.old, change.new].into_iter().flatten();
-            states.any(|it| self.selected.selects(&it) || self.known.contains_key(&it.key))
+            let was_selected = |key| self.known.contains_key(&key) || selected.contains(&key);
+            states.any(|it| self.selected.selects(&it) || was_selected(it.key))
         };
         let due = self.selected.period.is_some_and(|_| shown.clock.now() > *at);
         let cause =
