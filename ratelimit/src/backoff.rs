@@ -13,7 +13,7 @@ mod retry_budget;
 mod schedule;
 
 pub use combine::{Capped, MaxOf};
-pub use controller_default::{ControllerDefault, controller_default, controller_default_capped};
+pub use controller_default::controller_default;
 pub use exponential::Exponential;
 pub use fast_slow::FastSlow;
 pub use jitter::Jitter;

@@ -64,37 +64,9 @@ impl fmt::Display for InvalidBackoff {
 
 impl std::error::Error for InvalidBackoff {}
 
-/// The range of a concurrency limit is invalid: it starts at zero, or its start is above its end.
-///
-/// # Examples
-/// ```
-/// use flyball_ratelimit::{AimdLimit, InvalidConcurrencyLimits};
-/// use std::time::Duration;
-///
-/// let invalid: InvalidConcurrencyLimits = AimdLimit::try_new(0..=10, Duration::from_millis(200)).unwrap_err();
-/// assert_eq!(invalid.to_string(), "a concurrency limit needs 1 <= min <= max, not 0 and 10");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidConcurrencyLimits(RangeInclusive<u32>);
-
-impl InvalidConcurrencyLimits {
-    pub(crate) const fn new(limits: RangeInclusive<u32>) -> Self {
-        Self(limits)
-    }
-}
-
-impl fmt::Display for InvalidConcurrencyLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, most) = (self.0.start(), self.0.end());
-        write!(f, "a concurrency limit needs 1 <= min <= max, not {least} and {most}")
-    }
-}
-
-impl std::error::Error for InvalidConcurrencyLimits {}
-
 /// Not enough tokens are available yet.
 ///
-/// The error contains the time at which the tokens will be available if no other call takes any; this time is the same
+/// The error contains the time after which the tokens will be available if no other call takes any; they are due at the same time
 /// for all successive calls that request the same number and are denied. To give each call its own time, reserve tokens.
 ///
 /// # Examples
@@ -122,8 +94,7 @@ impl NotYet {
     }
 
     /// The time at which the tokens will be available, on the clock of the bucket.
-    #[must_use]
-    pub const fn due(&self) -> Nanos {
+    pub(crate) const fn due(&self) -> Nanos {
         self.due
     }
 
@@ -152,7 +123,7 @@ impl std::error::Error for NotYet {}
 /// let (five, six) = (NonZeroU32::new(5).unwrap(), NonZeroU32::new(6).unwrap());
 /// let mut bucket = TokenBucket::new(Quota::per_second(five));
 /// let error: InsufficientCapacity = bucket.reserve_many(six, Nanos::ZERO).unwrap_err();
-/// assert_eq!((error.requested(), error.burst()), (six, five));
+/// assert_eq!(error.burst(), five);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsufficientCapacity {
@@ -163,12 +134,6 @@ pub struct InsufficientCapacity {
 impl InsufficientCapacity {
     pub(crate) const fn new(requested: NonZeroU32, burst: NonZeroU32) -> Self {
         Self { requested, burst }
-    }
-
-    /// The number of requested tokens.
-    #[must_use]
-    pub const fn requested(&self) -> NonZeroU32 {
-        self.requested
     }
 
     /// The burst of the current quota: the maximum number of tokens granted together.

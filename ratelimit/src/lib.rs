@@ -14,15 +14,12 @@ mod shrink;
 
 pub use crate::adaptive::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit, Started};
 pub use crate::backoff::{
-    Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxElapsed, MaxOf, OncePerBackoff, RetryBudget,
-    controller_default, controller_default_capped,
+    Capped, Exponential, FastSlow, Jitter, MaxElapsed, MaxOf, OncePerBackoff, RetryBudget, controller_default,
 };
 pub use crate::bucket::{
     Acquire, AcquireMany, KeyedRateLimiter, Quota, RateLimiter, Reservation, TokenBucket,
 };
-pub use crate::error::{
-    InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota, NotYet, TryAcquireError,
-};
+pub use crate::error::{InsufficientCapacity, InvalidBackoff, InvalidQuota, NotYet, TryAcquireError};
 pub use crate::failure::Failure;
 pub use crate::limiter::Limiter;
 pub use crate::policy::Policy;

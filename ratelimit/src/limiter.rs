@@ -105,11 +105,11 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     ///
     /// # Examples
     /// ```
-    /// use flyball_ratelimit::{Limiter, Quota, controller_default_capped};
+    /// use flyball_ratelimit::{Capped, Limiter, Quota, controller_default};
     /// use std::num::NonZeroU32;
     /// use std::time::Duration;
     ///
-    /// let limiter = Limiter::<&str, _>::new(controller_default_capped(Duration::from_secs(60)));
+    /// let limiter = Limiter::<&str, _>::new(Capped::new(controller_default(), Duration::from_secs(60)));
     /// let fifty = Quota::per_second(NonZeroU32::new(50).unwrap());
     /// limiter.update_policy(|capped, now| capped.get_mut().get_mut().1.set_quota(fifty, now));
     /// ```

@@ -1,6 +1,6 @@
 //! EDGE. The future that waits for a permit.
 //!
-//! Cancel safety: once a poll has found no free slot, the future has a ticket in the wait queue. A future that is dropped while it waits leaves the
+//! Cancel safety: once a poll has found no free slot, the future has a place in the wait queue. A future that is dropped while it waits leaves the
 //! wait queue. If a future was given a slot and is dropped before its next poll, it passes the slot to the next waiter, so no wake-up is lost. A
 //! future that is not polled within [`SLOT_RESERVATION`] after it was given a slot can lose the slot.
 
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use flyball_sync::{Clock, Monotonic};
 
-use crate::adaptive::limiter::Shared;
+use crate::adaptive::limiter::{Shared, Turn};
 use crate::adaptive::permit::Permit;
 use crate::coop::CoopBudget;
 
@@ -39,13 +39,13 @@ use crate::coop::CoopBudget;
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquirePermit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,
-    ticket: Option<u64>,
+    turn: Turn,
     coop: CoopBudget,
 }
 
 impl<C: Clock> AcquirePermit<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
-        Self { shared, ticket: None, coop: CoopBudget::default() }
+        Self { shared, turn: Turn::default(), coop: CoopBudget::default() }
     }
 }
 
@@ -53,21 +53,21 @@ impl<C: Clock> Future for AcquirePermit<C> {
     type Output = Permit<C>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { shared, ticket, coop } = &mut *self;
-        coop.poll(context.waker(), || shared.poll_start(ticket, context.waker()))
+        let Self { shared, turn, coop } = &mut *self;
+        coop.poll(context.waker(), || shared.poll_start(turn, context.waker()))
     }
 }
 
 impl<C: Clock> Drop for AcquirePermit<C> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.shared.give_up(ticket);
+        if self.turn.is_waiting() {
+            self.shared.give_up(&mut self.turn);
         }
     }
 }
 
 impl<C: Clock> fmt::Debug for AcquirePermit<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcquirePermit").field("waiting", &self.ticket.is_some()).finish_non_exhaustive()
+        f.debug_struct("AcquirePermit").field("waiting", &self.turn.is_waiting()).finish_non_exhaustive()
     }
 }

@@ -24,8 +24,6 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use crate::error::InvalidConcurrencyLimits;
-
 /// A limit on the number of operations in flight, which adapts to their outcomes.
 ///
 /// As long as answers arrive in time, the limit rises by one in each round in which it was reached. If more than half of the answers in a round took
@@ -110,42 +108,17 @@ impl AimdLimit {
     /// The limit starts at `*limits.start()`; see [`initial_limit`](Self::initial_limit).
     ///
     /// # Panics
-    /// Panics if the range starts at zero or is empty. For values from outside the program, use
-    /// [`try_new`](Self::try_new).
+    /// Panics if the range starts at zero or is empty.
     #[must_use]
     #[track_caller]
     pub fn new(limits: RangeInclusive<u32>, bound: Duration) -> Self {
-        match Self::try_new(limits, bound) {
-            Ok(adaptive) => adaptive,
-            Err(invalid) => panic!("{invalid}"),
-        }
-    }
-
-    /// Creates a limit that adapts between `*limits.start()` and `*limits.end()` operations in flight, and falls when the median latency is above
-    /// `bound`.
-    ///
-    /// # Errors
-    /// Returns [`InvalidConcurrencyLimits`], which contains the range, if the range starts at zero or is empty.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_ratelimit::{AimdLimit, InvalidConcurrencyLimits};
-    /// use std::time::Duration;
-    ///
-    /// fn from_settings(most: u32) -> Result<AimdLimit, InvalidConcurrencyLimits> {
-    ///     AimdLimit::try_new(1..=most, Duration::from_millis(200))
-    /// }
-    ///
-    /// assert!(from_settings(64).is_ok());
-    /// assert!(from_settings(0).is_err());
-    /// ```
-    pub fn try_new(limits: RangeInclusive<u32>, bound: Duration) -> Result<Self, InvalidConcurrencyLimits> {
         let (least, most) = (*limits.start(), *limits.end());
-        if least == 0 || least > most {
-            return Err(InvalidConcurrencyLimits::new(limits));
-        }
+        assert!(
+            0 < least && least <= most,
+            "a concurrency limit needs 1 <= min <= max, not {least} and {most}"
+        );
         let bound = Nanos::from_duration(bound).get();
-        Ok(Self { least, most, bound, limit: least, in_flight: 0, round: Round::default() })
+        Self { least, most, bound, limit: least, in_flight: 0, round: Round::default() }
     }
 
     /// Sets the initial limit, clamped to the range. Use this if you know a load that the server can handle.

@@ -3,9 +3,8 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `adaptive` | the limit, and the number of operations in flight |
-//! | `waiting` | the waiters for a slot in FIFO order, with increasing tickets; empty while a slot is free |
-//! | `handed_over` | the waiters that were given a slot and not polled since, with the time of the wake-up; times not known yet (`None`) are last |
-//! | `next_ticket` | the next ticket; tickets are never reused |
+//! | `late`, `waiting` | the waiters for a slot, each list in FIFO order; empty while a slot is free |
+//! | `given` | the waiters that were given a slot and not polled since, with the time of the wake-up; times not known yet (`None`) are last |
 //! | `seen` | the latest clock reading so far; a thread that takes the lock may have an older reading |
 //!
 //! | outside the lock | |
@@ -20,13 +19,12 @@
 //! A slot that was given to a waiter stays reserved until the waiter is polled, but at most for [`SLOT_RESERVATION`]. After that time, the next call
 //! that acquires or ends a permit takes the slot back, for the next waiter or for its own caller. So a future that is never polled delays the others
 //! by [`SLOT_RESERVATION`], but the slot is not lost. If the future is polled later, it still has its slot if no other call has taken the slot back;
-//! otherwise it waits before all waiters that joined later, because it keeps its ticket.
+//! otherwise it waits in `late`, whose waiters are served first. Rejected: its former place among them, which takes a search.
 //!
 //! The reservation starts at the wake-up, so the clock is read whenever an operation ends, although the latency is measured only for a success. If an
 //! older reading were used, a reservation could be over before the waiter is woken. If the clock panics, or if a permit is dropped while its thread
 //! unwinds, there is no reading, and the reservation starts at the next call that reads the clock.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -35,8 +33,8 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::locks::Mutex;
-use flyball_sync::panics::raise;
-use flyball_sync::waiting::wake_all;
+use flyball_sync::panics::{Panic, keep_first, raise};
+use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 use flyball_sync::{Clock, Monotonic, Nanos};
 
 use crate::adaptive::acquire_permit::AcquirePermit;
@@ -71,10 +69,27 @@ pub(crate) struct Shared<C> {
 
 struct State {
     adaptive: AimdLimit,
-    waiting: VecDeque<(u64, Waker)>,
-    handed_over: VecDeque<(u64, Option<Nanos>)>,
-    next_ticket: u64,
+    /// The waiters that have lost a slot. A waiter is served with its place in `given`.
+    late: WaitList<Waker, Place>,
+    /// The other waiters.
+    waiting: WaitList<Waker, Place>,
+    /// The slots that were given to a waiter. A slot that is taken back is served.
+    given: WaitList<Option<Nanos>, ()>,
     seen: Nanos,
+}
+
+/// The place of a future in the wait queue, once it has joined.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    place: Option<Place>,
+    /// Whether the future has lost a slot, so that it waits in `late`.
+    late: bool,
+}
+
+impl Turn {
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.place.is_some()
+    }
 }
 
 /// How long a slot is reserved for a waiter that was woken for it.
@@ -94,8 +109,8 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     /// Creates a limiter on a clock of your choice, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn with_clock(adaptive: AimdLimit, clock: C) -> Self {
-        let (waiting, handed_over) = (VecDeque::new(), VecDeque::new());
-        let state = State { adaptive, waiting, handed_over, next_ticket: 0, seen: Nanos::ZERO };
+        let (late, waiting, given) = (WaitList::new(), WaitList::new(), WaitList::new());
+        let state = State { adaptive, late, waiting, given, seen: Nanos::ZERO };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
     }
 
@@ -103,24 +118,27 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     #[must_use]
     pub fn try_acquire(&self) -> Option<Permit<C>> {
         let now = self.shared.clock.now();
-        let mut state = self.shared.state.lock();
-        let admitted = state.grant_slots(Some(now));
-        let started = state.adaptive.start(now);
-        drop(state);
-        // The permit is created before any waiter is woken: if a waker panics, the permit is dropped and its slot is passed on.
-        let permit = started.map(|started| Permit::new(self.shared.clone(), started));
-        raise(wake_all(admitted));
+        let (permit, woken) = self.shared.change(
+            Some(now),
+            |_| (),
+            |state, ()| {
+                let started = state.adaptive.start(now);
+                started.map(|started| Permit::new(self.shared.clone(), started))
+            },
+        );
+        // If a waker has panicked, the permit is dropped, and its slot is passed on.
+        raise(woken);
         permit
     }
 
     /// Waits for a permit. Waiters are served in the order of their first polls.
     ///
-    /// Each waiter is woken once, when it is given a slot. With n waiters, a poll is O(log n + limit), and leaving the wait queue is O(n).
+    /// Each waiter is woken once, when it is given a slot.
     ///
     /// # Cancel safety
     /// Dropping the future removes it from the wait queue; if the future was given a slot already, the slot goes to the next waiter. A future that is
     /// not polled within 100 ms after it was woken can lose its slot: the next attempt to acquire a permit, or the next end of a permit, gives the
-    /// slot to the next waiter. When a future that lost its slot is polled again, it is served before all waiters that joined later.
+    /// slot to the next waiter. When a future that lost its slot is polled again, it is served before all waiters that have not had one.
     ///
     /// # Examples
     /// ```
@@ -157,7 +175,7 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     /// The number of waiters for a permit.
     #[must_use]
     pub fn waiters(&self) -> usize {
-        self.shared.state.lock().waiting.len()
+        self.shared.state.lock().waiters()
     }
 
     /// Checks the invariants.
@@ -165,77 +183,108 @@ impl<C: Clock> ConcurrencyLimiter<C> {
     pub fn check(&self) -> Result<(), String> {
         let state = self.shared.state.lock();
         let free = state.adaptive.in_flight() < state.adaptive.limit();
-        if free && !state.waiting.is_empty() {
-            return Err(format!("{} waiters while a slot is free", state.waiting.len()));
+        if free && state.waiters() > 0 {
+            return Err(format!("{} waiters while a slot is free", state.waiters()));
         }
-        if state.handed_over.len() > state.adaptive.in_flight() as usize {
+        if state.given.waiting() > state.adaptive.in_flight() as usize {
             return Err(format!(
                 "{} slots are given, but only {} operations are in flight",
-                state.handed_over.len(),
+                state.given.waiting(),
                 state.adaptive.in_flight()
             ));
         }
-        if !state.waiting.iter().is_sorted_by_key(|(ticket, _)| ticket) {
-            return Err("the tickets are not in increasing order".to_owned());
-        }
+        state.late.check().and(state.waiting.check()).and(state.given.check())?;
         state.adaptive.check()
     }
 }
 
 impl State {
-    /// If `now` is given, advances `seen` to it and takes back slots whose waiters were not polled in time. Then gives
-    /// free slots to the waiters in FIFO order. The caller must wake the returned wakers after unlocking.
-    fn grant_slots(&mut self, now: Option<Nanos>) -> Vec<Waker> {
-        if let Some(now) = now {
-            self.seen = self.seen.max(now);
-            self.take_back();
-        }
-        let since = now.map(|_| self.seen);
-        let mut admitted = Vec::new();
-        while !self.waiting.is_empty() && self.adaptive.admit() {
-            if let Some((ticket, waker)) = self.waiting.pop_front() {
-                self.handed_over.push_back((ticket, since));
-                admitted.push(waker);
-            }
-        }
-        admitted
+    /// Returns whether there is a waiter, or a slot that is reserved for one.
+    const fn is_contended(&self) -> bool {
+        self.waiters() > 0 || self.given.waiting() > 0
     }
 
-    fn take_back(&mut self) {
-        let seen = self.seen;
-        for (_, since) in self.handed_over.iter_mut().rev().take_while(|(_, since)| since.is_none()) {
-            *since = Some(seen);
+    /// If the time is known, which is `seen`, takes back slots whose waiters were not polled in time. Then gives free slots to the waiters in FIFO
+    /// order. Does a bounded number of steps, and returns whether there may be more to do.
+    fn settle(&mut self, knows_time: bool, wake: &mut WakeBatch) -> bool {
+        if knows_time {
+            self.set_unknown_times();
         }
-        let overdue = |since: Option<Nanos>| since.is_some_and(|since| seen.since(since) >= SLOT_RESERVATION);
-        while self.handed_over.front().is_some_and(|(_, since)| overdue(*since)) {
-            self.handed_over.pop_front();
+        for _ in 0..WakeBatch::CAPACITY {
+            if knows_time && self.take_back_first() {
+                continue;
+            }
+            if self.waiters() == 0 || !self.adaptive.admit() {
+                return false;
+            }
+            let place = self.given.join(knows_time.then_some(self.seen));
+            let line = if self.late.waiting() > 0 { &mut self.late } else { &mut self.waiting };
+            line.serve_first(place).into_iter().for_each(|waker| wake.push(waker));
+        }
+        true
+    }
+
+    fn set_unknown_times(&mut self) {
+        let mut slot = self.given.last_slot();
+        while let Some(since @ None) = slot.and_then(|slot| self.given.at_mut(slot)) {
+            *since = Some(self.seen);
+            slot = slot.and_then(|slot| self.given.before(slot));
+        }
+    }
+
+    /// If the slot that was given first is overdue, takes it back and returns true.
+    fn take_back_first(&mut self) -> bool {
+        let since = self.given.first().copied().flatten();
+        let overdue = since.is_some_and(|since| self.seen.since(since) >= SLOT_RESERVATION);
+        if overdue {
+            self.given.serve_first(());
             self.adaptive.leave();
         }
+        overdue
     }
 
-    /// If the slot that was given to `ticket` has not been taken back, takes this slot and returns true.
-    fn take_handed_over(&mut self, ticket: u64) -> bool {
-        let place = self.handed_over.iter().position(|(other, _)| *other == ticket);
-        place.and_then(|place| self.handed_over.remove(place)).is_some()
+    /// The number of waiters.
+    const fn waiters(&self) -> usize {
+        self.late.waiting() + self.waiting.waiting()
     }
 
-    fn is_waiting(&self, ticket: u64) -> bool {
-        self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).is_ok()
+    const fn line(&mut self, turn: &Turn) -> &mut WaitList<Waker, Place> {
+        if turn.late { &mut self.late } else { &mut self.waiting }
     }
 
-    fn draw_ticket(&mut self) -> u64 {
-        let own = self.next_ticket;
-        self.next_ticket += 1;
-        own
+    /// If the waiter was given a slot, takes the waiter out of the wait queue, and returns whether it still has the slot.
+    fn claim(&mut self, turn: &mut Turn) -> bool {
+        let line = self.line(turn);
+        let Some(place) = turn.place.take_if(|place| line.served(place).is_some()) else { return false };
+        let has_slot = match line.leave(place) {
+            Released::Served(given) => matches!(self.given.leave(given), Released::Waiting(_)),
+            Released::Waiting(_) => unreachable!("the waiter was served"),
+        };
+        turn.late = !has_slot;
+        has_slot
     }
 
-    /// Adds the waker to the wait queue in ticket order, or replaces the ticket's waker and returns the old one, which the
-    /// caller must drop after unlocking.
-    fn wait(&mut self, ticket: u64, waker: Waker) -> Option<Waker> {
-        match self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
-            Ok(place) => Some(std::mem::replace(&mut self.waiting[place].1, waker)),
-            Err(place) => {
-                self.waiting.insert(place, (ticket, waker));
+    /// Adds the waker to the wait queue, or replaces the waiter's waker and returns the old one, which the caller must drop after unlocking.
+    fn wait(&mut self, turn: &mut Turn, waker: Waker) -> Option<Waker> {
+        let line = self.line(turn);
+        match turn.place.as_ref().and_then(|place| line.at_mut(place.slot())) {
+            Some(own) => Some(std::mem::replace(own, waker)),
+            None => {
+                turn.place = Some(line.join(waker));
+                None
+            }
+        }
+    }
+
+    /// Removes a waiter, and releases the slot that was given to it. Returns its waker, which the caller must drop after unlocking.
+    fn leave(&mut self, turn: &mut Turn) -> Option<Waker> {
+        let place = turn.place.take()?;
+        match self.line(turn).leave(place) {
+            Released::Waiting(waker) => Some(waker),
+            Released::Served(given) => {
+                if let Released::Waiting(_) = self.given.leave(given) {
+                    self.adaptive.leave();
+                }
                 None
             }
         }
@@ -245,56 +294,64 @@ impl State {
 // === for futures and permits ===
 
 impl<C: Clock> Shared<C> {
-    /// If the caller can have a slot, starts an operation and returns its permit. Otherwise adds the caller to the wait queue with `ticket`, or with
-    /// a new ticket if `ticket` is `None`.
-    pub(crate) fn poll_start(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker) -> Poll<Permit<C>> {
-        let now = self.clock.now();
-        let waker = waker.clone();
+    /// The common part of all changes: `before` runs first, and `after`, which receives its result, when every free slot is given to a waiter, so that
+    /// `after` overtakes none. Wakes the waiters that were given a slot, after unlocking, and returns the first panic of a waker.
+    fn change<B, R>(
+        &self,
+        now: Option<Nanos>,
+        before: impl FnOnce(&mut State) -> B,
+        after: impl FnOnce(&mut State, B) -> R,
+    ) -> (R, Result<(), Panic>) {
+        let (mut wake, mut woken) = (None, Ok(()));
         let mut state = self.state.lock();
-        // If the caller was given a slot, it takes this slot first; only then does `grant_slots` take back the slots of late waiters. In the opposite
-        // order, two waiters that are polled late would take the slot from each other for ever.
-        let kept = ticket.is_some_and(|own| state.take_handed_over(own));
-        let admitted = state.grant_slots(Some(now));
-        // `start` overtakes no waiter, because there is no waiter while a slot is free. A waiter that lost its slot keeps its ticket.
-        let started = match *ticket {
-            Some(own) if kept || state.take_handed_over(own) => Some(state.adaptive.started(now)),
-            Some(own) if state.is_waiting(own) => None,
-            _ => state.adaptive.start(now),
-        };
-        let Some(started) = started else {
-            let own = ticket.unwrap_or_else(|| state.draw_ticket());
-            *ticket = Some(own);
-            let replaced = state.wait(own, waker);
+        let passed = before(&mut state);
+        state.seen = now.map_or(state.seen, |now| now.max(state.seen));
+        while state.is_contended() && state.settle(now.is_some(), wake.get_or_insert_with(WakeBatch::new)) {
             drop(state);
-            drop(replaced);
-            raise(wake_all(admitted));
-            return Poll::Pending;
-        };
-        *ticket = None;
+            keep_first(&mut woken, wake.as_mut().map_or(Ok(()), WakeBatch::wake));
+            state = self.state.lock();
+        }
+        let result = after(&mut state, passed);
         drop(state);
-        // As in `try_acquire`, the permit is created before any waiter is woken.
-        let permit = Permit::new(self.clone(), started);
-        raise(wake_all(admitted));
-        Poll::Ready(permit)
+        if let Some(mut wake) = wake {
+            keep_first(&mut woken, wake.wake());
+        }
+        (result, woken)
     }
 
-    /// Removes a ticket from the wait queue. If a slot was given to the ticket, passes the slot to the next waiter.
-    pub(crate) fn give_up(&self, ticket: u64) {
-        let now = self.now_unless_it_panics();
-        let mut state = self.state.lock();
-        let left = match state.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
-            Ok(place) => state.waiting.remove(place),
-            Err(_) if state.take_handed_over(ticket) => {
-                state.adaptive.leave();
+    /// If the caller can have a slot, starts an operation and returns its permit. Otherwise adds the caller to the wait queue.
+    pub(crate) fn poll_start(self: &Arc<Self>, turn: &mut Turn, waker: &Waker) -> Poll<Permit<C>> {
+        let now = self.clock.now();
+        let waker = waker.clone();
+        // If the caller was given a slot, it takes this slot first; only then does `settle` take back the slots of late waiters. In the opposite order,
+        // two waiters that are polled late would take the slot from each other for ever.
+        let claim = |state: &mut State| (state.claim(turn), turn);
+        let start_or_wait = |state: &mut State, (kept, turn): (bool, &mut Turn)| {
+            let started = if kept || state.claim(turn) {
+                Some(state.adaptive.started(now))
+            } else if turn.is_waiting() {
                 None
+            } else {
+                state.adaptive.start(now)
+            };
+            match started {
+                Some(started) => (Poll::Ready(Permit::new(self.clone(), started)), None),
+                None => (Poll::Pending, state.wait(turn, waker)),
             }
-            // The slot has been taken back.
-            Err(_) => None,
         };
-        let admitted = state.grant_slots(now);
-        drop(state);
+        // If a waker panics, the permit is dropped and its slot is passed on.
+        let ((polled, replaced), woken) = self.change(Some(now), claim, start_or_wait);
+        drop(replaced);
+        raise(woken);
+        polled
+    }
+
+    /// Removes a waiter from the wait queue. If a slot was given to it, passes the slot to the next waiter.
+    pub(crate) fn give_up(&self, turn: &mut Turn) {
+        let now = self.now_unless_it_panics();
+        let (left, woken) = self.change(now, |state| state.leave(turn), |_, left| left);
         drop(left);
-        raise(wake_all(admitted));
+        raise(woken);
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -319,12 +376,9 @@ impl<C: Clock> Shared<C> {
 
     /// Ends an operation. `now` is always `Some` for a success.
     pub(crate) fn end(&self, operation: Started, outcome: Outcome, now: Option<Nanos>) {
-        let mut state = self.state.lock();
-        let at = now.unwrap_or(state.seen);
-        state.adaptive.end(operation, outcome, at);
-        let admitted = state.grant_slots(now);
-        drop(state);
-        raise(wake_all(admitted));
+        let end = |state: &mut State| state.adaptive.end(operation, outcome, now.unwrap_or(state.seen));
+        let ((), woken) = self.change(now, end, |_, ()| ());
+        raise(woken);
     }
 }
 
@@ -338,7 +392,7 @@ impl<C> fmt::Debug for ConcurrencyLimiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (limit, in_flight, waiting) = {
             let state = self.shared.state.lock();
-            (state.adaptive.limit(), state.adaptive.in_flight(), state.waiting.len())
+            (state.adaptive.limit(), state.adaptive.in_flight(), state.waiters())
         };
         // The writer is user code, so it runs after unlocking.
         f.debug_struct("ConcurrencyLimiter")

@@ -22,7 +22,6 @@ use flyball_sync::Nanos;
 /// let (first, second): (Reservation, Reservation) = (bucket.reserve(start), bucket.reserve(start));
 /// assert_eq!((first.delay(start), second.delay(start)), (Duration::ZERO, Duration::from_secs(1)));
 /// assert_eq!(second.delay(second.due()), Duration::ZERO);
-/// assert_eq!(second.count(), NonZeroU32::MIN); // for `reserve_many`, the requested number
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a reservation uses its tokens: wait until they are due, or cancel it"]
@@ -45,8 +44,7 @@ impl Reservation {
     }
 
     /// The number of reserved tokens.
-    #[must_use]
-    pub const fn count(&self) -> NonZeroU32 {
+    pub(crate) const fn count(&self) -> NonZeroU32 {
         self.count
     }
 

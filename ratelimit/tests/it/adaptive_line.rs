@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Permit};
 use flyball_sync::{Clock, ManualClock, Nanos};
-use testkit::wakers::poll_once;
+use testkit::wakers::{Counting, HostileWaker, WakerCall, poll_once, poll_with};
 
 const KEPT: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
@@ -147,4 +147,54 @@ fn a_panicking_clock_affects_no_outcome_without_a_time() {
     assert!(limiter.try_acquire().is_none());
     assert!(poll_once(line[0].as_mut()).is_ready());
     limiter.check().unwrap();
+}
+
+/// There are more slots and waiters than one batch of wakers holds.
+#[test]
+fn one_call_passes_all_slots_of_late_waiters_on() {
+    let clock = ManualClock::new();
+    let adaptive = AimdLimit::new(20..=20, SECOND * 10);
+    let limiter = ConcurrencyLimiter::with_clock(adaptive, clock.clone());
+    let permits: Vec<_> = (0..20).filter_map(|_| limiter.try_acquire()).collect();
+    let mut line: Vec<_> = (0..50).map(|_| in_line(&limiter)).collect();
+    permits.into_iter().for_each(Permit::succeed);
+    assert_eq!((limiter.waiters(), limiter.in_flight()), (30, 20));
+    clock.advance(KEPT);
+    assert!(limiter.try_acquire().is_none());
+    assert_eq!((limiter.waiters(), limiter.in_flight()), (10, 20));
+    limiter.check().unwrap();
+    let mut late: Vec<_> = line.drain(..20).collect();
+    let mut last = line.split_off(20);
+    let mut permits: VecDeque<_> = line.iter_mut().map(poll).collect();
+    // The waiters that lost their slots come before the ten that have not had one, in the order in which they are polled again.
+    late.reverse();
+    assert!(late.iter_mut().all(|waiting| poll(waiting).is_pending()));
+    for waiting in late.iter_mut().chain(&mut last) {
+        let Some(Poll::Ready(permit)) = permits.pop_front() else { panic!("no permit") };
+        permit.succeed();
+        permits.push_back(poll(waiting));
+    }
+    assert_eq!((limiter.waiters(), limiter.in_flight()), (0, 20));
+    limiter.check().unwrap();
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_replaced_waker_takes_no_wake_up_with_it() {
+    let (limiter, clock) = limiter();
+    let permit = limiter.try_acquire().unwrap();
+    let hostile = HostileWaker::new();
+    let (wakes, waker) = Counting::waker();
+    let mut first = in_line(&limiter);
+    let mut second = Box::pin(limiter.acquire());
+    assert!(poll_with(second.as_mut(), &waker).is_pending());
+    let mut third = Box::pin(limiter.acquire());
+    assert!(poll_with(third.as_mut(), &hostile.waker()).is_pending());
+    permit.succeed(); // wakes the first waiter, which is not polled in time
+    clock.advance(KEPT);
+    hostile.panic_in(Some(WakerCall::Drop));
+    // This poll takes the slot of the first waiter back for the second one.
+    let polled = catch_unwind(AssertUnwindSafe(|| poll_once(third.as_mut()).is_pending()));
+    hostile.panic_in(None);
+    assert!(polled.is_err() && wakes.wakes() == 1, "{} wake-ups", wakes.wakes());
+    assert!(poll(&mut first).is_pending() && poll_with(second.as_mut(), &waker).is_ready());
 }

@@ -54,18 +54,15 @@ fn many_at_once_are_all_there_or_none_is_taken() {
     let Err(TryAcquireError::NotYet(not_yet)) = bucket.try_acquire_many(nz(4), at(0)) else {
         panic!("four tokens were taken of two")
     };
-    assert_eq!((not_yet.due(), bucket.available_tokens(at(0))), (at(200), 2));
+    assert_eq!((not_yet.retry_after(), bucket.available_tokens(at(0))), (Duration::from_millis(200), 2));
     let Err(TryAcquireError::InsufficientCapacity(too_many)) = bucket.try_acquire_many(nz(6), at(9_000))
     else {
         panic!("six tokens are above the burst")
     };
-    assert_eq!(
-        (too_many.requested(), too_many.burst(), bucket.available_tokens(at(9_000))),
-        (nz(6), nz(5), 5)
-    );
+    assert_eq!((too_many.burst(), bucket.available_tokens(at(9_000))), (nz(5), 5));
     let all = bucket.reserve_many(nz(5), at(9_000)).unwrap();
     let ahead = bucket.reserve_many(nz(5), at(9_000)).unwrap();
-    assert_eq!((all.due(), ahead.due(), ahead.count()), (at(9_000), at(9_500), nz(5)));
+    assert_eq!((all.due(), ahead.due()), (at(9_000), at(9_500)));
     assert!(bucket.cancel(ahead, at(9_000)) && bucket.cancel(all, at(9_000)));
     assert_eq!(bucket.available_tokens(at(9_000)), 5);
 }
@@ -87,7 +84,7 @@ fn a_refusal_takes_nothing() {
     let mut bucket = TokenBucket::new(per_second(1, 1));
     bucket.try_acquire(at(0)).unwrap();
     for _ in 0..1_000 {
-        assert_eq!(bucket.try_acquire(at(10)).unwrap_err().due(), at(1_000));
+        assert_eq!(bucket.try_acquire(at(10)).unwrap_err().retry_after(), Duration::from_millis(990));
     }
     assert_eq!(bucket.try_acquire(at(1_000)), Ok(()));
 }

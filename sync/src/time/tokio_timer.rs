@@ -100,29 +100,27 @@ impl TokioTimer {
     ///
     /// # Panics
     /// Panics outside a tokio runtime.
-    #[must_use]
-    #[track_caller]
-    pub fn current() -> Self {
-        Self::new(Handle::current())
-    }
-
-    /// Creates a timer on the runtime of this handle.
     ///
     /// # Examples
-    /// A timer that is created outside its runtime:
+    /// A thread outside of the runtime enters it first:
     /// ```
     /// use flyball_sync::{Clock, Nanos, TokioTimer};
     /// use std::time::Duration;
     /// use tokio::runtime::Builder;
     ///
     /// let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    /// let timer = TokioTimer::new(runtime.handle().clone());
+    /// let timer = {
+    ///     let _inside = runtime.enter();
+    ///     TokioTimer::current()
+    /// };
     /// runtime.block_on(async { tokio::time::sleep(Duration::from_secs(3)).await });
     /// assert!(timer.now() >= Nanos::ZERO + Duration::from_secs(3));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use]
-    pub fn new(runtime: Handle) -> Self {
+    #[track_caller]
+    pub fn current() -> Self {
+        let runtime = Handle::current();
         let origin = now_in(&runtime);
         let pausable = pausable::clocks_can_be_paused();
         Self { runtime, pausable, origin, alarm: Mutex::new(None), thread: OnceLock::new() }

@@ -280,7 +280,10 @@ mod on_tokio {
     #[test]
     fn it_serves_threads_outside_its_runtime() {
         let runtime = paused();
-        let timer = TokioTimer::new(runtime.handle().clone());
+        let timer = {
+            let _inside = runtime.enter();
+            TokioTimer::current()
+        };
         let (counter, waker) = Counting::waker();
         thread::scope(|scope| {
             scope.spawn(|| {

@@ -91,8 +91,8 @@ fn waiting_for_a_key() {
 fn waiting_for_a_key_beside_a_delayed_key() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let timer = TokioTimer::new(runtime.handle().clone());
-    let (queue, keys) = (Queue::builder().timer(timer).build(), keys(100));
+    let _inside = runtime.enter();
+    let (queue, keys) = (Queue::builder().timer(TokioTimer::current()).build(), keys(100));
     queue.add_after("delayed".into(), Duration::from_secs(3_600)).unwrap();
     let (_counting, waker) = Counting::waker();
     add_to_a_waiting_getter(&queue, &keys, &waker);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{
     Capped, Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, Quota, RetryBudget, TokenBucket,
-    controller_default, controller_default_capped,
+    controller_default,
 };
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue, QueueLimiter};
@@ -68,7 +68,7 @@ fn gives_up_a_failing_key_under_a_long_backlog() {
     fails_under_a_backlog(RetryBudget::new(backoff(), quota()));
     fails_under_a_backlog(OncePerBackoff::new(backoff()));
     fails_under_a_backlog(controller_default());
-    fails_under_a_backlog(controller_default_capped(SECOND * 60));
+    fails_under_a_backlog(Capped::new(controller_default(), SECOND * 60));
 }
 
 /// `max_keys` limits how many keys that have left the queue keep their failures. Keys in the queue always keep theirs.

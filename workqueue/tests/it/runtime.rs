@@ -21,8 +21,8 @@ fn runtime() -> Runtime {
 }
 
 fn queue_on(runtime: &Runtime) -> Keys {
-    let timer = TokioTimer::new(runtime.handle().clone());
-    Queue::builder().timer(timer).limiter(Exponential::new(SOON..=SOON)).build()
+    let _inside = runtime.enter();
+    Queue::builder().timer(TokioTimer::current()).limiter(Exponential::new(SOON..=SOON)).build()
 }
 
 /// A queue whose runtime was shut down, and a queue whose runtime has no timer.

@@ -41,10 +41,9 @@ pub(crate) fn waiters(options: &Options, party: Party) -> Figures {
             })
         }
         _ => {
-            let bucket = RateLimiter::with_timer(
-                Quota::per_second(RATE).allow_burst(one),
-                TokioTimer::new(runtime.handle().clone()),
-            );
+            let _inside = runtime.enter();
+            let quota = Quota::per_second(RATE).allow_burst(one);
+            let bucket = RateLimiter::with_timer(quota, TokioTimer::current());
             counted(&runtime, options.keys, || {
                 let bucket = bucket.clone();
                 async move { bucket.acquire().await }

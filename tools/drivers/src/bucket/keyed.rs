@@ -96,10 +96,9 @@ impl Pair {
         }
     }
 
-    fn reserve(&mut self, key: Key, real: Reservation) {
+    fn reserve(&mut self, key: Key, count: u32, real: Reservation) {
         let now = self.now;
-        let (oracle, due) =
-            self.oracle.reserve(key, real.count().get(), now).expect("no more than the burst");
+        let (oracle, due) = self.oracle.reserve(key, count, now).expect("no more than the burst");
         if self.is_exact(key) {
             assert_eq!(real.due().get(), due, "{key:?} at {now}");
         } else {
@@ -128,28 +127,26 @@ impl Pair {
         let now = self.now;
         match op {
             KeyedOp::TryAcquire(key) => {
-                let real = self.real.try_acquire(&key).map_err(|not_yet| {
-                    assert_eq!(u128::from(not_yet.due().get() - now), not_yet.retry_after().as_nanos());
-                    Some(not_yet.due().get())
-                });
+                let real = self
+                    .real
+                    .try_acquire(&key)
+                    .map_err(|not_yet| Some((Nanos::new(now) + not_yet.retry_after()).get()));
                 self.try_acquire(key, 1, real);
             }
             KeyedOp::TryAcquireMany(key, count) => {
                 let real = self.real.try_acquire_many(&key, nz(count)).map_err(|denied| match denied {
-                    TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
+                    TryAcquireError::NotYet(not_yet) => Some((Nanos::new(now) + not_yet.retry_after()).get()),
                     TryAcquireError::InsufficientCapacity(_) => None,
                 });
                 self.try_acquire(key, count.max(1), real);
             }
             KeyedOp::Reserve(key) => {
                 let real = self.real.reserve(&key);
-                assert_eq!(real.count().get(), 1);
-                self.reserve(key, real);
+                self.reserve(key, 1, real);
             }
             KeyedOp::ReserveMany(key, count) => match self.real.reserve_many(&key, nz(count)) {
                 Ok(real) => {
-                    assert_eq!(real.count(), nz(count));
-                    self.reserve(key, real);
+                    self.reserve(key, nz(count).get(), real);
                 }
                 Err(refused) => {
                     let oracle = self.oracle.reserve(key, nz(count).get(), now);

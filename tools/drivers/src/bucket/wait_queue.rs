@@ -51,7 +51,8 @@ struct Pair<'a> {
     waiters: Vec<Waiter<'a>>,
     /// Neither polled nor dropped before the end of the run.
     leaked: Vec<Waiter<'a>>,
-    held: Vec<(Reservation, Promise)>,
+    /// The reservations, with the number of their tokens.
+    held: Vec<(Reservation, Promise, u32)>,
 }
 
 struct Waiter<'a> {
@@ -70,9 +71,9 @@ fn nz(count: u8) -> NonZeroU32 {
 }
 
 /// The due time in an error, or `None` for more tokens than the burst.
-fn due(error: TryAcquireError) -> Option<u64> {
+fn due(error: TryAcquireError, now: u64) -> Option<u64> {
     match error {
-        TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
+        TryAcquireError::NotYet(not_yet) => Some((Nanos::new(now) + not_yet.retry_after()).get()),
         TryAcquireError::InsufficientCapacity(_) => None,
     }
 }
@@ -129,11 +130,12 @@ impl<'a> Pair<'a> {
             }
             // A thread with a limit of zero joins the queue and leaves it again.
             WaitQueueOp::TryAcquire(count) if count % 2 == 1 => {
-                let real = block_on(bucket.acquire_many_timeout(nz(count), Duration::ZERO)).map_err(due);
+                let real = block_on(bucket.acquire_many_timeout(nz(count), Duration::ZERO))
+                    .map_err(|error| due(error, now));
                 assert_eq!(real, self.oracle.try_acquire(nz(count).get(), now), "a thread: {op:?} at {now}");
             }
             WaitQueueOp::TryAcquire(count) => {
-                let real = bucket.try_acquire_many(nz(count)).map_err(due);
+                let real = bucket.try_acquire_many(nz(count)).map_err(|error| due(error, now));
                 assert_eq!(real, self.oracle.try_acquire(nz(count).get(), now), "{op:?} at {now}");
             }
             WaitQueueOp::Reserve(count) => {
@@ -141,11 +143,10 @@ impl<'a> Pair<'a> {
                 let oracle = self.oracle.reserve(nz(count).get(), now);
                 let due = real.as_ref().map(|reserved| reserved.due().get());
                 assert_eq!(due, oracle.map(|promise| promise.due), "{op:?} at {now}");
-                self.held.extend(real.zip(oracle));
+                self.held.extend(real.zip(oracle).map(|(real, oracle)| (real, oracle, nz(count).get())));
             }
             WaitQueueOp::Cancel(which) if !self.held.is_empty() => {
-                let (real, oracle) = self.held.swap_remove(usize::from(which) % self.held.len());
-                let count = real.count().get();
+                let (real, oracle, count) = self.held.swap_remove(usize::from(which) % self.held.len());
                 assert_eq!(bucket.cancel(real), self.oracle.cancel(oracle, count, now), "{op:?} at {now}");
             }
             WaitQueueOp::Poll(_) | WaitQueueOp::Drop(_) | WaitQueueOp::Cancel(_) => {}

@@ -10,8 +10,8 @@ const RESERVATION: Duration = Duration::from_millis(100);
 /// The waiters are identified by numbers.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// Each waiter that has ever had to wait, in the order in which they began to wait.
-    tickets: Vec<u64>,
+    /// The waiters that have lost a slot, which come first, and the others.
+    late: Vec<u64>,
     waiting: Vec<u64>,
     /// The waiters that were given a slot and not polled since, with the time of the wake-up.
     given: Vec<(u64, Nanos)>,
@@ -28,7 +28,7 @@ impl Slots {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.late.len() + self.waiting.len()
     }
 
     /// Takes back the slots of waiters that were not polled in time, and gives free slots to the waiters in order.
@@ -36,8 +36,8 @@ impl Slots {
         self.seen = self.seen.max(now);
         let seen = self.seen;
         self.given.retain(|(_, since)| seen.since(*since) < RESERVATION);
-        while !self.waiting.is_empty() && self.in_flight() < limit {
-            let first = self.waiting.remove(0);
+        while self.waiting() > 0 && self.in_flight() < limit {
+            let first = if self.late.is_empty() { self.waiting.remove(0) } else { self.late.remove(0) };
             self.given.push((first, seen));
             self.woken.push(first);
         }
@@ -63,27 +63,23 @@ impl Slots {
             self.held += 1;
             return true;
         }
-        if self.waiting.contains(&id) {
+        if self.waiting.contains(&id) || self.late.contains(&id) {
             return false;
         }
         if self.in_flight() < limit {
             self.held += 1;
             return true;
         }
-        if !self.tickets.contains(&id) {
-            self.tickets.push(id);
-        }
-        let tickets = &self.tickets;
-        self.waiting.push(id);
-        self.waiting.sort_by_key(|id| tickets.iter().position(|ticket| ticket == id));
+        // A waiter that was woken and has no slot has lost it.
+        let line = if self.woken.contains(&id) { &mut self.late } else { &mut self.waiting };
+        line.push(id);
         false
     }
 
     pub(super) fn leave(&mut self, id: u64, limit: usize, now: Nanos) {
-        if !self.tickets.contains(&id) {
-            return;
+        for line in [&mut self.late, &mut self.waiting] {
+            line.retain(|waiting| *waiting != id);
         }
-        self.waiting.retain(|waiting| *waiting != id);
         self.take_given(id);
         self.grant(limit, now);
     }
