@@ -128,7 +128,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// `gathers` is whether the order gathers due keys.
+/// If `gathers` is true, the order gathers due keys.
 fn run_on<O: Order<Counted>>(builder: QueueBuilder<Counted, O>, gathers: bool, input: &mut Unstructured<'_>) {
     let clock = ManualClock::new();
     let nanos = |nanos: u8| Duration::from_nanos(nanos.into());
