@@ -227,7 +227,7 @@ pub enum AddWatchError {
     /// [`RunError::CacheEnded`]. If the controller [stops when idle](crate::Controller::stop_when_idle), an informer that was shut down normally can
     /// be watched.
     InformerEnded,
-    /// The [resync period](WatchOptions::resync_every) is 0, so all objects would be resynced continuously.
+    /// The [resync period](crate::WatchOptions::resync_every) is 0, so all objects would be resynced continuously.
     ZeroResyncPeriod,
 }
 
