@@ -22,12 +22,12 @@ use crate::run::retry::QueueClock;
 use crate::run::run_config::RunConfig;
 use crate::run::runtime::{Runtime, Tokio};
 use crate::run::watch_set::{RunGuard, WatchSet};
-use crate::run::watched_informer::BoxFuture;
 use crate::run::worker::WorkerContext;
 use crate::{
     Action, BatchConfig, Context, ControllerConfig, ControllerMetrics, Health, InvalidControllerConfig,
     ReconcileError, RunError, RunReport,
 };
+use futures_util::future::BoxFuture;
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
 ///
@@ -290,7 +290,7 @@ where
     {
         self.setup.config.check::<L>(self.setup.watches.len())?;
         let reconcile = Arc::new(reconcile);
-        let worker = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<()> {
+        let worker = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<'static, ()> {
             let convert =
                 |result: Result<Action, E>| result.map_err(|error| ReconcileError::of(error.into()));
             Box::pin(context.work(Box::new(WorkerReconciler::new(reconcile.clone(), convert))))
@@ -378,7 +378,7 @@ where
         }
         let (batching, reconcile) = (Arc::new(Batching::new(batches)), Arc::new(reconcile));
         let collected = batching.clone();
-        let worker = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<()> {
+        let worker = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<'static, ()> {
             let reconciler = WorkerReconciler::new(reconcile.clone(), batch_results);
             Box::pin(batching.clone().work(context, Box::new(reconciler)))
         };

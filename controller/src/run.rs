@@ -16,6 +16,7 @@ mod mapper;
 pub(crate) mod phase;
 pub(crate) mod pool;
 pub(crate) mod reconciler;
+mod remap;
 pub(crate) mod retry;
 pub(crate) mod run_config;
 pub(crate) mod runtime;
@@ -37,14 +38,15 @@ use crate::reconcile::context::ShutdownStage;
 use crate::report::ReportCounters;
 use crate::run::caches::{all, ended, synced};
 use crate::run::in_flight::InFlight;
-use crate::run::mapper::map_all_again;
 use crate::run::phase::RunPhase;
+use crate::run::remap::map_all_again;
 use crate::run::run_config::{BoxError, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::watch_set::{Lifecycle, RunGuard, WatchSet};
-use crate::run::watched_informer::{BoxFuture, KeySink};
+use crate::run::watched_informer::KeySink;
 use crate::run::worker::{StartWorker, WorkerContext};
 use crate::{Context, RunError, RunReport, StartCondition};
+use futures_util::future::BoxFuture;
 
 /// All parts of a run except the reconcile function.
 pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
@@ -55,10 +57,10 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     /// The priority of the keys of initial objects.
     pub(crate) initial_priority: i8,
     /// The futures passed to `wait_for_cache`, for which workers also wait.
-    pub(crate) conditions: Vec<BoxFuture<Result<(), BoxError>>>,
+    pub(crate) conditions: Vec<BoxFuture<'static, Result<(), BoxError>>>,
     /// Completes when the standby ends. In standby the caches sync, but changes add no keys.
-    pub(crate) standby: Option<BoxFuture<()>>,
-    pub(crate) stop: BoxFuture<()>,
+    pub(crate) standby: Option<BoxFuture<'static, ()>>,
+    pub(crate) stop: BoxFuture<'static, ()>,
     /// Marks the controller as ended when the guard is dropped, even if the controller never runs.
     pub(crate) guard: RunGuard,
 }
@@ -238,7 +240,9 @@ where
 }
 
 /// Awaits a start condition. If the condition fails, the error contains its number and its error.
-fn condition((index, ready): (usize, BoxFuture<Result<(), BoxError>>)) -> BoxFuture<Result<(), RunError>> {
+fn condition(
+    (index, ready): (usize, BoxFuture<'static, Result<(), BoxError>>),
+) -> BoxFuture<'static, Result<(), RunError>> {
     let failed =
         move |error: BoxError| RunError::SyncFailed(StartCondition::Future { index, error: error.into() });
     Box::pin(async move { ready.await.map_err(failed) })

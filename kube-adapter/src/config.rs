@@ -68,6 +68,7 @@ const DEBOUNCES: u32 = 10;
 #[must_use = "a configuration does nothing until a controller has it"]
 pub struct Config {
     pub(crate) concurrency: u16,
+    pub(crate) max_failing: u16,
     pub(crate) debounce: Option<Debounce>,
     pub(crate) queue_order: QueueOrder,
     /// The backoff of each object; `None` leaves the wait after errors to the error policy.
@@ -177,6 +178,16 @@ impl Config {
     /// is logged, at most once a minute.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
+        self
+    }
+
+    /// Sets how many objects whose last reconcile failed are reconciled at once. 0, the default, means no limit, as in kube-runtime.
+    ///
+    /// Reconciles that fail are often slow, for example until a timeout. Without a limit, such objects take all of the
+    /// [`concurrency`](Self::concurrency), and healthy objects wait for minutes. See
+    /// [`ControllerConfig::max_failing_in_flight`](flyball_controller::ControllerConfig::max_failing_in_flight).
+    pub fn max_failing_in_flight(mut self, most: u16) -> Self {
+        self.max_failing = most;
         self
     }
 
@@ -303,6 +314,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             concurrency: 0,
+            max_failing: 0,
             debounce: None,
             queue_order: QueueOrder::default(),
             backoff: None,
@@ -325,6 +337,7 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("concurrency", &self.concurrency)
+            .field("max_failing", &self.max_failing)
             .field("debounce", &self.debounce)
             .field("queue_order", &self.queue_order)
             .field("statuses", &self.classifier.statuses)

@@ -9,8 +9,8 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::run::runtime::Runtime;
 use crate::run::watch_set::{WatchSet, has_ended};
-use crate::run::watched_informer::BoxFuture;
 use crate::{RunError, StartCondition};
+use futures_util::future::BoxFuture;
 
 /// Waits until every required cache has synced. Returns the number of watches that had been added by then.
 pub(crate) async fn synced<X: Runtime>(
@@ -29,7 +29,7 @@ pub(crate) async fn synced<X: Runtime>(
                 informers.into_iter().filter(|(_, informer)| informer.required).map(|(index, informer)| {
                     let object_type = informer.object_type;
                     let failed = RunError::SyncFailed(StartCondition::Cache { index, object_type });
-                    let wait: BoxFuture<_> =
+                    let wait: BoxFuture<'static, _> =
                         Box::pin(async move { informer.synced().await.map_err(|_| (index, failed)) });
                     wait
                 });
@@ -63,7 +63,7 @@ pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<us
             let state = changes.borrow_and_update();
             (state.added(), state.informers())
         };
-        let waits = informers.into_iter().map(|(index, informer)| -> BoxFuture<_> {
+        let waits = informers.into_iter().map(|(index, informer)| -> BoxFuture<'static, _> {
             Box::pin(async move {
                 informer.stopped().await;
                 let cache = informer.status(index);
@@ -85,7 +85,9 @@ pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<us
 
 /// Waits for all futures concurrently, so that the failure of one future is returned even while other futures are pending. Polls only the futures that
 /// were woken.
-pub(crate) async fn all<E>(waits: impl IntoIterator<Item = BoxFuture<Result<(), E>>>) -> Result<(), E> {
+pub(crate) async fn all<E>(
+    waits: impl IntoIterator<Item = BoxFuture<'static, Result<(), E>>>,
+) -> Result<(), E> {
     let mut waits: FuturesUnordered<_> = waits.into_iter().collect();
     while waits.try_next().await?.is_some() {}
     Ok(())

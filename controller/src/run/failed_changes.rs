@@ -47,7 +47,7 @@ pub(crate) struct FailedObject<OK, V> {
     wait: Duration,
 }
 
-struct FailedChange<OK, V> {
+pub(crate) struct FailedChange<OK, V> {
     change: Change<OK, V>,
     /// The next attempt at or after this time is the last one.
     until: Duration,
@@ -67,10 +67,11 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
         self.order.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// Adds a change behind the other changes of the same object. Returns the number of changes that are given up to make room.
+    /// Adds a change behind the other changes of the same object. Returns the changes that are given up to make room, so that the caller drops them
+    /// after unlocking.
     ///
     /// If `Hash`, `Eq` or `Clone` of the key panics, the change is lost.
-    pub(crate) fn add(&mut self, change: Change<OK, V>, now: Duration) -> usize {
+    pub(crate) fn add(&mut self, change: Change<OK, V>, now: Duration) -> VecDeque<FailedChange<OK, V>> {
         if change.kind().is_deletion() {
             self.end(change.key(), now);
         }
@@ -89,20 +90,17 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
         self.len += 1;
         // Gives up the oldest change. The remaining changes still yield the keys of the newest state and of the state before it.
         if object.changes.len() > MAX_CHANGES_OF_OBJECT {
-            discard(object.changes.pop_front());
             self.len -= 1;
-            return 1;
+            return object.changes.pop_front().into_iter().collect();
         }
-        if self.len > MAX_CHANGES { self.give_up_last() } else { 0 }
+        if self.len > MAX_CHANGES { self.give_up_last() } else { VecDeque::new() }
     }
 
-    /// Gives up the object whose next attempt is the latest: nearly always one that has failed many times. Returns the number of its changes.
-    fn give_up_last(&mut self) -> usize {
-        let Some((_, object)) = self.order.pop_last() else { return 0 };
-        let count = object.changes.len();
+    /// Gives up the object whose next attempt is the latest: nearly always one that has failed many times. Returns its changes.
+    fn give_up_last(&mut self) -> VecDeque<FailedChange<OK, V>> {
+        let Some((_, object)) = self.order.pop_last() else { return VecDeque::new() };
         self.take_out(&object);
-        discard(object);
-        count
+        object.changes
     }
 
     /// Limits the changes of a deleted object to one more attempt.
@@ -121,7 +119,7 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
     /// Removes and returns all objects.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = FailedObject<OK, V>> + use<OK, V> {
         self.len = 0;
-        discard(std::mem::take(&mut self.objects));
+        std::mem::take(&mut self.objects).into_keys().for_each(discard);
         std::mem::take(&mut self.order).into_values()
     }
 
@@ -169,7 +167,7 @@ impl<OK, V> Drop for FailedChanges<OK, V> {
         // A panic in one drop must affect neither the other drops nor the caller.
         let changes = std::mem::take(&mut self.order).into_values().flat_map(|object| object.changes);
         changes.for_each(discard);
-        discard(std::mem::take(&mut self.objects));
+        std::mem::take(&mut self.objects).into_keys().for_each(discard);
     }
 }
 
@@ -222,7 +220,7 @@ mod tests {
                             0 => Change::deleted(key, object, false),
                             _ => Change::added(key, object, false),
                         };
-                        (added, given_up) = (added + 1, given_up + failed.add(change, now));
+                        (added, given_up) = (added + 1, given_up + failed.add(change, now).len());
                         seen.insert("add");
                     }
                     3 => failed.end(&below(4), now),
@@ -257,14 +255,14 @@ mod tests {
     fn new_failures_replace_those_that_have_failed_for_long() {
         let mut failed = FailedChanges::new();
         let change = |key: usize| Change::added(key, Arc::new(()), false);
-        (0..MAX_CHANGES).for_each(|key| assert_eq!(failed.add(change(key), Duration::ZERO), 0));
+        (0..MAX_CHANGES).for_each(|key| assert_eq!(failed.add(change(key), Duration::ZERO).len(), 0));
         let mut now = SECOND;
         while let Some(mut object) = failed.take_due(now) {
             object.remap(now, |_| false);
             failed.put_back(object, now);
         }
         now += SECOND / 20;
-        assert_eq!(failed.add(change(MAX_CHANGES), now), 1);
+        assert_eq!(failed.add(change(MAX_CHANGES), now).len(), 1);
         failed.check();
         assert_eq!(failed.next_due(), Some(now + WAITS[0]), "the new change is kept");
         assert!(

@@ -18,11 +18,9 @@ use tokio::sync::watch;
 
 use crate::report::ReportCounters;
 use crate::run::failed_changes::{FailedChanges, FailedObject, MAX_CHANGES, discard};
-use crate::run::runtime::Runtime;
-use crate::run::spread::{SLICES, slice_of};
-use crate::run::watch_set::WatchSet;
-use crate::run::watched_informer::BoxFuture;
+use crate::run::spread::slice_of;
 use flyball_sync::panics;
+use futures_util::future::BoxFuture;
 use tokio::sync::Mutex as AsyncMutex;
 
 /// The maximum number of objects that a resync looks at in one poll.
@@ -57,14 +55,14 @@ pub(crate) trait RetryMapping: Send + Sync {
     fn pending(&self, now: Duration) -> usize;
 
     /// Waits until there is a new failed change.
-    fn failed(&self) -> BoxFuture<()>;
+    fn failed(&self) -> BoxFuture<'static, ()>;
 
     /// Returns the period after which all objects are mapped again; `None` if resyncs are off.
     fn resync_every(&self) -> Option<Duration>;
 
-    /// Maps the existing objects of a [slice](SLICES), in pieces: each poll maps one object, or looks at [`LOOKED_AT`] others. The returned future never
+    /// Maps the existing objects of a [slice](slice_of), in pieces: each poll maps one object, or looks at [`LOOKED_AT`] others. The returned future never
     /// wakes its task, so the caller must poll it repeatedly.
-    fn resync(self: Arc<Self>, slice: u32) -> BoxFuture<()>;
+    fn resync(self: Arc<Self>, slice: u32) -> BoxFuture<'static, ()>;
 }
 
 /// What the informer's thread passes to the run future.
@@ -175,7 +173,11 @@ where
                 }
             });
             match added {
-                Ok(given_up) => self.given_up(given_up.unwrap_or_default()),
+                Ok(given_up) => {
+                    let given_up = given_up.unwrap_or_default();
+                    self.given_up(given_up.len());
+                    given_up.into_iter().for_each(discard);
+                }
                 Err(_) => self.counters.callback_panics.count(),
             }
         }
@@ -222,7 +224,7 @@ where
         self.waiting(|waiting| waiting.len()).unwrap_or(0)
     }
 
-    fn failed(&self) -> BoxFuture<()> {
+    fn failed(&self) -> BoxFuture<'static, ()> {
         let mut changes = self.failed.subscribe();
         // The new receiver is not notified of changes that are already in the channel.
         let there = !self.failed.borrow().is_empty();
@@ -238,7 +240,7 @@ where
         self.resync_every
     }
 
-    fn resync(self: Arc<Self>, slice: u32) -> BoxFuture<()> {
+    fn resync(self: Arc<Self>, slice: u32) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             // The snapshot may hold the last reference to an object, and the drop of that object may panic.
             let objects = DiscardOnDrop(Some(self.informer.snapshot()));
@@ -277,63 +279,4 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
 async fn pending_once() {
     let mut polled = false;
     poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
-}
-
-/// Maps the failed changes of each object again after the object's own backoff. In each part of a resync period, maps the objects of one slice again.
-/// Never completes.
-async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
-    // At least a nanosecond, so that the time of the next part is later than that of the previous one.
-    let part = mapper.resync_every().map(|period| (period / SLICES).max(Duration::from_nanos(1)));
-    let mut resync_at = part.map(|part| runtime.now().saturating_add(part));
-    let mut slice = 0;
-    loop {
-        let now = runtime.now();
-        match mapper.next_due(now).into_iter().chain(resync_at).min() {
-            None => mapper.failed().await,
-            Some(due) if due > now => _ = runtime.timeout(due - now, mapper.failed()).await,
-            Some(_) => {
-                // Maps one object at a time, so that the run future can end and other tasks of this thread can run.
-                while mapper.remap_due(now) {
-                    runtime.yield_now().await;
-                }
-            }
-        }
-        let Some((part, due)) = part.zip(resync_at).filter(|(_, due)| *due <= now) else { continue };
-        let mut objects = mapper.clone().resync(slice);
-        while poll_fn(|cx| Poll::Ready(objects.as_mut().poll(cx).is_pending())).await {
-            runtime.yield_now().await;
-        }
-        // No slice is skipped. If a slice takes too long, or the clock jumps, the parts after it are late.
-        slice = (slice + 1) % SLICES;
-        let (next, now) = (due.saturating_add(part), runtime.now());
-        resync_at = Some(if next > now { next } else { now.saturating_add(part) });
-    }
-}
-
-/// Runs `map_again` for every active watch. Never completes.
-pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
-    let mut changes = watches.subscribe();
-    let mut running: Vec<(usize, BoxFuture<()>)> = Vec::new();
-    loop {
-        let active = changes.borrow_and_update().mappers();
-        running.retain(|(index, _)| active.iter().any(|(there, _)| there == index));
-        for (index, mapper) in active {
-            if running.iter().all(|(there, _)| *there != index) {
-                running.push((index, Box::pin(map_again(mapper, runtime.clone()))));
-            }
-        }
-        let run_all = poll_fn(|cx| {
-            running.iter_mut().for_each(|(_, retry)| _ = retry.as_mut().poll(cx));
-            // The future that is polled first can use most of the task's budget, so the order rotates.
-            let first = usize::from(!running.is_empty());
-            running.rotate_left(first);
-            Poll::<()>::Pending
-        });
-        tokio::select! {
-            biased;
-            // The wait cannot fail, because the set holds the sender.
-            _ = changes.changed() => {}
-            () = run_all => {}
-        }
-    }
 }

@@ -14,8 +14,8 @@ use std::task;
 use std::task::Poll;
 
 use crate::run::run_config::BoxError;
-use crate::run::watched_informer::BoxFuture;
 use crate::{Context, ReconcileError};
+use futures_util::future::BoxFuture;
 
 /// A call of user code that returned a future.
 pub(crate) trait UserCall<A>: Send {
@@ -74,7 +74,7 @@ where
 }
 
 /// A call whose future is in a `Box` of its own.
-pub(crate) struct BoxedCall<A>(pub(crate) Option<BoxFuture<Result<A, BoxError>>>);
+pub(crate) struct BoxedCall<A>(pub(crate) Option<BoxFuture<'static, Result<A, BoxError>>>);
 
 impl<A> UserCall<A> for BoxedCall<A> {
     fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<A, ReconcileError>> {

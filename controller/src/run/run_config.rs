@@ -10,15 +10,17 @@ use flyball_workqueue::Key;
 
 use crate::run::retry::FailurePolicy;
 use crate::run::span::ReconcileSpans;
-use crate::run::watched_informer::{BoxFuture, KeyFilter};
+use crate::run::watched_informer::KeyFilter;
 use crate::{Action, Context, ControllerConfig, ControllerMetrics, InvalidControllerConfig, ReconcileError};
+use futures_util::future::BoxFuture;
 
 /// The function that is called with each key that is given up.
 pub(crate) type OnGiveUp<K> = dyn Fn(&K, &ReconcileError) + Send + Sync;
 
 /// The function that runs after every reconcile.
-pub(crate) type Finally<K> =
-    dyn Fn(K, Result<Action, Arc<ReconcileError>>, Context) -> BoxFuture<Result<(), BoxError>> + Send + Sync;
+pub(crate) type Finally<K> = dyn Fn(K, Result<Action, Arc<ReconcileError>>, Context) -> BoxFuture<'static, Result<(), BoxError>>
+    + Send
+    + Sync;
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 

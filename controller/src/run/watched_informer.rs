@@ -3,9 +3,7 @@
 //! Cancel safety: there is no await point between a change and its keys. The informer itself calls the mapper right after it has published a
 //! change, so no change is lost in between, and the new state can be read when the keys are added.
 
-use std::future::Future;
 use std::hash::Hash;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use flyball_informer_cache::{Change, Informer, Stopped};
@@ -14,14 +12,14 @@ use flyball_workqueue::{
     AddError, AddErrorKind, AddOptions, Added, Key, KeyState, Order, Queue, QueueLimiter, Timer,
 };
 
+use futures_util::future::BoxFuture;
+
 use crate::WatchStatus;
 use crate::report::ReportCounters;
 use crate::run::in_flight::InFlight;
 use crate::run::into_keys::IntoKeys;
 use crate::run::mapper::{Mapper, RetryMapping};
 use crate::run::watch_options::WatchOptions;
-
-pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A function that returns whether a key belongs to this controller.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
@@ -52,10 +50,10 @@ trait AnyInformer: Send + Sync {
     fn status(&self) -> WatchStatus;
 
     /// Completes when the first list is published.
-    fn synced(&self) -> BoxFuture<Result<(), Stopped>>;
+    fn synced(&self) -> BoxFuture<'static, Result<(), Stopped>>;
 
     /// Completes when the informer has stopped and every change has become keys.
-    fn stopped(&self) -> BoxFuture<()>;
+    fn stopped(&self) -> BoxFuture<'static, ()>;
 }
 
 impl<OK, V> AnyInformer for Informer<OK, V>
@@ -75,12 +73,12 @@ where
         }
     }
 
-    fn synced(&self) -> BoxFuture<Result<(), Stopped>> {
+    fn synced(&self) -> BoxFuture<'static, Result<(), Stopped>> {
         let informer = self.clone();
         Box::pin(async move { informer.synced().await })
     }
 
-    fn stopped(&self) -> BoxFuture<()> {
+    fn stopped(&self) -> BoxFuture<'static, ()> {
         let informer = self.clone();
         Box::pin(async move { informer.stopped().await })
     }
@@ -92,11 +90,11 @@ impl WatchedInformer {
         WatchStatus { index, required: self.required, ..self.informer.status() }
     }
 
-    pub(crate) fn synced(&self) -> BoxFuture<Result<(), Stopped>> {
+    pub(crate) fn synced(&self) -> BoxFuture<'static, Result<(), Stopped>> {
         self.informer.synced()
     }
 
-    pub(crate) fn stopped(&self) -> BoxFuture<()> {
+    pub(crate) fn stopped(&self) -> BoxFuture<'static, ()> {
         self.informer.stopped()
     }
 

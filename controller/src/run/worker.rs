@@ -24,9 +24,9 @@ use crate::run::run_config::{Finally, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::span::ReconcileSpan;
 use crate::run::spread::extended;
-use crate::run::watched_informer::BoxFuture;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
+use futures_util::future::BoxFuture;
 
 /// Clones the key, so that it can be passed to user code. `Clone` is user code, too: if it panics, this function catches the panic and returns its
 /// message.
@@ -43,7 +43,7 @@ fn key_or_resume<K>(key: Result<K, String>) -> K {
 type KeyReconciler<K> = dyn Reconciler<K, Action>;
 
 /// Returns the future of a new worker.
-pub(crate) type StartWorker<C> = dyn Fn(Arc<C>) -> BoxFuture<()> + Send + Sync;
+pub(crate) type StartWorker<C> = dyn Fn(Arc<C>) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// The state that all workers of a controller share.
 pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T> {

@@ -21,8 +21,8 @@ use flyball_sync::random::SplitMix64;
 use flyball_sync::waiting::wake_all;
 use tokio::task::coop::unconstrained;
 
-use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
+use futures_util::future::BoxFuture;
 
 pub(super) struct Scheduler {
     pub(super) clock: ManualClock,
@@ -41,7 +41,7 @@ struct State {
 
 struct Slot {
     /// `None` while the future is polled.
-    future: Option<BoxFuture<()>>,
+    future: Option<BoxFuture<'static, ()>>,
     waker: Waker,
     aborted: bool,
 }
@@ -71,7 +71,7 @@ impl Scheduler {
         self.state.lock().steps
     }
 
-    pub(super) fn spawn(self: &Arc<Self>, future: BoxFuture<()>) -> u64 {
+    pub(super) fn spawn(self: &Arc<Self>, future: BoxFuture<'static, ()>) -> u64 {
         let mut state = self.state.lock();
         state.spawned += 1;
         let id = state.spawned;

@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Context, ReconcileError};
+use flyball_controller::{Action, Context, ControllerConfig, ReconcileError};
 use flyball_informer_cache::{NamespacedName, Stopped};
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
 use flyball_sync::TokioTimer;
@@ -312,6 +312,10 @@ fn configured<O: OrderedLoop>(
         0 => usize::MAX,
         most => most.into(),
     };
+    let mut settings = ControllerConfig::default();
+    settings.max_failing_in_flight = (config.max_failing > 0).then_some(config.max_failing.into());
+    // The other settings are set below.
+    controller = controller.with_config(&settings).expect("the limit is positive");
     controller = controller
         .workers(1..=most)
         .classify(ReconcileFailed::class_of)

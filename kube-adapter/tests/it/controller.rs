@@ -325,6 +325,34 @@ async fn concurrency_is_a_bound_and_zero_is_none() {
     }
 }
 
+/// Objects that fail slowly take a part of the concurrency, and a healthy object does not wait for them.
+#[tokio::test(start_paused = true)]
+async fn slow_failing_objects_leave_room_for_healthy_ones() {
+    for (most, delay) in [(2, 0..=500), (0, 1_000..=30_000)] {
+        let world = World::of((0..20).map(|n| map(&format!("default/bad-{n}"))));
+        let runs = Runs::new();
+        let config = Config::default().concurrency(4).max_failing_in_flight(most);
+        let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
+            async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+                runs.record(&*map);
+                if map.name_any() == "good" {
+                    return Ok(Action::await_change());
+                }
+                sleep(SECOND * 30).await;
+                Err(Refused(None))
+            },
+            |_, _, _| Action::requeue(SECOND),
+            runs.clone(),
+        );
+        // Each object has failed once.
+        during(&mut reconciles, SECOND * 200).await;
+        world.server.put(map("default/good"));
+        during(&mut reconciles, SECOND * 40).await;
+        let waited = runs.of("good")[0] - 200_000;
+        assert!(delay.contains(&waited), "{most}: {waited} ms");
+    }
+}
+
 /// Counts the keys that are dequeued, and the reconciles that start.
 #[derive(Clone, Default)]
 struct Counted(Arc<AtomicU32>);
