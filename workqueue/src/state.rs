@@ -68,7 +68,7 @@ const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 /// A key table with more buckets than this does not fit into the CPU's first-level cache.
 const LARGE: usize = 1 << 14;
-/// The maximum number of due keys that one operation gathers.
+/// The maximum number of due keys that one operation gathers; a batch gathers as many for each of its keys.
 const GATHER_LIMIT: usize = 64;
 
 /// The options that a queue is built with.

@@ -205,10 +205,18 @@ impl<K> Exponential<K> {
 impl Curve {
     /// Returns the wait after a failure that follows the failures in `before`.
     fn wait(&self, before: Failures, random: u64) -> u64 {
-        let Some(doublings) = before.count.checked_sub(u32::from(self.immediate_first)) else { return 0 };
+        match self.doubled(before.count) {
+            Some(doubled) => self.jitter.wait(doubled, before.last_wait, self.base, self.cap, random),
+            None => 0,
+        }
+    }
+
+    /// Returns the wait without jitter after a failure that follows `before` failures; `None` if the next attempt is immediate.
+    fn doubled(&self, before: u32) -> Option<u64> {
+        let doublings = before.checked_sub(u32::from(self.immediate_first))?;
         // Invariant 2: a result that does not fit into 64 bits is beyond every cap.
         let doubled = if doublings <= self.base.leading_zeros() { self.base << doublings } else { u64::MAX };
-        self.jitter.wait(doubled.min(self.cap), before.last_wait, self.base, self.cap, random)
+        Some(doubled.min(self.cap))
     }
 }
 
@@ -228,7 +236,11 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
 
     fn restore_failures(&mut self, key: &K, failures: u32, now: Nanos, in_use: &mut dyn FnMut(&K) -> bool) {
         let own = self.failures.touch(key, now, in_use);
-        own.count = own.count.max(failures);
+        if failures > own.count {
+            own.count = failures;
+            // The actual last wait is unknown. Without one, decorrelated jitter would begin at the base again.
+            own.last_wait = own.last_wait.max(self.curve.doubled(failures - 1).unwrap_or(0));
+        }
     }
 
     fn forget(&mut self, key: &K) {

@@ -57,6 +57,17 @@ fn a_decorrelated_wait_is_from_the_base_to_three_times_the_last() {
 }
 
 #[test]
+fn a_decorrelated_wait_after_restored_failures_follows_the_wait_that_they_stand_for() {
+    let second = Duration::from_secs(1);
+    let longest = |failures| {
+        let mut backoff = Exponential::new(second..=second * 1_000).jitter(Jitter::Decorrelated);
+        backoff.restore_failures(&"a", failures, Nanos::ZERO, &mut |_| false);
+        backoff.record_failure(&"a", Nanos::ZERO, u64::MAX, &mut |_| false).wait
+    };
+    assert_eq!([0, 1, 5, 100].map(longest), [second * 3, second * 3, second * 48, second * 1_000]);
+}
+
+#[test]
 fn decorrelated_waits_grow_by_a_tenth_a_failure() {
     // The logarithm of three times a uniform number is ln 3 - 1 on average, with a standard deviation of 1.
     let mut random = Random::new(12);
