@@ -321,7 +321,7 @@ fn an_index_that_comes_at_any_turn_of_a_list_shows_all_of_it() {
         let is_done = publishing.source.open_watches() > 0;
         publishing.informer.add_index(&BY_PARITY).unwrap();
         if turns % 2 == 0 {
-            publishing.informer.remove_index(&BY_DIGIT).unwrap();
+            publishing.informer.writer().remove_index(&BY_DIGIT).unwrap();
         }
         while publishing.source.open_watches() == 0 {
             publishing.turn();
@@ -398,7 +398,7 @@ fn a_subscription_that_ends_under_a_list_receives_nothing_after_its_end() {
         let mut selected = selected.subscribe();
         (0..turns).for_each(|_| publishing.turn());
         let is_done = publishing.source.open_watches() > 0;
-        publishing.informer.remove_index(&BY_DIGIT).unwrap();
+        publishing.informer.writer().remove_index(&BY_DIGIT).unwrap();
         let next = |changes: &mut Subscription<u32, Wide>| {
             changes.poll_next(&mut Context::from_waker(Waker::noop()))
         };
