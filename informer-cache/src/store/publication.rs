@@ -6,6 +6,7 @@
 //!
 //! | stage | a piece | runs | locks |
 //! |---|---|---|---|
+//! | `Comparing` | some stored or listed objects, of a list | none | none |
 //! | `Building` | some keys, into a separate table | the user's code | none |
 //! | `Finding` | some keys for one subscription | the user's code | that subscription's |
 //! | `Committing` | one piece: a swap | none | `published` |
@@ -32,6 +33,7 @@ use crate::changes::findings::Findings;
 use crate::changes::observer_fn;
 use crate::table::index_set::IndexSet;
 use crate::table::record::Values;
+use crate::table::relist::RelistDiff;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
@@ -41,6 +43,7 @@ const SELECTED: usize = 16;
 /// The stage of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
+    Comparing,
     Building,
     Finding,
     /// The next step is the commit, which runs under the writer's `turn`.
@@ -67,6 +70,8 @@ pub(crate) struct Publication<K, V> {
     plan: Plan,
     arrival: VersionAdvance,
     first_list: bool,
+    /// The list, while its writes are being created.
+    list: Option<RelistDiff<K, V>>,
     writes: Vec<KeyWrite<K, V>>,
     changes: Vec<Change<K, V>>,
     buffers: SubscriptionBuffers<K, V>,
@@ -77,6 +82,8 @@ pub(crate) struct Publication<K, V> {
     at: usize,
     effects: Effects<K, V>,
     before: Option<Arc<Table<K, V>>>,
+    /// Former tables that nothing else holds, while they are freed.
+    old_tables: Vec<Table<K, V>>,
 }
 
 impl<K, V> Publication<K, V> {
@@ -85,16 +92,12 @@ impl<K, V> Publication<K, V> {
         store: Store<K, V>,
         base: Arc<Table<K, V>>,
         arrival: VersionAdvance,
-        mut writes: Vec<KeyWrite<K, V>>,
+        writes: Vec<KeyWrite<K, V>>,
     ) -> Self {
         let published = store.inner.published.read();
         let first_list = arrival.is_list() && !published.listed;
         let buffers = published.buffers.clone();
         drop(published);
-        if first_list {
-            let added = writes.iter_mut().filter(|write| write.kind == ChangeKind::Added);
-            added.for_each(|write| write.kind = ChangeKind::Initial);
-        }
         Self {
             next: Some(Table::clone(&base)),
             renews: None,
@@ -106,6 +109,7 @@ impl<K, V> Publication<K, V> {
             plan: Plan::default(),
             arrival,
             first_list,
+            list: None,
             writes,
             buffers,
             findings: Findings::default(),
@@ -114,6 +118,7 @@ impl<K, V> Publication<K, V> {
             at: 0,
             effects: Effects::default(),
             before: None,
+            old_tables: Vec::new(),
         }
     }
 
@@ -133,14 +138,27 @@ impl<K, V> Publication<K, V> {
         changes
     }
 
-    /// Drops the tables, and up to `most` of the remaining changes. Returns whether no change is left.
+    /// Frees the former tables and the changes of a completed publication, up to `most` objects or nodes. Returns whether nothing is left. A panic of
+    /// a destructor propagates; then the next call continues.
     pub(crate) fn release(&mut self, most: usize) -> bool {
-        // The tables are dropped first, while the changes still hold the objects. So the objects themselves are dropped later, in pieces, with the
+        // The tables are freed first, while the changes still hold the objects. So the objects themselves are dropped later, in pieces, with the
         // changes.
-        self.before = None;
-        self.base = self.store.inner.table();
-        drop_each(self.changes.drain(self.changes.len().saturating_sub(most)..));
-        self.changes.is_empty()
+        if let Some(before) = self.before.take() {
+            let base = std::mem::replace(&mut self.base, self.store.inner.table());
+            // If a snapshot holds a table, this only drops a reference.
+            self.old_tables.extend([before, base].into_iter().filter_map(Arc::into_inner));
+        }
+        while let Some(table) = self.old_tables.last_mut() {
+            if !table.free(most) {
+                return false;
+            }
+            self.old_tables.pop();
+        }
+        let Effects { garbage, dropped, .. } = &mut self.effects;
+        drop_last(&mut self.changes, most)
+            && drop_last(dropped, most)
+            && drop_last(&mut garbage.values, most)
+            && drop_last(&mut garbage.errors, most)
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -198,10 +216,13 @@ impl<K, V> Publication<K, V> {
 }
 
 impl<K: Eq + Hash, V: 'static> Publication<K, V> {
-    /// Creates a publication that replaces the store's content by a complete list.
-    pub(crate) fn of_list(store: &Store<K, V>, mut draft: RelistDraft<K, V>, version: Version) -> Self {
-        let writes = draft.list.writes();
-        Self::new(store.clone(), draft.list.base, VersionAdvance::List(version), writes)
+    /// Creates a publication that replaces the store's content by a complete list. O(1).
+    pub(crate) fn of_list(store: &Store<K, V>, draft: RelistDraft<K, V>, version: Version) -> Self {
+        let writes = Vec::with_capacity(draft.most_writes());
+        let base = draft.list.base.clone();
+        let mut publication = Self::new(store.clone(), base, VersionAdvance::List(version), writes);
+        (publication.stage, publication.list) = (Stage::Comparing, Some(draft.list));
+        publication
     }
 
     /// Performs one piece of the current stage, with at most `most` keys, and returns the number of keys in the piece. Does not perform the commit:
@@ -209,11 +230,23 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     pub(crate) fn advance(&mut self, most: usize) -> usize {
         drop(self.former.take());
         match self.stage {
+            Stage::Comparing => {
+                let done = self.list.as_mut().map_or(0, |list| list.advance(&mut self.writes, most));
+                if self.list.as_ref().is_none_or(RelistDiff::is_done) {
+                    self.list = None;
+                    self.changes.reserve_exact(self.writes.len());
+                    self.enter(Stage::Building);
+                }
+                done
+            }
             Stage::Building => {
                 let part = self.part(self.writes.len(), most);
                 let Some(next) = &mut self.next else { return 0 };
                 let done = part.len();
                 for write in &mut self.writes[part] {
+                    if self.first_list && write.kind == ChangeKind::Added {
+                        write.kind = ChangeKind::Initial;
+                    }
                     if let Some(before) = self.renews.as_ref().filter(|_| !write.kind.is_deletion()) {
                         let (values, seed) =
                             (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
@@ -324,6 +357,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
             }
         }
     }
+}
+
+/// Drops up to `most` elements from the end of a list. Returns whether the list is empty.
+fn drop_last<T>(list: &mut Vec<T>, most: usize) -> bool {
+    drop_each(list.drain(list.len().saturating_sub(most)..));
+    list.is_empty()
 }
 
 /// Completes the delivery of a published write when the publication is dropped early, for example together with the future of the writer.
