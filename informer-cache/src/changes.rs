@@ -7,5 +7,6 @@ pub(crate) mod findings;
 pub(crate) mod observer_fn;
 pub(crate) mod pending;
 pub(crate) mod selection;
+pub(crate) mod subscribers;
 
 pub use self::change::{Change, ChangeKind};

@@ -35,8 +35,8 @@ use crate::informer::status::StatusCell;
 use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
 use crate::{
-    AnyIndex, Change, DuplicateIndex, MissingIndex, Observer, Schema, SharedWriter, Snapshot, Source,
-    Stopped, Store, Subscription, SubscriptionBuilder, WaitForError,
+    AnyIndex, Change, DuplicateIndex, Observer, Schema, SharedWriter, Snapshot, Source, Stopped, Store,
+    Subscription, SubscriptionBuilder, WaitForError,
 };
 
 /// A store that a run future keeps up to date with a source. This type is a handle: its clones refer to the same informer.
@@ -112,7 +112,8 @@ where
         &self.shared.writer
     }
 
-    /// Adds an index to the running store; see [`SharedWriter::add_index`].
+    /// Adds an index to the running store; see [`SharedWriter::add_index`]. The index stays as long as the informer, because other users of the
+    /// informer may come to use it.
     ///
     /// # Errors
     /// Returns an error if the store has an index of this name.
@@ -120,14 +121,6 @@ where
     /// # Panics
     /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
     /// changed.
-    pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
-        self.shared.writer.add_index(index)
-    }
-
-    /// Removes an index from the running store; see [`Writer::remove_index`](crate::Writer::remove_index).
-    ///
-    /// # Errors
-    /// Returns an error if the store has no index with this name and value type.
     ///
     /// # Examples
     /// ```
@@ -140,13 +133,11 @@ where
     /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).build()?;
     /// numbers.add_index(&ODD)?; // before or while it runs
     /// assert!(numbers.store().by_index(&ODD, &true)?.is_empty());
-    /// numbers.remove_index(&ODD)?;
-    /// assert!(numbers.store().by_index(&ODD, &true).is_err());
     /// # drop(run);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove_index(&self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
-        self.shared.writer.remove_index(index)
+    pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
+        self.shared.writer.add_index(index)
     }
 
     /// Returns a writer that changes the store without involving the source, for tests of code that reacts to changes of the store. Use it only while

@@ -262,6 +262,24 @@ impl<K, V> Table<K, V> {
         values.collect()
     }
 
+    /// Frees up to about `most` nodes of a table that is no longer needed, and drops the objects and index values in them. Returns whether all are
+    /// freed; then dropping the table takes O(indexes). For nodes that another table shares, this only drops references. If a destructor panics,
+    /// the next call continues. The table must not be used otherwise after the first call.
+    pub(crate) fn free(&mut self, most: usize) -> bool {
+        let mut most = self.keys.free(self.rows.free(most));
+        while let Some(column) = self.columns.last_mut() {
+            most = match NodeArc::get_mut(column) {
+                Some(column) => column.free(most),
+                None => most,
+            };
+            if most == 0 {
+                return false;
+            }
+            self.columns.pop();
+        }
+        most > 0
+    }
+
     /// Returns the memory of the table in bytes, without its columns and objects.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.rows.len() * Record::<K, V>::NAME;

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | `pending` | the changes that the subscriber has not received yet |
 //! | `waker` | the waker of the subscriber, if it waits; to wake the subscriber, a thread takes the waker out |
-//! | `version` | the store's version after the last completely merged write, that is, after the last write of which every change is merged |
-//! | `revision` | a revision of the table: every change up to it is merged, or contained in the subscriber's snapshot |
+//! | `sequence`, `version`, `revision` | the last write of which every change is merged, or contained in the subscriber's snapshot: its number, and the version of the store and the revision of the table after it |
 //! | `awaits_merge` | whether the subscriber is woken when the merge in progress ends, even if no change is pending then |
 //! | `until` | a ticket: changes with a lower ticket belong to the initial state; `None` until the first list is merged |
 //! | `idle` | whether the subscriber's last request found no pending change |
@@ -16,6 +15,10 @@
 //!
 //! While `lost` is set, new changes are ignored; a restart of the subscription clears `lost` and drops the changes in it. Two fields never change, so
 //! they need no lock: `selection`, which filters the changes, and `most`, the maximum number of pending keys.
+//!
+//! A write does not lock the buffer of a subscription whose selection it does not concern. So for a subscription with a selection, `sequence`,
+//! `version` and `revision` may be behind; then those in [`MergeProgress`] count, which the store and all these subscriptions share. The lock of
+//! [`MergeProgress`] comes after the lock of a buffer in the lock order.
 //!
 //! The store has one writer at a time, so no entry is added between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge). An
 //! entry may be removed between these calls, when the subscriber takes the entry's change or restarts.
@@ -33,7 +36,7 @@
 //!    `revision` are skipped.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use flyball_sync::locks::Mutex;
@@ -48,7 +51,7 @@ use crate::{Change, Stopped, Version};
 
 /// The pending changes of one subscription.
 pub(crate) struct SubscriptionBuffer<K, V> {
-    selection: Option<Selection<K, V>>,
+    selection: Option<(Selection<K, V>, Arc<MergeProgress<K, V>>)>,
     most: usize,
     state: Mutex<BufferState<K, V>>,
     /// In an `Arc` of its own, because a future that waits for this signal may outlive the buffer, and must not keep the buffer alive.
@@ -58,6 +61,7 @@ pub(crate) struct SubscriptionBuffer<K, V> {
 struct BufferState<K, V> {
     pending: Pending<K, V>,
     waker: Option<Waker>,
+    sequence: u64,
     version: Version,
     revision: u64,
     until: Option<Ticket>,
@@ -88,12 +92,54 @@ impl<K, V> BufferState<K, V> {
 /// The state of the store after the write whose changes [`merge`](SubscriptionBuffer::merge) merges.
 #[derive(Clone, Copy)]
 pub(crate) struct Merging {
+    /// The number of the write. Each write to the published state has the next number.
+    pub(crate) sequence: u64,
     /// The store's version after the write.
     pub(crate) version: Version,
     /// The revision of the table after the write.
     pub(crate) revision: u64,
     /// Whether these changes complete the store's first list.
     pub(crate) first_list: bool,
+}
+
+/// The last write whose changes are merged into all buffers, for the subscriptions with a selection.
+pub(crate) struct MergeProgress<K, V> {
+    state: Mutex<ProgressState<K, V>>,
+}
+
+struct ProgressState<K, V> {
+    sequence: u64,
+    version: Version,
+    revision: u64,
+    /// Buffers whose subscriber is woken when the merge in progress ends. A buffer is here at most twice.
+    awaiting: Vec<Weak<SubscriptionBuffer<K, V>>>,
+}
+
+// `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
+impl<K, V> Default for MergeProgress<K, V> {
+    fn default() -> Self {
+        let state = ProgressState { sequence: 0, version: Version::ZERO, revision: 0, awaiting: Vec::new() };
+        Self { state: Mutex::new(state) }
+    }
+}
+
+impl<K, V> MergeProgress<K, V> {
+    /// Records that all changes of a write are merged, and moves the wakers of the subscribers that wait for this to `wakers`. Returns buffers that the
+    /// caller must drop after it has released its locks.
+    pub(crate) fn merged(&self, write: Merging, wakers: &mut Wakers) -> Vec<Arc<SubscriptionBuffer<K, V>>> {
+        let mut state = self.state.lock();
+        (state.sequence, state.version, state.revision) = (write.sequence, write.version, write.revision);
+        let awaiting = std::mem::take(&mut state.awaiting);
+        drop(state);
+        let awaiting: Vec<_> = awaiting.iter().filter_map(Weak::upgrade).collect();
+        for buffer in &awaiting {
+            let mut state = buffer.state.lock();
+            if std::mem::take(&mut state.awaits_merge) {
+                wakers.extend(state.waker.take());
+            }
+        }
+        awaiting
+    }
 }
 
 /// Whether a subscriber has received every change up to some revision of the table.
@@ -127,13 +173,13 @@ pub(crate) enum Popped<K, V> {
 }
 
 impl<K, V> SubscriptionBuffer<K, V> {
-    /// Creates the buffer of a subscriber whose snapshot is `table`. `listed` is true if the store has had its first list; `ended` is true if the
+    /// Creates the buffer of a subscriber whose snapshot is `table`, the state after the write with the number `sequence`. `listed` is true if the store has had its first list; `ended` is true if the
     /// subscription will receive no changes.
     pub(crate) fn new(
-        table: &Table<K, V>,
+        (table, sequence): (&Table<K, V>, u64),
         listed: bool,
         ended: bool,
-        selection: Option<Selection<K, V>>,
+        selection: Option<(Selection<K, V>, Arc<MergeProgress<K, V>>)>,
         most: usize,
     ) -> Self {
         let pending = Pending::new();
@@ -147,6 +193,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let state = BufferState {
             pending,
             waker: None,
+            sequence,
             version: table.version,
             revision: table.revision,
             until,
@@ -162,17 +209,33 @@ impl<K, V> SubscriptionBuffer<K, V> {
 
     /// Returns the selection of the subscription, or `None` if it receives every key.
     pub(crate) fn selection(&self) -> Option<&Selection<K, V>> {
-        self.selection.as_ref()
+        self.selection.as_ref().map(|(selection, _)| selection)
+    }
+
+    /// Returns the version of the store up to which every change is merged.
+    fn version(&self, state: &BufferState<K, V>) -> Version {
+        if let Some((_, progress)) = &self.selection {
+            let progress = progress.state.lock();
+            if progress.sequence > state.sequence {
+                return progress.version;
+            }
+        }
+        state.version
     }
 
     /// Resets the buffer to its state after [`new`](Self::new), with a new snapshot. Returns the changes that were pending; the caller drops them
     /// after it has released its locks. The caller must ensure that no write commits during this call. A merge may be in progress; its remaining
     /// chunks skip this buffer.
-    pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
+    pub(crate) fn restart(
+        &self,
+        (table, sequence): (&Table<K, V>, u64),
+        listed: bool,
+        ended: bool,
+    ) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.take_all();
         state.until = listed.then(|| state.pending.next());
-        (state.version, state.revision) = (table.version, table.revision);
+        (state.sequence, state.version, state.revision) = (sequence, table.version, table.revision);
         (state.ended, state.idle) = (ended, false);
         (pending, state.lost.take())
     }
@@ -207,14 +270,27 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
+    /// Returns the ticket of the pending entry of this key, if there is one. Calls `Eq` of the keys.
+    pub(crate) fn ticket(&self, name: &Name<K>) -> Option<Ticket>
+    where
+        K: Eq,
+    {
+        self.state.lock().pending.find(name.hash, |key| *key == name.key)
+    }
+
     /// Returns, as a [`Settled`], whether the subscriber has received every change up to `revision`. Returns `None` if no change is pending and the
     /// buffer is already at a later revision. If some changes up to `revision` are not merged yet, the subscriber is woken when they are.
-    pub(crate) fn settled(&self, revision: u64) -> Option<Settled<()>> {
+    pub(crate) fn settled(self: &Arc<Self>, revision: u64) -> Option<Settled<()>> {
         let mut state = self.state.lock();
-        match state.revision.cmp(&revision) {
+        let mut progress = self.selection.as_ref().map(|(_, progress)| progress.state.lock());
+        let later = progress.as_ref().filter(|progress| progress.sequence > state.sequence);
+        match later.map_or(state.revision, |progress| progress.revision).cmp(&revision) {
             _ if !state.pending.is_empty() || state.lost.is_some() => Some(Settled::Pending),
             Ordering::Equal => Some(Settled::Yes(())),
             Ordering::Less => {
+                if let (false, Some(progress)) = (state.awaits_merge, &mut progress) {
+                    progress.awaiting.push(Arc::downgrade(self));
+                }
                 state.awaits_merge = true;
                 Some(Settled::Behind)
             }
@@ -229,7 +305,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn merge(
         &self,
         changes: impl IntoIterator<Item = (Change<K, V>, Option<Ticket>)>,
-        Merging { version, revision, first_list }: Merging,
+        Merging { sequence, version, revision, first_list }: Merging,
         last: bool,
         wakers: &mut Wakers,
         dropped: &mut Vec<Dropped<K, V>>,
@@ -269,7 +345,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             return true;
         }
         if revision >= state.revision {
-            (state.version, state.revision) = (version, revision);
+            (state.sequence, state.version, state.revision) = (sequence, version, revision);
         }
         if std::mem::take(&mut state.awaits_merge) {
             wakers.extend(state.waker.take());
@@ -293,7 +369,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
-        let (version, ended) = (state.version, state.ended);
+        let (version, ended) = (self.version(&state), state.ended);
         let popped = match state.pending.pop() {
             Some((ticket, change)) => Popped::Change(ticket, change),
             None if state.lost.is_some() => Popped::Overflowed,
@@ -312,7 +388,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
-        let (version, ended) = (state.version, state.ended);
+        let (version, ended) = (self.version(&state), state.ended);
         // The check and the storing of the waker are one critical section. Otherwise, a change that is merged between them would wake no task.
         let popped = match state.pending.pop() {
             Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
@@ -350,7 +426,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     /// Returns how many keys are pending, and the version up to which every change has been merged.
     pub(crate) fn lag(&self) -> (usize, Version) {
         let state = self.state.lock();
-        (state.pending.len() + state.lost.as_ref().map_or(0, Pending::len), state.version)
+        (state.pending.len() + state.lost.as_ref().map_or(0, Pending::len), self.version(&state))
     }
 
     /// Ends the subscription: no more changes are merged.
@@ -398,9 +474,6 @@ impl<K, V> SubscriptionBuffer<K, V> {
         state.pending.check().map_err(|problem| format!("pending: {problem}"))
     }
 }
-
-/// The subscription buffers of a store. Shared, so that a writer clones one reference and not the list.
-pub(crate) type SubscriptionBuffers<K, V> = Arc<[Arc<SubscriptionBuffer<K, V>>]>;
 
 /// The maximum number of keys that are looked up, or changes that are merged, before the lock is released and taken again.
 const CHUNK: usize = 64;

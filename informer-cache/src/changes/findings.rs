@@ -4,95 +4,138 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use hashbrown::HashTable;
+
 use crate::Change;
-use crate::changes::buffer::{Merging, SubscriptionBuffer, SubscriptionBuffers};
+use crate::changes::buffer::{Merging, SubscriptionBuffer};
 use crate::changes::pending::{Dropped, Ticket};
 use crate::changes::selection::Crossing;
+use crate::changes::subscribers::Subscribers;
 use crate::signal::wakers::Wakers;
 use crate::table::{KeyWrite, Table};
 
-/// The effect of a write on each subscription, determined before the write commits. For a write of one key, empty if every subscription covers all
-/// objects and the write adds no object. A pending entry is looked up by its key only for an object that is added or enters the selection. For any
-/// other change, the pending entry has the same `Arc<Name>` as the change, so it is found without comparing keys.
-#[derive(Default)]
-pub(crate) struct Findings(Vec<Option<Finding>>);
-
-/// The effect of a write on one subscription.
-#[derive(Default)]
-struct Finding {
-    /// The positions of the writes that concern the subscription, each with its [`Crossing`]; `None` if the subscription covers all objects.
-    crossings: Option<Vec<(usize, Crossing)>>,
-    /// For each change that concerns the subscription, the ticket of the pending entry of its key, if such an entry was found.
-    tickets: Vec<Option<Ticket>>,
+/// The effect of a write on each subscription, determined before the write commits. A pending entry is looked up by its key only for an object that is
+/// added or enters the selection. For any other change, the pending entry has the same `Arc<Name>` as the change, so it is found without comparing
+/// keys.
+pub(crate) struct Findings<K, V> {
+    /// For each subscription to all objects, the tickets of the pending entries, by the position of the write. The list is empty if the write adds no
+    /// object.
+    all: Vec<Vec<Option<Ticket>>>,
+    /// The subscriptions with a selection that the write concerns.
+    selecting: Vec<Selected<K, V>>,
+    /// For the address of each of these subscriptions, its position.
+    places: HashTable<usize>,
+    /// A list that is empty between two calls, kept to reuse its memory.
+    numbers: Vec<u32>,
 }
 
-impl Findings {
-    /// Finds the effect of `writes[part]` on the subscription at position `at`, and the tickets of the pending entries. `table` is the state before
-    /// the writes. The caller passes the parts in ascending order. Calls `Eq` of keys and index values. Changes no pending entry.
-    pub(crate) fn find<K: Eq, V>(
+/// The effect of a write on a subscription with a selection.
+struct Selected<K, V> {
+    buffer: Arc<SubscriptionBuffer<K, V>>,
+    /// The positions of the writes that concern the subscription, each with its [`Crossing`], and the ticket of the pending entry of its key, if such an
+    /// entry was found.
+    crossings: Vec<(usize, Crossing, Option<Ticket>)>,
+}
+
+// `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
+impl<K, V> Default for Findings<K, V> {
+    fn default() -> Self {
+        Self { all: Vec::new(), selecting: Vec::new(), places: HashTable::new(), numbers: Vec::new() }
+    }
+}
+
+/// Returns a hash of the address of a subscription.
+fn place_of<K, V>(buffer: &Arc<SubscriptionBuffer<K, V>>) -> u64 {
+    (Arc::as_ptr(buffer).addr() as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl<K, V> Findings<K, V> {
+    /// Finds the pending entries of the objects that `writes[part]` add, in the subscription to all objects at position `at`. The caller passes the
+    /// parts in ascending order. Calls `Eq` of keys. Changes no pending entry.
+    pub(crate) fn find(
         &mut self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),
         writes: &[KeyWrite<K, V>],
         part: Range<usize>,
-        table: &Table<K, V>,
-    ) {
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, || None);
+    ) where
+        K: Eq,
+    {
+        if self.all.len() <= at {
+            self.all.resize_with(at + 1, Vec::new);
         }
-        let Some(slot) = self.0.get_mut(at) else { return };
-        let Finding { crossings, tickets } = slot.get_or_insert_default();
         let is_added = |write: &KeyWrite<K, V>| write.kind.is_addition();
-        let Some(selection) = buffer.selection() else {
-            if writes[part.clone()].iter().any(is_added) {
-                tickets.resize(part.start, None);
-                let names = writes[part].iter().map(|write| is_added(write).then_some(&write.record.name));
-                buffer.find(names, tickets);
-            }
-            return;
-        };
-        let crossings = crossings.get_or_insert_default();
-        let (from, known) = (part.start, crossings.len());
-        let here = selection.crossings(&writes[part], table).into_iter();
-        crossings.extend(here.map(|(at, crossing)| (from + at, crossing)));
-        let names = crossings[known..].iter().map(|(at, crossing)| {
-            let write = &writes[*at];
-            (is_added(write) || matches!(crossing, Crossing::Enters)).then_some(&write.record.name)
-        });
-        buffer.find(names, tickets);
+        if writes[part.clone()].iter().any(is_added) {
+            let tickets = &mut self.all[at];
+            tickets.resize(part.start, None);
+            let names = writes[part].iter().map(|write| is_added(write).then_some(&write.record.name));
+            buffer.find(names, tickets);
+        }
     }
 
-    /// Returns whether there is no finding for the subscription at position `at`.
-    pub(crate) fn is_missing(&self, at: usize) -> bool {
-        self.0.get(at).is_none_or(Option::is_none)
-    }
-
-    /// Moves each finding from the position of its subscription in the list `before` to the position in the list `now`. A subscription to all objects
-    /// that is only in `now` gets an empty finding, because it has no pending change.
-    pub(crate) fn rearrange<K, V>(
+    /// Finds the effect of `writes[part]` on those of `buffers` that have a selection. `table` is the state before the writes. Calls `Eq` of keys and
+    /// index values. Changes no pending entry. O(the subscriptions that the writes may concern).
+    pub(crate) fn find_selecting(
         &mut self,
-        before: &SubscriptionBuffers<K, V>,
-        now: &SubscriptionBuffers<K, V>,
-    ) {
-        let mut found = std::mem::take(&mut self.0);
-        let of = |buffer: &Arc<SubscriptionBuffer<K, V>>| match before
-            .iter()
-            .position(|known| Arc::ptr_eq(known, buffer))
-        {
-            Some(at) => found.get_mut(at).and_then(Option::take),
-            None => buffer.selection().is_none().then(Finding::default),
+        buffers: &Subscribers<K, V>,
+        writes: &[KeyWrite<K, V>],
+        part: Range<usize>,
+        table: &Table<K, V>,
+    ) where
+        K: Eq,
+    {
+        let mut numbers = std::mem::take(&mut self.numbers);
+        for at in part {
+            buffers.candidates(&writes[at], table, &mut numbers, |buffer| {
+                self.find_one(buffer, (at, &writes[at]), table)
+            });
+        }
+        self.numbers = numbers;
+    }
+
+    /// Finds the effect of one write on a subscription with a selection.
+    pub(crate) fn find_one(
+        &mut self,
+        buffer: &Arc<SubscriptionBuffer<K, V>>,
+        (at, write): (usize, &KeyWrite<K, V>),
+        table: &Table<K, V>,
+    ) where
+        K: Eq,
+    {
+        let crossing = buffer.selection().and_then(|selection| selection.crossing(write, table));
+        let Some(crossing) = crossing else { return };
+        let is_new = write.kind.is_addition() || matches!(crossing, Crossing::Enters);
+        let ticket = is_new.then(|| buffer.ticket(&write.record.name)).flatten();
+        let Self { selecting, places, .. } = self;
+        let found = places.find(place_of(buffer), |at| Arc::ptr_eq(&selecting[*at].buffer, buffer)).copied();
+        let place = found.unwrap_or_else(|| {
+            selecting.push(Selected { buffer: buffer.clone(), crossings: Vec::new() });
+            places
+                .insert_unique(place_of(buffer), selecting.len() - 1, |at| place_of(&selecting[*at].buffer));
+            selecting.len() - 1
+        });
+        selecting[place].crossings.push((at, crossing, ticket));
+    }
+
+    /// Returns the number of subscriptions with a selection that the write concerns.
+    pub(crate) fn selecting(&self) -> usize {
+        self.selecting.len()
+    }
+
+    /// Moves the findings of the subscriptions to all objects from their positions in the list `before` to those in the list `now`. A subscription that
+    /// is only in `now` gets an empty finding, because it has no pending change. O(subscriptions), because both lists have the same order.
+    pub(crate) fn rearrange(&mut self, before: &Subscribers<K, V>, now: &Subscribers<K, V>) {
+        let mut found = std::mem::take(&mut self.all);
+        let mut before = before.all.iter().enumerate();
+        let of = |buffer: &Arc<SubscriptionBuffer<K, V>>| {
+            let known = before.by_ref().find(|(_, known)| Arc::ptr_eq(known, buffer));
+            known.and_then(|(at, _)| found.get_mut(at)).map(std::mem::take).unwrap_or_default()
         };
-        self.0 = now.iter().map(of).collect();
+        self.all = now.all.iter().map(of).collect();
     }
 
-    /// Returns the number of changes that the subscription at position `at` receives from a write with `changes` changes.
-    pub(crate) fn count(&self, at: usize, changes: usize) -> usize {
-        let crossings = self.0.get(at).and_then(|finding| finding.as_ref()?.crossings.as_ref());
-        crossings.map_or(changes, Vec::len)
-    }
-
-    /// Merges one part of a write's changes into the pending changes of the subscription at position `at`. `last` is true for the last part of the
-    /// write. Returns whether the subscriber still exists.
-    pub(crate) fn merge<K, V>(
+    /// Merges one part of a write's changes into the pending changes of the subscription to all objects at position `at`. `last` is true for the last
+    /// part of the write. Returns whether the subscriber still exists.
+    pub(crate) fn merge(
         &self,
         (at, buffer): (usize, &SubscriptionBuffer<K, V>),
         changes: &[Change<K, V>],
@@ -100,20 +143,28 @@ impl Findings {
         (merging, last): (Merging, bool),
         (wakers, dropped): (&mut Wakers, &mut Vec<Dropped<K, V>>),
     ) -> bool {
-        let finding = self.0.get(at).and_then(Option::as_ref);
-        let ticket = |at: usize| finding.and_then(|finding| finding.tickets.get(at).copied().flatten());
-        match finding.and_then(|finding| finding.crossings.as_ref()) {
-            Some(crossings) => {
-                let part = part.map(|place| {
-                    let (at, crossing) = crossings[place];
-                    (crossing.change(&changes[at]), ticket(place))
-                });
-                buffer.merge(part, merging, last, wakers, dropped)
-            }
-            None => {
-                let part = part.map(|place| (changes[place].clone(), ticket(place)));
-                buffer.merge(part, merging, last, wakers, dropped)
-            }
-        }
+        let tickets = self.all.get(at).map_or(&[][..], |tickets| tickets);
+        let part = part.map(|place| (changes[place].clone(), tickets.get(place).copied().flatten()));
+        buffer.merge(part, merging, last, wakers, dropped)
+    }
+
+    /// Returns the number of changes that the selecting subscription at position `at` receives.
+    pub(crate) fn count(&self, at: usize) -> usize {
+        self.selecting.get(at).map_or(0, |selected| selected.crossings.len())
+    }
+
+    /// Like [`merge`](Self::merge), for the selecting subscription at position `at`.
+    pub(crate) fn merge_selecting(
+        &self,
+        at: usize,
+        changes: &[Change<K, V>],
+        part: Range<usize>,
+        (merging, last): (Merging, bool),
+        (wakers, dropped): (&mut Wakers, &mut Vec<Dropped<K, V>>),
+    ) {
+        let Selected { buffer, crossings } = &self.selecting[at];
+        let part =
+            crossings[part].iter().map(|(at, crossing, ticket)| (crossing.change(&changes[*at]), *ticket));
+        buffer.merge(part, merging, last, wakers, dropped);
     }
 }

@@ -56,41 +56,50 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// Returns the positions of the writes that concern the subscriber, each with its [`Crossing`]. `table` is the state before the writes. Calls
-    /// `Eq` of keys or index values.
-    pub(crate) fn crossings(&self, writes: &[KeyWrite<K, V>], table: &Table<K, V>) -> Vec<(usize, Crossing)>
+    /// Returns a hash of the selected key or value. Different selections may have the same hash.
+    pub(crate) fn hash(&self) -> u64 {
+        match self {
+            Self::Key { hash, .. } => *hash,
+            Self::Value { index, value } => hash_of_value(index, value),
+        }
+    }
+
+    /// Returns whether this selects an index value.
+    pub(crate) fn is_of_value(&self) -> bool {
+        matches!(self, Self::Value { .. })
+    }
+
+    /// Returns how a write concerns the subscriber; `None` if it does not. `table` is the state before the write. Calls `Eq` of keys or index values.
+    pub(crate) fn crossing(&self, write: &KeyWrite<K, V>, table: &Table<K, V>) -> Option<Crossing>
     where
         K: Eq,
     {
-        let writes = writes.iter().enumerate();
         match self {
             Self::Key { hash, key } => {
-                let is_it = |record: &Record<K, V>| record.hash() == *hash && record.key() == key;
-                writes
-                    .filter(|(_, write)| is_it(&write.record))
-                    .map(|(at, _)| (at, Crossing::Within))
-                    .collect()
+                let record = &write.record;
+                (record.hash() == *hash && record.key() == key).then_some(Crossing::Within)
             }
             Self::Value { index, value } => {
-                let Some(place) = table.index_set.place(index) else { return Vec::new() };
+                let place = table.index_set.place(index)?;
                 let column = &table.columns[place];
                 let group = column.find(value.hash, |known| index.equal(known, value));
-                let was = |row| group.is_some_and(|group| column.groups_of(row).any(|other| other == group));
-                let crossing = |(at, write): (usize, &KeyWrite<K, V>)| {
-                    let was = write.row.is_some_and(was);
-                    let is = match write.values.get(place) {
-                        None | Some(Values::Kept) => was && !write.kind.is_deletion(),
-                        Some(Values::Known(known)) => group == Some(*known),
-                        Some(values) => {
-                            values.as_slice().iter().any(|other| index.equal(&other.value, value))
-                        }
-                    };
-                    Some((at, Crossing::of(write.kind, was, is)?))
+                let is_in =
+                    |row| group.is_some_and(|group| column.groups_of(row).any(|other| other == group));
+                let was = write.row.is_some_and(is_in);
+                let is = match write.values.get(place) {
+                    None | Some(Values::Kept) => was && !write.kind.is_deletion(),
+                    Some(Values::Known(known)) => group == Some(*known),
+                    Some(values) => values.as_slice().iter().any(|other| index.equal(&other.value, value)),
                 };
-                writes.filter_map(crossing).collect()
+                Crossing::of(write.kind, was, is)
             }
         }
     }
+}
+
+/// Returns the [`hash`](Selection::hash) of the selection of this value in this index.
+pub(crate) fn hash_of_value<V>(index: &Arc<Definition<V>>, value: &AnyValue) -> u64 {
+    value.hash ^ (Arc::as_ptr(index).addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// The relation of a change to the selection of a subscriber: whether the object enters the selection, leaves it or stays within it.

@@ -145,8 +145,8 @@ impl InformerSet {
 
     /// Returns the informer with this name and these types. If there is none, or if it has ended or is shutting down, builds and starts a new one.
     ///
-    /// An existing informer is returned only if it has every index of the builder and the same [`ReflectorConfig`], and if either both or neither
-    /// have a transformation; otherwise the result is an error. The functions of schemas, indexes and transformations are not compared. If an
+    /// An existing informer is returned only if it has every index of the builder (ordered and unique, if the builder's index is), the same
+    /// [`ReflectorConfig`], and if either both or neither have a transformation; otherwise the result is an error. The functions of schemas, indexes and transformations are not compared. If an
     /// existing informer is returned, the builder's source, timer and callbacks are dropped.
     ///
     /// The informer is built without holding a lock, so two concurrent first requests may both build an informer. Both calls then use the informer

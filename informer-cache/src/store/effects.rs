@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use crate::Change;
-use crate::changes::buffer::{Merging, SubscriptionBuffers};
+use crate::changes::buffer::{Merging, SubscriptionBuffer};
 use crate::changes::findings::Findings;
 use crate::changes::observer_fn::{self, ObserverFns};
 use crate::changes::pending::Dropped;
+use crate::changes::subscribers::SubscriptionBuffers;
 use crate::signal::wakers::Wakers;
 use crate::store::inner::StoreInner;
 use crate::table::record::{AllValues, Record};
@@ -27,6 +28,8 @@ pub(crate) struct Effects<K, V> {
     pub(crate) observer_fns: Option<ObserverFns<K, V>>,
     /// Lists that may hold the last reference to the buffer of a subscription.
     pub(crate) buffers: Vec<SubscriptionBuffers<K, V>>,
+    /// Single buffers to which this may be the last reference.
+    pub(crate) awaited: Vec<Arc<SubscriptionBuffer<K, V>>>,
     /// The write until its commit. It stays here if user code panics before the commit, or if the write is stale.
     pub(crate) write: Option<KeyWrite<K, V>>,
     /// The key of the written object, if the store has an equal one already.
@@ -50,6 +53,7 @@ impl<K, V> Default for Effects<K, V> {
             change: None,
             observer_fns: None,
             buffers: Vec::new(),
+            awaited: Vec::new(),
             write: None,
             key: None,
             values: AllValues::new(),
@@ -67,7 +71,7 @@ impl<K, V> Effects<K, V> {
             observer_fn::report(&observer_fns, self.change.as_slice());
         }
         if self.detached {
-            self.buffers.push(inner.remove_detached());
+            self.awaited.extend(inner.remove_detached());
         }
         std::mem::take(&mut self.wakers).wake();
     }
@@ -75,16 +79,23 @@ impl<K, V> Effects<K, V> {
 
 /// Performs step 4 for all subscriptions. `findings` must have been looked up in exactly these buffers.
 pub(crate) fn fan_out<K, V>(
+    inner: &StoreInner<K, V>,
     buffers: &SubscriptionBuffers<K, V>,
     changes: &[Change<K, V>],
-    findings: &Findings,
+    findings: &Findings<K, V>,
     merging: Merging,
     effects: &mut Effects<K, V>,
 ) {
-    for (at, buffer) in buffers.iter().enumerate() {
-        let (part, unseen) =
-            (0..findings.count(at, changes.len()), (&mut effects.wakers, &mut effects.dropped));
-        let is_there = findings.merge((at, buffer), changes, part, (merging, true), unseen);
+    for (at, buffer) in buffers.all.iter().enumerate() {
+        let unseen = (&mut effects.wakers, &mut effects.dropped);
+        let is_there = findings.merge((at, buffer), changes, 0..changes.len(), (merging, true), unseen);
         effects.detached |= !is_there;
+    }
+    for at in 0..findings.selecting() {
+        let unseen = (&mut effects.wakers, &mut effects.dropped);
+        findings.merge_selecting(at, changes, 0..findings.count(at), (merging, true), unseen);
+    }
+    if buffers.has_selecting() {
+        effects.awaited.extend(inner.progress.merged(merging, &mut effects.wakers));
     }
 }

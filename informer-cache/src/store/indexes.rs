@@ -118,7 +118,7 @@ impl<K, V: 'static> WriterCore<K, V> {
         let buffers = published.buffers.clone();
         drop(published);
         let is_of_it = |buffer: &SubscriptionBuffer<K, V>| matches!(buffer.selection(), Some(Selection::Value { index: of, .. }) if Arc::ptr_eq(of, &index));
-        for buffer in buffers.iter().filter(|buffer| is_of_it(buffer)) {
+        for (_, buffer) in buffers.selecting(0).filter(|(_, buffer)| is_of_it(buffer)) {
             buffer.end(&mut effects.wakers);
         }
         effects.buffers.push(buffers);

@@ -27,7 +27,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::changes::buffer::{Settled, SubscriptionBuffer, SubscriptionBuffers};
+use crate::changes::buffer::{MergeProgress, Settled, SubscriptionBuffer};
 use crate::changes::selection::Selection;
 use crate::signal::synced::Synced;
 use crate::store::object_reader::{ObjectReader, ParsedObject, Transform};
@@ -43,6 +43,7 @@ pub(crate) struct StoreInner<K, V> {
     pub(crate) published: PublishedState<K, V>,
     pub(crate) held: Retained<K, V>,
     pub(crate) synced: Synced,
+    pub(crate) progress: Arc<MergeProgress<K, V>>,
 }
 
 impl<K, V> StoreInner<K, V> {
@@ -51,7 +52,8 @@ impl<K, V> StoreInner<K, V> {
         transform: Option<Transform<V>>,
         published: PublishedState<K, V>,
     ) -> Self {
-        Self { reader, transform, published, held: Retained::default(), synced: Synced::default() }
+        let (held, synced, progress) = (Retained::default(), Synced::default(), Arc::default());
+        Self { reader, transform, published, held, synced, progress }
     }
 
     pub(crate) fn table(&self) -> Arc<Table<K, V>> {
@@ -63,7 +65,7 @@ impl<K, V> StoreInner<K, V> {
     }
 
     /// Returns the published table if the subscriber has taken every change up to this table from the buffer.
-    pub(crate) fn settled(&self, buffer: &SubscriptionBuffer<K, V>) -> Settled<Arc<Table<K, V>>> {
+    pub(crate) fn settled(&self, buffer: &Arc<SubscriptionBuffer<K, V>>) -> Settled<Arc<Table<K, V>>> {
         loop {
             let table = self.table();
             match buffer.settled(table.revision) {
@@ -91,19 +93,17 @@ impl<K, V> StoreInner<K, V> {
         selection: Option<Selection<K, V>>,
         most: usize,
     ) -> (Snapshot<K, V>, Arc<SubscriptionBuffer<K, V>>) {
-        let mut published = self.published.write();
+        let selection = selection.map(|selection| (selection, self.progress.clone()));
+        let mut published = self.published.write_lists();
         let snapshot = Snapshot { table: published.table.clone(), reader: self.reader };
         // `listed` and `closed` are read in the same critical section as the table. So the first list is either in the snapshot, or is delivered to
         // the buffer later.
         let (listed, closed) = (published.listed, published.closed);
-        let ended = closed || selection.as_ref().is_some_and(|of| !of.is_valid(&snapshot.table.index_set));
-        let buffer = Arc::new(SubscriptionBuffer::new(&snapshot.table, listed, ended, selection, most));
-        let former = (!closed).then(|| {
-            // The new list omits the buffers whose subscription was dropped or disconnected.
-            let alive = published.buffers.iter().filter(|buffer| !buffer.is_detached());
-            let buffers = alive.chain([&buffer]).cloned().collect();
-            std::mem::replace(&mut published.buffers, buffers)
-        });
+        let ended =
+            closed || selection.as_ref().is_some_and(|(of, _)| !of.is_valid(&snapshot.table.index_set));
+        let start = (&*snapshot.table, published.sequence);
+        let buffer = Arc::new(SubscriptionBuffer::new(start, listed, ended, selection, most));
+        let former = (!closed).then(|| Arc::make_mut(&mut published.buffers).insert(&buffer));
         drop(published);
         // Dropped after the lock is released: a buffer holds its selection, and dropping a selection may run user code.
         drop(former);
@@ -116,19 +116,26 @@ impl<K, V> StoreInner<K, V> {
         let published = self.published.read();
         let table = published.table.clone();
         let ended = published.closed || buffer.selection().is_some_and(|of| !of.is_valid(&table.index_set));
-        let lost = buffer.restart(&table, published.listed, ended);
+        let lost = buffer.restart((&table, published.sequence), published.listed, ended);
         drop(published);
         drop(lost);
         table
     }
 
-    /// Removes the buffers of dropped and of disconnected subscribers. Returns the former list. The caller drops it while it holds no lock, because
-    /// dropping the selection of a buffer may run user code.
-    pub(crate) fn remove_detached(&self) -> SubscriptionBuffers<K, V> {
-        let mut published = self.published.write();
-        let alive = published.buffers.iter().filter(|buffer| !buffer.is_detached());
-        let alive = alive.cloned().collect();
-        std::mem::replace(&mut published.buffers, alive)
+    /// Removes the buffers of dropped and of disconnected subscribers to all objects, and returns them. The caller drops them while it holds no lock.
+    pub(crate) fn remove_detached(&self) -> Vec<Arc<SubscriptionBuffer<K, V>>> {
+        Arc::make_mut(&mut self.published.write_lists().buffers).remove_detached()
+    }
+
+    /// Removes the buffer of a subscription with a selection, which has ended or is being dropped. No write may ever concern it, so it would not be
+    /// found otherwise.
+    pub(crate) fn unsubscribe(&self, buffer: &Arc<SubscriptionBuffer<K, V>>) {
+        if buffer.selection().is_some() {
+            let mut published = self.published.write_lists();
+            let removed = Arc::make_mut(&mut published.buffers).remove(buffer);
+            drop(published);
+            drop(removed);
+        }
     }
 }
 
@@ -147,6 +154,7 @@ impl<K: Clone + Eq + Hash, V: 'static> StoreInner<K, V> {
         let (table, buffers) = (published.table.clone(), published.buffers.clone());
         published.waiters.check(table.version)?;
         drop(published);
+        buffers.check()?;
         table.check(|key| self.reader.seed.hash_one(key))?;
         buffers.iter().try_for_each(|buffer| buffer.check())
     }
@@ -161,7 +169,7 @@ mod tests {
         let schema = Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1));
         let mut store = Store::builder(schema).build().unwrap();
         let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Disconnect);
-        let buffers = |store: &Store<u8, (u8, u64)>| store.inner.published.read().buffers.len();
+        let buffers = |store: &Store<u8, (u8, u64)>| store.inner.published.read().buffers.iter().count();
         for key in 1..4 {
             store.upsert((key, 1));
         }

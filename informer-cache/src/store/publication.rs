@@ -6,6 +6,7 @@
 //!
 //! | stage | a piece | runs | locks |
 //! |---|---|---|---|
+//! | `Comparing` | some stored or listed objects, of a list | none | none |
 //! | `Building` | some keys, into a separate table | the user's code | none |
 //! | `Finding` | some keys for one subscription | the user's code | that subscription's |
 //! | `Committing` | one piece: a swap | none | `published` |
@@ -27,20 +28,24 @@ use flyball_sync::panics::{caught, drop_each};
 use super::effects::Effects;
 use super::relist::RelistDraft;
 use super::write::VersionAdvance;
-use crate::changes::buffer::{Merging, SubscriptionBuffers};
+use crate::changes::buffer::{Merging, SubscriptionBuffer};
 use crate::changes::findings::Findings;
 use crate::changes::observer_fn;
+use crate::changes::subscribers::SubscriptionBuffers;
 use crate::table::index_set::IndexSet;
 use crate::table::record::Values;
+use crate::table::relist::RelistDiff;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
 
-/// To compare this many writes with the selection of a subscription costs as much as to look up one pending entry in a subscription to all objects.
+/// To compare this many writes with the selection of one subscription costs as much as to look up one pending entry, or the subscriptions that one write
+/// concerns.
 const SELECTED: usize = 16;
 
 /// The stage of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
+    Comparing,
     Building,
     Finding,
     /// The next step is the commit, which runs under the writer's `turn`.
@@ -67,16 +72,26 @@ pub(crate) struct Publication<K, V> {
     plan: Plan,
     arrival: VersionAdvance,
     first_list: bool,
+    /// The list, while its writes are being created.
+    list: Option<RelistDiff<K, V>>,
     writes: Vec<KeyWrite<K, V>>,
     changes: Vec<Change<K, V>>,
     buffers: SubscriptionBuffers<K, V>,
-    findings: Findings,
+    findings: Findings<K, V>,
+    /// The subscriptions to all objects whose pending entries have been looked up, by their position.
+    is_found: Vec<bool>,
+    /// Subscriptions with a selection that have been added during this publication, and whose effects must still be found.
+    late: Vec<Arc<SubscriptionBuffer<K, V>>>,
     merging: Option<Merging>,
-    /// The position within a stage: the index of the subscription (`buffer`), and that of the write or change (`at`).
+    /// The position within a stage: the index of the subscription (`buffer`), and that of the write or change (`at`). In `Finding`, subscription 0
+    /// stands for all with a selection, and those to all objects follow. In `Merging`, those to all objects come first; then, those with a selection
+    /// that the write concerns; and after a first list, all with a selection.
     buffer: usize,
     at: usize,
     effects: Effects<K, V>,
     before: Option<Arc<Table<K, V>>>,
+    /// Former tables that nothing else holds, while they are freed.
+    old_tables: Vec<Table<K, V>>,
 }
 
 impl<K, V> Publication<K, V> {
@@ -85,16 +100,12 @@ impl<K, V> Publication<K, V> {
         store: Store<K, V>,
         base: Arc<Table<K, V>>,
         arrival: VersionAdvance,
-        mut writes: Vec<KeyWrite<K, V>>,
+        writes: Vec<KeyWrite<K, V>>,
     ) -> Self {
         let published = store.inner.published.read();
         let first_list = arrival.is_list() && !published.listed;
         let buffers = published.buffers.clone();
         drop(published);
-        if first_list {
-            let added = writes.iter_mut().filter(|write| write.kind == ChangeKind::Added);
-            added.for_each(|write| write.kind = ChangeKind::Initial);
-        }
         Self {
             next: Some(Table::clone(&base)),
             renews: None,
@@ -106,14 +117,18 @@ impl<K, V> Publication<K, V> {
             plan: Plan::default(),
             arrival,
             first_list,
+            list: None,
             writes,
             buffers,
             findings: Findings::default(),
+            is_found: Vec::new(),
+            late: Vec::new(),
             merging: None,
             buffer: 0,
             at: 0,
             effects: Effects::default(),
             before: None,
+            old_tables: Vec::new(),
         }
     }
 
@@ -133,14 +148,27 @@ impl<K, V> Publication<K, V> {
         changes
     }
 
-    /// Drops the tables, and up to `most` of the remaining changes. Returns whether no change is left.
+    /// Frees the former tables and the changes of a completed publication, up to `most` objects or nodes. Returns whether nothing is left. A panic of
+    /// a destructor propagates; then the next call continues.
     pub(crate) fn release(&mut self, most: usize) -> bool {
-        // The tables are dropped first, while the changes still hold the objects. So the objects themselves are dropped later, in pieces, with the
+        // The tables are freed first, while the changes still hold the objects. So the objects themselves are dropped later, in pieces, with the
         // changes.
-        self.before = None;
-        self.base = self.store.inner.table();
-        drop_each(self.changes.drain(self.changes.len().saturating_sub(most)..));
-        self.changes.is_empty()
+        if let Some(before) = self.before.take() {
+            let base = std::mem::replace(&mut self.base, self.store.inner.table());
+            // If a snapshot holds a table, this only drops a reference.
+            self.old_tables.extend([before, base].into_iter().filter_map(Arc::into_inner));
+        }
+        while let Some(table) = self.old_tables.last_mut() {
+            if !table.free(most) {
+                return false;
+            }
+            self.old_tables.pop();
+        }
+        let Effects { garbage, dropped, .. } = &mut self.effects;
+        drop_last(&mut self.changes, most)
+            && drop_last(dropped, most)
+            && drop_last(&mut garbage.values, most)
+            && drop_last(&mut garbage.errors, most)
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -179,29 +207,64 @@ impl<K, V> Publication<K, V> {
             caught(|| drop_each(self.writes.drain(from..)));
             return done;
         }
-        if self.buffer == self.buffers.len() {
-            self.enter(Stage::Reporting);
-            return 0;
+        let (all, selecting) = (self.buffers.all.len(), self.findings.selecting());
+        if self.buffer < all {
+            let part = self.part(self.changes.len(), most);
+            let (done, is_last) = (part.len(), part.end == self.changes.len());
+            let (buffer, effects) = ((self.buffer, &*self.buffers.all[self.buffer]), &mut self.effects);
+            let unseen = (&mut effects.wakers, &mut effects.dropped);
+            let is_there = self.findings.merge(buffer, &self.changes, part, (merging, is_last), unseen);
+            effects.detached |= !is_there;
+            if is_last || !is_there {
+                (self.buffer, self.at) = (self.buffer + 1, 0);
+            }
+            return done;
         }
-        let all = self.findings.count(self.buffer, self.changes.len());
-        let part = self.part(all, most);
-        let (done, is_last) = (part.len(), part.end == all);
-        let (buffer, effects) = ((self.buffer, &*self.buffers[self.buffer]), &mut self.effects);
-        let unseen = (&mut effects.wakers, &mut effects.dropped);
-        let is_there = self.findings.merge(buffer, &self.changes, part, (merging, is_last), unseen);
-        effects.detached |= !is_there;
-        if is_last || !is_there {
-            (self.buffer, self.at) = (self.buffer + 1, 0);
+        let place = self.buffer - all;
+        if place < selecting {
+            let len = self.findings.count(place);
+            let part = self.part(len, most);
+            let (done, is_last) = (part.len(), part.end == len);
+            let effects = &mut self.effects;
+            let unseen = (&mut effects.wakers, &mut effects.dropped);
+            // After a first list, the last part follows below.
+            let last = is_last && !merging.first_list;
+            self.findings.merge_selecting(place, &self.changes, part, (merging, last), unseen);
+            if is_last {
+                (self.buffer, self.at) = (self.buffer + 1, 0);
+            }
+            return done;
         }
-        done
+        if merging.first_list {
+            let buffers = self.buffers.clone();
+            let mut rest = buffers.selecting(self.at as u32);
+            let (mut done, effects) = (0, &mut self.effects);
+            for (_, buffer) in rest.by_ref().take(most) {
+                buffer.merge([], merging, true, &mut effects.wakers, &mut effects.dropped);
+                done += 1;
+            }
+            if let Some((next, _)) = rest.next() {
+                self.at = next as usize;
+                return done;
+            }
+        }
+        if self.buffers.has_selecting() {
+            let awaited = self.store.inner.progress.merged(merging, &mut self.effects.wakers);
+            self.effects.awaited.extend(awaited);
+        }
+        self.enter(Stage::Reporting);
+        0
     }
 }
 
 impl<K: Eq + Hash, V: 'static> Publication<K, V> {
-    /// Creates a publication that replaces the store's content by a complete list.
-    pub(crate) fn of_list(store: &Store<K, V>, mut draft: RelistDraft<K, V>, version: Version) -> Self {
-        let writes = draft.list.writes();
-        Self::new(store.clone(), draft.list.base, VersionAdvance::List(version), writes)
+    /// Creates a publication that replaces the store's content by a complete list. O(1).
+    pub(crate) fn of_list(store: &Store<K, V>, draft: RelistDraft<K, V>, version: Version) -> Self {
+        let writes = Vec::with_capacity(draft.most_writes());
+        let base = draft.list.base.clone();
+        let mut publication = Self::new(store.clone(), base, VersionAdvance::List(version), writes);
+        (publication.stage, publication.list) = (Stage::Comparing, Some(draft.list));
+        publication
     }
 
     /// Performs one piece of the current stage, with at most `most` keys, and returns the number of keys in the piece. Does not perform the commit:
@@ -209,11 +272,23 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     pub(crate) fn advance(&mut self, most: usize) -> usize {
         drop(self.former.take());
         match self.stage {
+            Stage::Comparing => {
+                let done = self.list.as_mut().map_or(0, |list| list.advance(&mut self.writes, most));
+                if self.list.as_ref().is_none_or(RelistDiff::is_done) {
+                    self.list = None;
+                    self.changes.reserve_exact(self.writes.len());
+                    self.enter(Stage::Building);
+                }
+                done
+            }
             Stage::Building => {
                 let part = self.part(self.writes.len(), most);
                 let Some(next) = &mut self.next else { return 0 };
                 let done = part.len();
                 for write in &mut self.writes[part] {
+                    if self.first_list && write.kind == ChangeKind::Added {
+                        write.kind = ChangeKind::Initial;
+                    }
                     if let Some(before) = self.renews.as_ref().filter(|_| !write.kind.is_deletion()) {
                         let (values, seed) =
                             (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
@@ -236,22 +311,20 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 done
             }
             Stage::Finding => {
-                while self.buffer < self.buffers.len()
-                    && self.at == 0
-                    && !self.findings.is_missing(self.buffer)
-                {
-                    self.buffer += 1;
+                if self.buffer == 0 {
+                    return self.find_selecting(most);
                 }
-                let Some(buffer) = self.buffers.get(self.buffer).cloned() else {
+                let place = self.buffer - 1;
+                let Some(buffer) = self.buffers.all.get(place).cloned() else {
                     self.enter(Stage::Committing);
                     return 0;
                 };
-                // To compare a write with a selection is cheap, so a piece for a subscription with a selection contains more writes.
-                let weight = if buffer.selection().is_some() { SELECTED } else { 1 };
-                let part = self.part(self.writes.len(), most.saturating_mul(weight));
-                let (done, is_last) = (part.len() / weight, part.end == self.writes.len());
-                self.findings.find((self.buffer, &buffer), &self.writes, part, &self.base);
+                self.is_found.resize(self.buffers.all.len(), false);
+                let part = if self.is_found[place] { 0..0 } else { self.part(self.writes.len(), most) };
+                let (done, is_last) = (part.len(), self.is_found[place] || part.end == self.writes.len());
+                self.findings.find((place, &buffer), &self.writes, part);
                 if is_last {
+                    self.is_found[place] = true;
                     (self.buffer, self.at) = (self.buffer + 1, 0);
                 }
                 done
@@ -259,6 +332,35 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
             Stage::Committing | Stage::Done => 0,
             Stage::Merging | Stage::Reporting => self.deliver(most),
         }
+    }
+
+    /// Performs a piece of the stage `Finding`: finds the effects on the subscriptions with a selection, or only on those that were added late.
+    fn find_selecting(&mut self, most: usize) -> usize {
+        let all = self.writes.len();
+        let is_first = self.is_found.is_empty() && self.late.is_empty();
+        let (done, is_last) = match self.late.last().cloned() {
+            Some(late) => {
+                let part = self.part(all, most.saturating_mul(SELECTED));
+                let (done, is_last) = (part.len() / SELECTED, part.end == all);
+                for at in part {
+                    self.findings.find_one(&late, (at, &self.writes[at]), &self.base);
+                }
+                (done, is_last)
+            }
+            None if is_first && self.buffers.has_selecting() => {
+                let part = self.part(all, most);
+                let (done, is_last) = (part.len(), part.end == all);
+                self.findings.find_selecting(&self.buffers, &self.writes, part, &self.base);
+                (done, is_last)
+            }
+            None => (0, true),
+        };
+        if is_last {
+            self.at = 0;
+            drop(self.late.pop());
+            self.buffer = usize::from(self.late.is_empty());
+        }
+        done
     }
 
     /// Performs step 3, the commit, while the caller holds the writer's `turn`. Readers wait only for a pointer swap. If subscriptions or indexes
@@ -276,7 +378,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         if !Arc::ptr_eq(&published.buffers, &self.buffers) {
             let buffers = published.buffers.clone();
             drop(published);
-            self.findings.rearrange(&self.buffers, &buffers);
+            self.find_late(&buffers);
             self.effects.buffers.push(std::mem::replace(&mut self.buffers, buffers));
             return self.enter(Stage::Finding);
         }
@@ -285,12 +387,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         let (effects, now) = (&mut self.effects, now.version);
         let version = self.arrival.version(now);
         next.version = version;
-        self.merging = Some(Merging { version, revision: next.revision, first_list: self.first_list });
         let own = usize::from(Arc::ptr_eq(&published.table, &self.base));
         if Arc::strong_count(&published.table) > 1 + own {
             inner.held.superseded(&published.table);
         }
         self.before = Some(std::mem::replace(&mut published.table, Arc::new(next)));
+        self.merging = Some(published.next_write(self.first_list));
         published.listed |= self.arrival.is_list();
         published.waiters.reached(version, &mut effects.wakers);
         if version < now {
@@ -303,6 +405,18 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Merging);
     }
 
+    /// Prepares the stage `Finding` for the list `now` of subscriptions, which has replaced `self.buffers`. A new subscription to all objects has no
+    /// pending change, so there is nothing to be found for it. O(subscriptions).
+    fn find_late(&mut self, now: &SubscriptionBuffers<K, V>) {
+        self.findings.rearrange(&self.buffers, now);
+        self.is_found = vec![true; now.all.len().max(1)];
+        let known = |(number, buffer): &(u32, &Arc<SubscriptionBuffer<K, V>>)| {
+            let before = self.buffers.selecting(*number).next();
+            before.is_some_and(|(other, before)| other == *number && Arc::ptr_eq(before, buffer))
+        };
+        self.late = now.selecting(0).filter(|late| !known(late)).map(|(_, late)| late.clone()).collect();
+    }
+
     /// Restarts from `table`, because indexes were added or removed. The functions of new indexes run when the writes are applied again.
     fn restart(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
@@ -310,6 +424,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.former = Some((std::mem::replace(&mut self.base, table), next));
         self.changes.clear();
         self.findings = Findings::default();
+        (self.is_found, self.late) = (Vec::new(), Vec::new());
         self.enter(Stage::Building);
     }
 
@@ -324,6 +439,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
             }
         }
     }
+}
+
+/// Drops up to `most` elements from the end of a list. Returns whether the list is empty.
+fn drop_last<T>(list: &mut Vec<T>, most: usize) -> bool {
+    drop_each(list.drain(list.len().saturating_sub(most)..));
+    list.is_empty()
 }
 
 /// Completes the delivery of a published write when the publication is dropped early, for example together with the future of the writer.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use flyball_sync::locks::{RwLock, RwLockWriteGuard};
 
 use crate::Version;
-use crate::changes::buffer::SubscriptionBuffers;
+use crate::changes::buffer::Merging;
 use crate::changes::observer_fn::ObserverFns;
+use crate::changes::subscribers::{Subscribers, SubscriptionBuffers};
 use crate::signal::wakers::Wakers;
 use crate::store::reader_slots::ReaderSlots;
 use crate::store::waiters::Waiters;
@@ -23,9 +24,18 @@ pub(crate) struct Published<K, V> {
     /// Whether a list has been published.
     pub(crate) listed: bool,
     pub(crate) closed: bool,
+    /// The number of the last write.
+    pub(crate) sequence: u64,
 }
 
 impl<K, V> Published<K, V> {
+    /// Returns a description of the write that has just changed the table, with the next number.
+    pub(crate) fn next_write(&mut self, first_list: bool) -> Merging {
+        self.sequence += 1;
+        let (version, revision) = (self.table.version, self.table.revision);
+        Merging { sequence: self.sequence, version, revision, first_list }
+    }
+
     /// Changes the table in place if there is no other reference to it. Otherwise, copies it first; a copy increments a few reference counts and
     /// copies no object. Raises the version to at least `version`, and returns the resulting version.
     #[inline]
@@ -55,11 +65,12 @@ impl<K, V> PublishedState<K, V> {
     pub(crate) fn new(index_set: IndexSet<V>, slots: ReaderSlots<Table<K, V>>) -> Self {
         let published = Published {
             table: Arc::new(Table::new(Arc::new(index_set))),
-            buffers: Arc::new([]),
+            buffers: Arc::new(Subscribers::new()),
             observer_fns: Arc::new([]),
             waiters: Waiters::default(),
             listed: false,
             closed: false,
+            sequence: 0,
         };
         Self { published: RwLock::new(published), slots }
     }
@@ -81,13 +92,42 @@ impl<K, V> PublishedState<K, V> {
         self.published.read()
     }
 
+    /// Takes the write lock, to change the lists of buffers, observers and waiters. The caller must not change the table: the reader slots are not
+    /// cleared, so they keep serving lookups.
+    pub(crate) fn write_lists(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
+        self.published.write()
+    }
+
     /// Takes the write lock and clears the reader slots. No other thread can read the state until the guard is dropped.
     #[inline]
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
-        // Invariant 1 of `ReaderSlots` requires this: otherwise, lookups through a slot could read an old table. A caller that changes only the
-        // buffers does not need it, but the slots are cleared for that caller, too.
+        // Invariant 1 of `ReaderSlots` requires this: otherwise, lookups through a slot could read an old table.
         self.slots.clear();
         published
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use crate::{Schema, Store, Version};
+
+    #[test]
+    fn only_a_change_of_the_table_clears_the_reader_slots() {
+        let schema = Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1));
+        let mut store = Store::builder(schema).build().unwrap();
+        let fill = |store: &Store<u8, (u8, u64)>| (0..100).for_each(|_| drop(store.get(&1)));
+        let is_filled = |store: &Store<u8, (u8, u64)>| store.inner.published.slots.with_state(|_| ()).is_ok();
+        fill(&store);
+        assert!(is_filled(&store));
+        drop((store.subscribe(), store.subscription().for_key(1).subscribe(), store.observe(|_| {})));
+        let wait = store.wait_for_version(Version::new(7));
+        assert!(pin!(wait).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(is_filled(&store), "a subscription, an observer or a wait has cleared the slot");
+        store.upsert((1, 1));
+        assert!(!is_filled(&store));
     }
 }

@@ -6,15 +6,16 @@ use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::ops::ControlFlow;
 
 use flyball_sync::panics::attempt;
-use hashbrown::HashTable;
 
 use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transformed};
-use crate::store::unnamed::{Unnamed, Withheld};
+use crate::store::unnamed::{Candidates, Unnamed, Withheld};
 use crate::store::write::is_stale_deletion;
+use crate::table::persist::Hashes;
 use crate::table::record::{AllValues, Record};
-use crate::table::relist::{Listed, ListedState, RelistDiff, compare};
+use crate::table::relist::{Listed, ListedState, RelistDiff, RowState, UNCHANGED, compare};
 use crate::{Change, Store, Version, Writer};
 
 /// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).
@@ -22,7 +23,7 @@ use crate::{Change, Store, Version, Writer};
 /// Readers see none of the listed objects before [`publish`](Self::publish). Dropping the `Relist` discards the list. If several objects with the
 /// same key are listed, the last one counts.
 ///
-/// A listed object that is unchanged is dropped immediately; only its entry in the list, of 4 bytes and 1 bit, stays until the relist ends. So the
+/// A listed object that is unchanged is dropped immediately; only its entry in the list, of 4 bytes, stays until the relist ends. So the
 /// list takes little more memory than the changed objects and one page. But like a [snapshot](crate::Snapshot), a relist keeps in memory the state
 /// that the store had when the relist began.
 ///
@@ -94,7 +95,7 @@ where
     /// For every stored object whose key is not listed yet, calls `keep`, and adds the object to the list unchanged if `keep` returns true. Use this
     /// for objects that still exist in the source, but whose current state is unknown.
     ///
-    /// O(stored objects) if some stored object is not listed yet, otherwise O(listed objects that differ from the stored ones).
+    /// O(stored objects) if some stored object is not listed yet, otherwise O(1).
     ///
     /// # Panics
     /// Panics only if `keep` panics; the objects that it has accepted before stay listed.
@@ -113,7 +114,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn keep_stored(&mut self, mut keep: impl FnMut(&V) -> bool) {
-        self.draft.keep_rows(|_, stored| keep(stored));
+        self.draft.keep_rows(0, usize::MAX, |_, stored| keep(stored));
     }
 
     /// Replaces the content of the store with the listed objects, sets the store's version, and returns the changes. Deletions come first, with the
@@ -167,15 +168,39 @@ pub(crate) struct RelistDraft<K, V> {
     pub(super) list: RelistDiff<K, V>,
     reader: ObjectReader<K, V>,
     transform: Option<Transform<V>>,
-    /// For each listed key that has no row in the base: its position in `list.listed`.
-    new: HashTable<usize>,
+    /// For each listed key that has no row in the base: its position in `list.listed`. This map grows in small steps, unlike a `HashMap`.
+    new: Hashes,
+    /// The number of keys in `new`, and of all listed keys.
+    new_len: usize,
     len: usize,
     /// The list position that the next new key gets. The position of a removed key is not used again.
     next: u32,
     unnamed: Unnamed<V>,
     /// The rows of the base for whose keys `remove` was called, whether these keys were listed or not.
     removed_rows: Vec<u32>,
+    /// The progress of [`keep_unreadable`](Self::keep_unreadable).
+    keeping: Option<Keeping<V>>,
 }
+
+/// The progress of [`RelistDraft::keep_unreadable`].
+struct Keeping<V> {
+    unnamed: Unnamed<V>,
+    may_be: Candidates<V>,
+    /// The next row to be looked at.
+    next: u32,
+    /// The number of objects that are kept only because of `unnamed`.
+    objects: u64,
+}
+
+impl<K, V> RelistDraft<K, V> {
+    /// Returns an upper bound of the number of writes that publish this list.
+    pub(super) fn most_writes(&self) -> usize {
+        self.list.listed.len() + self.list.base.rows.len() + self.new_len - self.len
+    }
+}
+
+/// The number of keys that a list can contain. The position of a key in the list, plus one, must fit in 31 bits.
+const MOST: u32 = (1 << 31) - 2;
 
 impl<K, V> RelistDraft<K, V>
 where
@@ -187,11 +212,13 @@ where
             list: RelistDiff::new(store.inner.table()),
             reader: store.inner.reader,
             transform: store.inner.transform.clone(),
-            new: HashTable::new(),
+            new: Hashes::new(),
+            new_len: 0,
             len: 0,
             next: 0,
             unnamed: Unnamed::default(),
             removed_rows: Vec::new(),
+            keeping: None,
         }
     }
 
@@ -231,8 +258,7 @@ where
         }
         let inserted = attempt(|| self.insert_at(row, hash, key, object));
         inserted.map(|()| false).inspect_err(|_| {
-            let listed = |row| self.list.unchanged.has(row) || self.list.slots[row as usize] > 0;
-            if let Some(row) = row.filter(|row| !listed(*row)) {
+            if let Some(row) = row.filter(|row| matches!(self.list.state(*row), RowState::Unlisted)) {
                 self.list_as_stored(row);
             }
         })
@@ -253,10 +279,9 @@ where
     }
 
     fn listed_at(&self, row: Option<u32>, hash: u64, key: &K) -> Option<&Record<K, V>> {
-        let RelistDiff { base, unchanged, listed, .. } = &self.list;
-        match row.filter(|row| unchanged.has(*row)) {
-            Some(row) => base.rows.get(row),
-            None => self.changed_at(row, hash, key).map(|at| &listed[at].record),
+        match row.map(|row| (row, self.list.state(row))) {
+            Some((row, RowState::Unchanged(_))) => self.list.base.rows.get(row),
+            _ => self.changed_at(row, hash, key).map(|at| &self.list.listed(at).record),
         }
     }
 
@@ -266,24 +291,27 @@ where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let RelistDiff { unchanged, slots, listed, .. } = &self.list;
-        match row {
-            Some(row) if unchanged.has(row) => None,
-            Some(row) => (slots[row as usize] as usize).checked_sub(1),
-            None => {
-                let record = |at: usize| &listed[at].record;
-                let is_it = |at: &usize| record(*at).hash() == hash && record(*at).key().borrow() == key;
-                self.new.find(hash, is_it).copied()
-            }
+        match row.map(|row| self.list.state(row)) {
+            Some(RowState::Unlisted | RowState::Unchanged(_)) => None,
+            Some(RowState::Changed(at)) => Some(at),
+            None => self.new.find(hash, |at| {
+                let record = &self.list.listed(at as usize).record;
+                (record.hash() == hash && record.key().borrow() == key).then_some(at as usize)
+            }),
         }
+    }
+
+    /// Returns the number of listed keys, and the next position in the list, after one more key is listed.
+    fn one_more(&self) -> (usize, u32) {
+        assert!(self.next < MOST, "a list has at most {MOST} keys");
+        (self.len + 1, self.next + 1)
     }
 
     /// Lists the stored object in this row of the base as unchanged. The row must not be listed yet.
     fn list_as_stored(&mut self, row: u32) {
-        let next = self.next.checked_add(1).expect("less than 2³² keys");
-        self.list.unchanged.set(row);
-        self.list.slots[row as usize] = self.next;
-        (self.len, self.next) = (self.len + 1, next);
+        let more = self.one_more();
+        self.list.set_state(row, RowState::Unchanged(self.next));
+        (self.len, self.next) = more;
     }
 
     /// Lists an object. `row` is the row of its key in the base, if it has one.
@@ -323,25 +351,19 @@ where
         let old = row.and_then(|row| self.list.base.rows.get(row));
         let verdict = old.map(|old| compare(&reader.schema, old, &record));
         let known = self.changed_at(row, hash, record.key());
-        let RelistDiff { base, unchanged, slots, listed, .. } = &mut self.list;
-        let old = row.and_then(|row| base.rows.get(row));
-        let known_row = row.filter(|row| unchanged.has(*row));
-        let place = match (known, known_row) {
-            (Some(at), _) => listed[at].place,
-            (None, Some(row)) => slots[row as usize],
-            (None, None) => self.next,
+        let state = row.map(|row| self.list.state(row));
+        let place = match (known, state) {
+            (Some(at), _) => self.list.listed(at).place,
+            (None, Some(RowState::Unchanged(place))) => place,
+            (None, _) => self.next,
         };
-        let counted = known.is_some() || known_row.is_some();
+        let counted = known.is_some() || matches!(state, Some(RowState::Unchanged(_)));
         let stored = row.zip(verdict);
-        let (len, next) = match counted {
-            true => (self.len, self.next),
-            false => (self.len + 1, self.next.checked_add(1).expect("less than 2³² keys")),
-        };
+        let more = if counted { (self.len, self.next) } else { self.one_more() };
         let (record, values, unkept) = match (stored, old, known) {
             (Some((row, ListedState::Unchanged)), _, None) => {
-                unchanged.set(row);
-                slots[row as usize] = place;
-                (self.len, self.next) = (len, next);
+                self.list.set_state(row, RowState::Unchanged(place));
+                (self.len, self.next) = more;
                 return (Some(record), None);
             }
             // A key that is already in `listed` keeps its entry, even if the object is now unchanged.
@@ -349,22 +371,25 @@ where
                 (old.clone(), AllValues::new(), Some(record))
             }
             _ => {
-                let values = base.lasting_values(row, &record.object, &reader.seed);
+                let values = self.list.base.lasting_values(row, &record.object, &reader.seed);
                 (record, values, None)
             }
         };
         let new = Listed { record, values, stored, place };
         // After this line, nothing panics.
-        row.iter().for_each(|row| unchanged.clear(*row));
-        (self.len, self.next) = (len, next);
+        (self.len, self.next) = more;
         let replaced = match known {
-            Some(at) => Some(std::mem::replace(&mut listed[at], new)),
+            Some(at) => self.list.listed[at].replace(new),
             None => {
+                let at = self.list.listed.len();
                 match row {
-                    Some(row) => slots[row as usize] = listed.len() as u32 + 1,
-                    None => drop(self.new.insert_unique(hash, listed.len(), |&at| listed[at].record.hash())),
+                    Some(row) => self.list.set_state(row, RowState::Changed(at)),
+                    None => {
+                        self.new.insert(hash, at as u32);
+                        self.new_len += 1;
+                    }
                 }
-                listed.push(new);
+                self.list.listed.push(Some(new));
                 None
             }
         };
@@ -379,28 +404,26 @@ where
         let hash = self.reader.seed.hash_one(key);
         let row = self.list.base.find(hash, |known| known.borrow() == key);
         let known = self.changed_at(row, hash, key);
-        let RelistDiff { unchanged, slots, listed, .. } = &mut self.list;
         self.removed_rows.extend(row);
+        let state = row.map(|row| self.list.state(row));
+        row.iter().for_each(|row| self.list.set_state(*row, RowState::Unlisted));
         let Some(at) = known else {
-            if let Some(row) = row.filter(|row| unchanged.has(*row)) {
-                unchanged.clear(row);
-                slots[row as usize] = 0;
-                self.len -= 1;
-            }
+            self.len -= usize::from(matches!(state, Some(RowState::Unchanged(_))));
             return;
         };
-        match row {
-            Some(row) => slots[row as usize] = 0,
-            None => drop(self.new.find_entry(hash, |other| *other == at).map(|known| known.remove())),
+        if row.is_none() {
+            self.new.remove(hash, at as u32);
+            self.new_len -= 1;
         }
-        let removed = listed.swap_remove(at);
-        if let Some(Listed { record, stored, .. }) = listed.get(at) {
-            let last = listed.len();
-            match stored {
-                Some((row, _)) => slots[*row as usize] = at as u32 + 1,
-                None => {
-                    let moved = self.new.find_mut(record.hash(), |place| *place == last);
-                    *moved.expect("every new key has a place") = at;
+        let removed = self.list.listed.swap_remove(at);
+        if at < self.list.listed.len() {
+            let last = self.list.listed.len() as u32;
+            let Listed { record, stored, .. } = self.list.listed(at);
+            match (stored.map(|(row, _)| row), record.hash()) {
+                (Some(row), _) => self.list.set_state(row, RowState::Changed(at)),
+                (None, hash) => {
+                    self.new.remove(hash, last);
+                    self.new.insert(hash, at as u32);
                 }
             }
         }
@@ -409,40 +432,63 @@ where
         drop(removed);
     }
 
-    pub(super) fn keep_rows(&mut self, mut keep: impl FnMut(u32, &V) -> bool) {
-        let RelistDiff { base, unchanged, listed, .. } = &self.list;
-        let new = listed.iter().filter(|listed| listed.stored.is_none()).count();
-        if self.len - new == base.rows.len() {
-            return;
+    /// Calls `keep` for the stored objects that are not listed, from the row `from` on, and lists those for which it returns true. Calls it up
+    /// to `most` times. Returns the row at which to continue; `None` at the end.
+    fn keep_rows(&mut self, from: u32, most: usize, mut keep: impl FnMut(u32, &V) -> bool) -> Option<u32> {
+        if self.len - self.new_len == self.list.base.rows.len() {
+            return None;
         }
-        let mut known = unchanged.clone();
-        listed.iter().filter_map(|listed| listed.stored).for_each(|(row, _)| known.set(row));
-        let base = base.clone();
-        for (row, record) in base.rows.iter().filter(|(row, _)| !known.has(*row)) {
-            if keep(row, &record.object) {
-                self.list_as_stored(row);
+        let base = self.list.base.clone();
+        let (mut seen, mut asked) = (0, 0);
+        for (row, record) in base.rows.items().iter_from(from) {
+            // A row that is listed costs less than a call of `keep`.
+            if seen / UNCHANGED + asked >= most {
+                return Some(row);
+            }
+            seen += 1;
+            if matches!(self.list.state(row), RowState::Unlisted) {
+                asked += 1;
+                if keep(row, &record.object) {
+                    self.list_as_stored(row);
+                }
             }
         }
+        None
     }
 
     /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on a listed object, also keeps each stored object that is not listed and
     /// has the identity of this object, because it is in the source. (Without an identity function, that is every object that is not listed.) An
-    /// object that was removed from the list is not kept for this reason. Returns the objects that were kept only for this reason.
-    pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) -> Option<Withheld> {
-        let mut unnamed = std::mem::take(&mut self.unnamed);
-        let mut removed_rows = std::mem::take(&mut self.removed_rows);
-        removed_rows.sort_unstable();
+    /// object that was removed from the list is not kept for this reason.
+    ///
+    /// Works in pieces of at most `most` stored objects. The last call returns `Break` with the objects that were kept only for this reason.
+    pub(crate) fn keep_unreadable(
+        &mut self,
+        most: usize,
+        mut keep: impl FnMut(&V) -> bool,
+    ) -> ControlFlow<Option<Withheld>> {
+        let mut keeping = self.keeping.take().unwrap_or_else(|| {
+            let mut unnamed = std::mem::take(&mut self.unnamed);
+            self.removed_rows.sort_unstable();
+            let may_be = unnamed.transformed(self.transform.as_ref());
+            Keeping { unnamed, may_be, next: 0, objects: 0 }
+        });
+        let removed_rows = std::mem::take(&mut self.removed_rows);
         let (schema, mut objects) = (self.reader.schema, 0);
-        let may_be = unnamed.transformed(self.transform.as_ref());
-        self.keep_rows(|row, stored| {
+        let next = self.keep_rows(keeping.next, most, |row, stored| {
             if keep(stored) {
                 return true;
             }
-            let kept = removed_rows.binary_search(&row).is_err() && may_be.may_be(&schema, stored);
+            let kept = removed_rows.binary_search(&row).is_err() && keeping.may_be.may_be(&schema, stored);
             objects += u64::from(kept);
             kept
         });
-        let Unnamed { count, panic, .. } = unnamed;
-        (objects > 0).then_some(Withheld { objects, unnamed: count, panic })
+        keeping.objects += objects;
+        if let Some(next) = next {
+            keeping.next = next;
+            (self.keeping, self.removed_rows) = (Some(keeping), removed_rows);
+            return ControlFlow::Continue(());
+        }
+        let Keeping { unnamed: Unnamed { count, panic, .. }, objects, .. } = keeping;
+        ControlFlow::Break((objects > 0).then_some(Withheld { objects, unnamed: count, panic }))
     }
 }

@@ -210,11 +210,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(self.by_index(index, value)?.next())
     }
 
-    /// For a [unique](Index::unique) index, returns each value that several objects have, together with these objects. The iterator is empty for an
-    /// index that is not unique. O(violations).
+    /// For a [unique](Index::unique) index, returns each value that several objects have, together with these objects. O(violations).
     ///
     /// # Errors
-    /// Returns an error if the store has no such index.
+    /// Returns an error if the store has no such index, or if its index of this name is not unique.
     pub fn unique_violations<IK: 'static>(
         &self,
         index: &Index<V, IK>,
@@ -224,8 +223,8 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         MissingIndex,
     > {
         let column = self.column(index)?;
-        let violated = column.violated().into_iter().flat_map(|violated| violated.iter());
-        let groups = violated.filter_map(|number| column.group(number));
+        let violated = column.violated().ok_or(MissingIndex { name: index.name() })?;
+        let groups = violated.iter().filter_map(|number| column.group(number));
         Ok(groups.map(|group| {
             let hits = Hits { table: &self.table, rows: group.rows.iter() };
             (typed::<IK>(&group.value), hits.map(|record| (record.key(), &record.object)))

@@ -53,7 +53,7 @@ impl<K, V> Future for WaitForVersion<K, V> {
             let ended = this.ticket.as_ref().and_then(Ticket::outcome);
             return Poll::Ready(ended.unwrap_or(Err(WaitForError::Closed)));
         };
-        let mut published = inner.published.write();
+        let mut published = inner.published.write_lists();
         let now = published.table.version;
         let ended = this.ticket.as_ref().and_then(Ticket::outcome);
         let outcome = match ended {
@@ -75,7 +75,7 @@ impl<K, V> Future for WaitForVersion<K, V> {
 impl<K, V> Drop for WaitForVersion<K, V> {
     fn drop(&mut self) {
         let (Some(ticket), Some(inner)) = (&self.ticket, self.inner.upgrade()) else { return };
-        let waker = inner.published.write().waiters.forget(ticket, self.version);
+        let waker = inner.published.write_lists().waiters.forget(ticket, self.version);
         drop(waker);
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use flyball_sync::locks::RwLockWriteGuard;
 
-use crate::changes::buffer::{Merging, SubscriptionBuffer, SubscriptionBuffers};
 use crate::changes::findings::Findings;
+use crate::changes::subscribers::{Subscribers, SubscriptionBuffers};
 use crate::store::effects::{Effects, fan_out};
 use crate::store::inner::StoreInner;
 use crate::store::object_reader::{ObjectReader, ParsedObject};
@@ -96,10 +96,11 @@ impl<K, V> WriterCore<K, V> {
             let mut published = inner.published.write();
             inner.note_superseded(&mut published);
             let version = published.change(version, &mut effects.wakers, |_| {});
-            let merging = Merging { version, revision: published.table.revision, first_list: false };
+            let merging = published.next_write(false);
+            debug_assert_eq!(merging.version, version);
             (published.buffers.clone(), merging)
         };
-        fan_out(&buffers, &[], &Findings::default(), merging, effects);
+        fan_out(inner, &buffers, &[], &Findings::default(), merging, effects);
         effects.buffers.push(buffers);
     }
 
@@ -107,13 +108,13 @@ impl<K, V> WriterCore<K, V> {
     pub(crate) fn close(&mut self, effects: &mut Effects<K, V>) {
         let inner = self.inner();
         let (buffers, observer_fns, listed) = {
-            let mut published = inner.published.write();
+            let mut published = inner.published.write_lists();
             published.closed = true;
             published.waiters.end_all(WaitForError::Closed, &mut effects.wakers);
-            let buffers = std::mem::replace(&mut published.buffers, Arc::new([]));
+            let buffers = std::mem::replace(&mut published.buffers, Arc::new(Subscribers::new()));
             (buffers, std::mem::replace(&mut published.observer_fns, Arc::new([])), published.listed)
         };
-        for buffer in &*buffers {
+        for buffer in buffers.iter() {
             buffer.end(&mut effects.wakers);
         }
         // Once the first list is published, the store counts as synced, even if the list has not been reported to the observers yet.
@@ -221,7 +222,8 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
             (old, effects.unused) = table.commit((kind, row, record), plan, &mut effects.garbage);
         });
         *at_hand = Some(published.table.clone());
-        let merging = Merging { version, revision: published.table.revision, first_list: false };
+        let merging = published.next_write(false);
+        debug_assert_eq!(merging.version, version);
         drop(published);
         effects.values = values;
         match reported {
@@ -230,13 +232,13 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         }
         if let Some((buffers, findings)) = found {
             let change = effects.change.clone();
-            fan_out(&buffers, change.as_slice(), &findings, merging, effects);
+            fan_out(inner, &buffers, change.as_slice(), &findings, merging, effects);
         }
     }
 }
 
 /// The buffers of the subscriptions, and what step 2 found in them.
-type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings)>;
+type Found<K, V> = Option<(SubscriptionBuffers<K, V>, Findings<K, V>)>;
 
 /// Performs step 2, and takes the lock of step 3. The findings are for exactly the subscriptions that exist when the lock is taken; they are `None`
 /// if there is no subscription. Adds to `held` the lists of buffers that it has used, because these may hold the last reference to a buffer.
@@ -259,10 +261,12 @@ fn find_and_lock<'a, K: Eq, V>(
         held.push(buffers.clone());
         // If there are earlier findings, they are outdated, because a subscription was added or removed meanwhile.
         let mut findings = Findings::default();
-        let is_plain = |buffer: &Arc<SubscriptionBuffer<K, V>>| buffer.selection().is_none();
-        if !buffers.iter().all(is_plain) || writes.iter().any(|write| write.kind.is_addition()) {
-            for (at, buffer) in buffers.iter().enumerate() {
-                findings.find((at, buffer), writes, 0..writes.len(), table);
+        if buffers.has_selecting() {
+            findings.find_selecting(&buffers, writes, 0..writes.len(), table);
+        }
+        if writes.iter().any(|write| write.kind.is_addition()) {
+            for (at, buffer) in buffers.all.iter().enumerate() {
+                findings.find((at, buffer), writes, 0..writes.len());
             }
         }
         found = Some((buffers, findings));

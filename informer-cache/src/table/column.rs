@@ -169,6 +169,17 @@ impl Column {
         names.iter().filter_map(|name| self.group(number(*name)).map(|group| &group.value))
     }
 
+    /// Frees about `most` nodes and index values, like [`Vector::free`]. The two lists of groups are freed last, with the column.
+    pub(super) fn free(&mut self, most: usize) -> usize {
+        let most = self.groups.free(most);
+        let most = self.values.free(most);
+        let most = match &mut self.named {
+            Named::One(named) => named.free(most),
+            Named::Many(named) => named.free(most),
+        };
+        self.failed.free(most)
+    }
+
     /// Returns the memory of the column in bytes, without the memory to which its values point.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.groups().map(|group| match &group.rows {

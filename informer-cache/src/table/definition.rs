@@ -38,6 +38,13 @@ impl<V: 'static> Definition<V> {
         (self.name, self.value_type) == (other.name, other.value_type)
     }
 
+    /// Returns whether this index answers every query of the other one: it is like the other one, and it is ordered and unique if the other one is.
+    pub(crate) fn serves(&self, other: &Self) -> bool {
+        self.is_like(other)
+            && self.compare.is_some() >= other.compare.is_some()
+            && self.unique >= other.unique
+    }
+
     /// Like [`read`](Self::read), but a panic becomes an index error of this object.
     pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
         attempt(|| self.read(column, row, object, seed)).unwrap_or_else(Values::of_panic)

@@ -11,12 +11,12 @@ pub(crate) struct IndexSet<V> {
 }
 
 impl<V> IndexSet<V> {
-    /// Returns the name of the first of `indexes` that this set lacks, if any.
+    /// Returns the name of the first of `indexes` whose queries this set cannot answer, if any.
     pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
     where
         V: 'static,
     {
-        let missing = indexes.iter().find(|index| !self.indexes.iter().any(|known| known.is_like(index)));
+        let missing = indexes.iter().find(|index| !self.indexes.iter().any(|known| known.serves(index)));
         missing.map(|index| index.name)
     }
 

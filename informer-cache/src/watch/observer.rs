@@ -53,7 +53,7 @@ impl<K, V> Observer<K, V> {
         // a function has unsubscribed its own observer, the same thread does not call the function again.
         self.state.unsubscribed.store(true, Ordering::Relaxed);
         let Some(store) = self.store.upgrade() else { return };
-        let mut published = store.published.write();
+        let mut published = store.published.write_lists();
         let staying =
             published.observer_fns.iter().filter(|observer_fn| !Arc::ptr_eq(&observer_fn.state, &self.state));
         let staying = staying.cloned().collect();
@@ -130,7 +130,7 @@ impl<K, V> fmt::Debug for Observer<K, V> {
 impl<K, V> StoreInner<K, V> {
     /// Registers an observer function. Returns the table whose objects have to be reported first.
     fn register(&self, observer_fn: &Arc<ObserverFn<K, V>>) -> Arc<Table<K, V>> {
-        let mut published = self.published.write();
+        let mut published = self.published.write_lists();
         if !published.closed {
             // The new list contains all functions of the old one, so no function is dropped here, under the lock.
             published.observer_fns = published.observer_fns.iter().chain([observer_fn]).cloned().collect();

@@ -350,6 +350,8 @@ impl<K, V> Taken<K, V> {
 
 impl<K, V> Drop for Subscription<K, V> {
     fn drop(&mut self) {
+        let store = self.store.upgrade();
+        store.iter().for_each(|store| store.unsubscribe(&self.buffer));
         self.buffer.detach();
     }
 }

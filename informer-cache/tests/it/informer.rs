@@ -88,7 +88,7 @@ fn indexes_come_and_go_under_a_half_list() {
         world.settle();
     }
     world.informer.add_index(&LATE).unwrap();
-    world.informer.remove_index(&BY_VERSION).unwrap();
+    world.informer.writer().remove_index(&BY_VERSION).unwrap();
     let mut asked = ASKED.take();
     asked.sort_unstable();
     assert_eq!(

@@ -10,8 +10,8 @@ use std::task::Waker;
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
     ConfigDifference, Index, Informer, InformerBuilder, InformerName, InformerSet, InformerStartError,
-    InformerState, ListRequest, NotSynced, Page, ReflectorBackoff, ReflectorConfig, Schema, SharedInformer,
-    Source, SourceError, Version, WatchRequest,
+    InformerState, ListRequest, NotSynced, OrderedIndex, Page, ReflectorBackoff, ReflectorConfig, Schema,
+    SharedInformer, Source, SourceError, Store, Version, WatchRequest,
 };
 use flyball_sync::{ManualClock, ManualTimer};
 use parking_lot::Mutex;
@@ -383,6 +383,7 @@ fn a_panicking_waker_blocks_no_other_notification() {
 }
 
 static BY_HALF: Index<u64, u64> = Index::new("half", |number| number / 2);
+static BY_HALF_ORDERED: OrderedIndex<u64, u64> = OrderedIndex::new("half", |number| number / 2);
 static BY_HALF_AS_TEXT: Index<u64, String> = Index::new("half", |number| (number / 2).to_string());
 
 #[test]
@@ -403,10 +404,13 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert_eq!(refused(builder().reflector_config(config)), ConfigDifference::Reflector("backoff"));
     assert_eq!(refused(builder().transform(|number| number)), ConfigDifference::Transform);
     assert_eq!(refused(builder().index(&BY_HALF_AS_TEXT)), ConfigDifference::Index("half"));
+    // The queries of an ordered or a unique index would fail.
+    assert_eq!(refused(builder().index(&BY_HALF_ORDERED)), ConfigDifference::Index("half"));
+    assert_eq!(refused(builder().index(&BY_HALF.unique())), ConfigDifference::Index("half"));
     // A request may have fewer indexes than the informer. Indexes that were added while the informer was running count as indexes of the informer,
     // too.
     let fewer = world.set.get_or_start("numbers", builder()).unwrap();
-    first.remove_index(&BY_HALF).unwrap();
+    first.writer().remove_index(&BY_HALF).unwrap();
     assert_eq!(refused(builder().index(&BY_HALF)), ConfigDifference::Index("half"));
     first.add_index(&BY_HALF).unwrap();
     drop(world.set.get_or_start("numbers", builder().index(&BY_HALF)).unwrap());
@@ -415,6 +419,28 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert!(!fewer.is_stopped());
     drop(fewer);
     assert!(world.set.statuses().is_empty());
+}
+
+#[test]
+fn an_ordered_unique_index_serves_a_request_for_a_plain_one() {
+    let world = World::new();
+    let source = listing(&[1, 2]);
+    let strict = BY_HALF_ORDERED.unique();
+    let first = world.set.get_or_start("numbers", world.builder(&source).index(&strict)).unwrap();
+    world.settle();
+    let second = world.set.get_or_start("numbers", world.builder(&source).index(&BY_HALF)).unwrap();
+    assert_eq!(second.snapshot().by_index(&BY_HALF, &1).unwrap().len(), 1);
+    assert_eq!(first.snapshot().range(&strict, ..).unwrap().count(), 2);
+    assert_eq!(first.snapshot().unique_violations(&strict).unwrap().count(), 0);
+}
+
+#[test]
+fn queries_of_another_kind_of_index_fail_instead_of_returning_nothing() {
+    let mut store = Store::builder(NUMBERS).index(&BY_HALF).build().unwrap();
+    store.replace([2, 3], Version::new(1));
+    let view = store.snapshot();
+    assert!(view.unique_violations(&BY_HALF.unique()).is_err(), "two numbers have the half 1");
+    assert!(view.range(&BY_HALF_ORDERED, ..).is_err());
 }
 
 /// Two requests for a new informer run concurrently. The second one requires an index that the informer of the first one does not have.

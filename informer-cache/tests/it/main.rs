@@ -9,6 +9,7 @@ mod filter;
 mod handler;
 mod informer;
 mod informer_set;
+mod memory;
 mod observer;
 mod oracle;
 mod panics_in_user_code;

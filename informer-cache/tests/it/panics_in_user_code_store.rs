@@ -686,7 +686,6 @@ fn memory_comes_back_after_many_came_and_went() {
     }
     much.check().unwrap();
     assert_eq!(much.len(), 100);
-    // For each row number that is no longer used, each list of free numbers keeps four bytes.
     assert!(bytes(&much) < bytes(&few) + full / 5, "{} {} {full}", bytes(&much), bytes(&few));
     // The number of objects repeatedly crosses the limits at which pages are split and joined, and row numbers are used again.
     let to_and_fro = |rounds: u32| {

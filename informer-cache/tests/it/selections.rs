@@ -1,8 +1,12 @@
 //! Tests of subscriptions to one key, or to one value of an index: which changes they deliver, what they cost, and what ends them.
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
-use flyball_informer_cache::{Index, Schema, SharedWriter, Store, Subscription, Version, Writer};
+use flyball_informer_cache::{
+    Index, Schema, SharedWriter, Store, Subscription, Version, WriteOutcome, Writer,
+};
+use testkit::allocator::allocations;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 use crate::changes_as_text::changes_as_text;
@@ -293,4 +297,75 @@ fn a_selection_by_an_index_of_one_value_follows_single_writes() {
     assert_eq!(write(6, Some(10)), []);
     assert_eq!(write(4, Some(10)), []);
     assert_eq!(write(4, Some(7)), [(4, Some(7))]);
+}
+
+/// An index value whose comparisons are counted.
+#[derive(Clone, Debug, Hash, Eq)]
+struct Counted(u32);
+
+thread_local! { static COMPARED: Cell<usize> = const { Cell::new(0) }; }
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        COMPARED.set(COMPARED.get() + 1);
+        self.0 == other.0
+    }
+}
+
+static BY_COUNTED: Index<Pod, Counted> = Index::new("counted", |pod| Counted(pod.0 / 2));
+
+#[test]
+fn write_does_no_work_for_selections_that_it_does_not_concern() {
+    let many = 2_000;
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2));
+    let mut store = Store::builder(schema).index(&BY_COUNTED).seed(1).build().unwrap();
+    store.replace((0..2 * many).map(|key| pod(key, 1, [])), Version::new(1));
+    let alone = allocations(|| assert_eq!(store.upsert(pod(8, 2, [])), WriteOutcome::Updated));
+    let by_key = |key| store.subscription().for_key(key).subscribe();
+    let by_value = |half| store.subscription().by_index(&BY_COUNTED, Counted(half)).unwrap().subscribe();
+    let mut changes: Vec<_> = (0..many).flat_map(|half| [by_key(2 * half + 1), by_value(half)]).collect();
+    changes.iter_mut().for_each(|changes| while changes.try_next().is_some() {});
+    COMPARED.set(0);
+    let allocated = allocations(|| assert_eq!(store.upsert(pod(8, 3, [])), WriteOutcome::Updated));
+    assert!(COMPARED.get() <= 8, "{} comparisons for one write", COMPARED.get());
+    assert!(allocated <= alone + 10, "{allocated} allocations for one write, {alone} without subscriptions");
+    COMPARED.set(0);
+    store.replace(
+        (0..2 * many).map(|key| pod(key, if key == 9 { 4 } else { 1 + 2 * u64::from(key == 8) }, [])),
+        Version::new(4),
+    );
+    assert!(COMPARED.get() <= 40, "{} comparisons for a list with one change", COMPARED.get());
+    // The object 8 has the value of the subscription 2 * 4 + 1, and so has the object 9, whose key is that of the subscription 2 * 4.
+    let received: Vec<_> = changes.iter_mut().map(|changes| received(changes).len()).collect();
+    assert_eq!((received[8], received[9], received.iter().sum::<usize>()), (1, 2, 3));
+    // A subscription that the writes did not concern has the version of the store nevertheless.
+    assert!(changes.iter().all(|changes| changes.lag().merged_version == Version::new(4)));
+    store.check().unwrap();
+}
+
+#[test]
+fn dropped_subscription_to_a_key_frees_its_key_without_a_write() {
+    let schema = Schema::new(|word: &Arc<str>| word.clone(), |_| Version::ZERO);
+    let store = Store::builder(schema).seed(1).build().unwrap();
+    let key: Arc<str> = "key".into();
+    let changes = store.subscription().for_key(key.clone()).subscribe();
+    assert_eq!(Arc::strong_count(&key), 2);
+    drop(changes);
+    assert_eq!(Arc::strong_count(&key), 1);
+    store.check().unwrap();
+}
+
+#[test]
+fn subscription_with_a_selection_resyncs_after_writes_of_other_objects() {
+    let store = store();
+    store.upsert(pod(1, 1, [7]));
+    let mut changes = [tagged(&store, 7), store.subscription().for_key(1).subscribe()];
+    changes.iter_mut().for_each(|changes| assert_eq!(received(changes), ["=1@1"]));
+    store.upsert(pod(2, 2, [8]));
+    store.bookmark(Version::new(3));
+    for changes in &mut changes {
+        changes.resync();
+        assert_eq!(received(changes), ["1@1>1"]);
+        assert_eq!(changes.lag().delivered_version, Version::new(3));
+    }
 }

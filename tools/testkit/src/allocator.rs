@@ -10,6 +10,7 @@ use std::cell::Cell;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static FREES: Cell<u64> = const { Cell::new(0) };
     static LIVE: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -32,6 +33,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(0, -(layout.size() as isize));
+        FREES.with(|frees| frees.set(frees.get() + 1));
         // SAFETY: the caller upholds the contract of `dealloc`, which is the same here.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -54,6 +56,13 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     let before = allocations_so_far();
     work();
     allocations_so_far() - before
+}
+
+/// Returns how many allocations `work` frees on this thread.
+pub fn frees(work: impl FnOnce()) -> u64 {
+    let before = FREES.get();
+    work();
+    FREES.get() - before
 }
 
 /// Returns the bytes that this thread has allocated and not freed. Bytes that another thread frees stay in the sum.

@@ -4,6 +4,7 @@
 //! Cancel safety: if the future is dropped, a list that is already published is still delivered, and a list that is not published yet is discarded.
 
 use std::hash::Hash;
+use std::ops::ControlFlow;
 
 use flyball_sync::panics::attempt;
 use flyball_sync::{Nanos, Timer};
@@ -144,17 +145,25 @@ where
         mut list: RelistDraft<K, V>,
         version: Version,
     ) -> Result<(), Stop> {
-        let mut withheld = None;
-        let begun = attempt(|| {
-            withheld = list.keep_unreadable(|stored| self.source.is_unreadable(stored));
-            Publication::of_list(&self.shared.writer, list, version)
-        });
-        let published = match begun {
-            Ok(list) => self.publish_in_pieces(list).await?,
-            Err(panic) => Err(panic),
+        let kept = loop {
+            match attempt(|| list.keep_unreadable(BATCH, |stored| self.source.is_unreadable(stored))) {
+                Ok(ControlFlow::Continue(())) => self.yield_now().await?,
+                Ok(ControlFlow::Break(withheld)) => break Ok(withheld),
+                Err(panic) => break Err(panic),
+            }
+        };
+        let published = match kept {
+            Ok(withheld) => {
+                let list = Publication::of_list(&self.shared.writer, list, version);
+                self.publish_in_pieces(list).await?.map(|()| withheld)
+            }
+            Err(panic) => {
+                self.discard(list);
+                Err(panic)
+            }
         };
         match published {
-            Ok(()) => {
+            Ok(withheld) => {
                 let now = self.timer.now();
                 self.record_withheld(now, withheld);
                 self.succeeded(now);
@@ -203,7 +212,7 @@ where
                     return Ok(Err(panic));
                 }
             }
-            if done == BATCH {
+            if done >= BATCH {
                 done = 0;
                 list.wake();
                 self.yield_now().await?;

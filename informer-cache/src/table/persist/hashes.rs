@@ -204,6 +204,11 @@ impl Hashes {
         self.count -= 1;
     }
 
+    /// Frees the pages, like [`Vector::free`].
+    pub(crate) fn free(&mut self, most: usize) -> usize {
+        self.pages.free(most)
+    }
+
     /// Returns the memory of the index in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.bytes() + self.pages.iter().map(|(_, page)| COUNT + size_of_val(&**page)).sum::<usize>()

@@ -1,22 +1,27 @@
 //! PURE. A vector that stores each new item under the lowest free number.
 //!
+//! Free numbers are not stored. A bit for each branch of the vector states whether a number of the branch is free, and the branch and its leaves
+//! count their items. So the memory of a slab depends on the leaves that have an item, and not on the number of items that it once had (0060).
+//!
 //! # Invariants
-//! 1. Each number below `end` either has an item or is in `free`. No other number has an item or is in `free`.
-//! 2. In an empty slab, `end` is 0, so the next item gets the number 0.
+//! 1. `end` is the highest number that has an item, plus one; 0 if the slab is empty.
+//! 2. The bit of a branch is set if, and only if, a number below `end` in this branch has no item. No other bit is set.
 
-use super::{Items, Sorted, Vector};
+use super::vector::PER_BRANCH;
+use super::{Items, Vector};
 
 /// A vector that assigns a number to each item; see the [module](self).
 #[derive(Clone)]
 pub(crate) struct Slab<T> {
     items: Vector<T>,
-    free: Sorted,
+    /// One bit for each branch of `items`; missing words have no bit set.
+    open: Vec<u64>,
     end: u32,
 }
 
 impl<T> Slab<T> {
     pub(crate) fn new() -> Self {
-        Self { items: Vector::new(), free: Sorted::new(), end: 0 }
+        Self { items: Vector::new(), open: Vec::new(), end: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -47,16 +52,42 @@ impl<T> Slab<T> {
         &self.items
     }
 
-    /// Returns the highest number that was assigned since the slab was last empty, plus one. Returns 0 for an empty slab.
-    pub(crate) fn end(&self) -> u32 {
-        self.end
+    /// Like [`Vector::free`].
+    pub(crate) fn free(&mut self, most: usize) -> usize {
+        self.items.free(most)
     }
 
     /// Returns the memory of the slab in bytes, without the memory to which its items point.
     pub(crate) fn bytes(&self) -> usize {
-        self.items.bytes() + self.free.bytes()
+        self.items.bytes() + self.open.capacity() * size_of::<u64>()
+    }
+
+    /// Returns the lowest number below `end` that has no item. O(end / 2¹⁷) to find the branch.
+    fn lowest_free(&self) -> Option<u32> {
+        if self.items.len() == self.end as usize {
+            return None;
+        }
+        let word = self.open.iter().position(|word| *word != 0)?;
+        let branch = word * WORD + self.open[word].trailing_zeros() as usize;
+        Some(self.items.lowest_free(branch))
+    }
+
+    /// Sets or clears the bit of a branch, as invariant 2 requires.
+    fn update_open(&mut self, branch: usize) {
+        let numbers = (self.end as usize).saturating_sub(branch * PER_BRANCH).min(PER_BRANCH);
+        let (word, bit) = (branch / WORD, 1 << (branch % WORD));
+        let is_open = self.items.used(branch) < numbers;
+        if is_open && self.open.len() <= word {
+            self.open.resize(word + 1, 0);
+        }
+        if let Some(word) = self.open.get_mut(word) {
+            *word = if is_open { *word | bit } else { *word & !bit };
+        }
     }
 }
+
+/// The number of bits in a word of `open`.
+const WORD: usize = u64::BITS as usize;
 
 impl<T: Clone> Slab<T> {
     /// Inserts an item. Returns its number.
@@ -64,11 +95,16 @@ impl<T: Clone> Slab<T> {
     /// # Panics
     /// Panics if all 2³² − 1 numbers are in use.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
-        let number = self.free.remove_at(0).unwrap_or_else(|| {
+        let free = self.lowest_free();
+        let number = free.unwrap_or_else(|| {
             self.end = self.end.checked_add(1).expect("less than 2³² items");
             self.end - 1
         });
         self.items.set(number, item);
+        // A number at the end leaves no number free.
+        if free.is_some() {
+            self.update_open(number as usize / PER_BRANCH);
+        }
         number
     }
 
@@ -80,10 +116,16 @@ impl<T: Clone> Slab<T> {
     /// Removes an item, and makes its number free again.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let removed = self.items.remove(number)?;
-        if self.items.is_empty() {
-            (self.free, self.end) = (Sorted::new(), 0);
+        if number + 1 == self.end {
+            self.end = self.items.end();
+            let branches = (self.end as usize).div_ceil(PER_BRANCH);
+            self.open.truncate(branches.div_ceil(WORD));
+            if let (Some(last), used @ 1..) = (self.open.get_mut(branches / WORD), branches % WORD) {
+                *last &= (1 << used) - 1;
+            }
+            self.update_open(branches.saturating_sub(1));
         } else {
-            self.free.insert(number);
+            self.update_open(number as usize / PER_BRANCH);
         }
         Some(removed)
     }
@@ -91,22 +133,16 @@ impl<T: Clone> Slab<T> {
     /// Checks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.items.check()?;
-        self.free.check()?;
-        let free: Vec<_> = self.free.iter().collect();
-        if !free.is_sorted_by(|a, b| a < b) || free.iter().any(|number| self.items.get(*number).is_some()) {
-            return Err("slab invariant 1: a number that is free and taken, or free twice".into());
+        if self.end != self.items.end() {
+            return Err(format!("slab invariant 1: the end is {}, and not {}", self.end, self.items.end()));
         }
-        if self.items.len() + free.len() != self.end as usize || self.is_empty() && self.end > 0 {
-            return Err(format!(
-                "slab invariants 1 and 2: {} items, {} free of {}",
-                self.len(),
-                free.len(),
-                self.end
-            ));
+        for branch in 0..self.open.len().max(self.end as usize / PER_BRANCH / WORD + 1) * WORD {
+            let numbers = (self.end as usize).saturating_sub(branch * PER_BRANCH).min(PER_BRANCH);
+            let is_open = self.open.get(branch / WORD).is_some_and(|word| word >> (branch % WORD) & 1 == 1);
+            if is_open != (self.items.used(branch) < numbers) {
+                return Err(format!("slab invariant 2: the bit of branch {branch} is {is_open}"));
+            }
         }
-        match free.last().is_none_or(|last| *last < self.end) {
-            true => Ok(()),
-            false => Err("slab invariant 1: a free number beyond the end".into()),
-        }
+        Ok(())
     }
 }

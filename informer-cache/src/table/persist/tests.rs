@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Hashes, Sorted, Vector};
+use super::{Hashes, Slab, Sorted, Vector};
 
 /// A random number generator (xorshift). The assertions print its seed.
 struct Random(u64);
@@ -46,8 +46,67 @@ fn vector_matches_btree_map() {
             ours.check().unwrap();
             assert!(ours.iter().eq(naive.iter().map(|(number, item)| (*number, item))), "seed {seed}");
             assert_eq!(ours.iter().len(), naive.len());
+            for _ in 0..20 {
+                let from = random.next(numbers + 3_000) as u32;
+                let rest = naive.range(from..).map(|(number, item)| (*number, item));
+                assert!(ours.iter_from(from).eq(rest), "seed {seed}");
+            }
         }
     }
+}
+
+#[test]
+fn slab_assigns_the_lowest_free_number() {
+    for seed in SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let (mut ours, mut naive) = (Slab::new(), BTreeMap::new());
+        let mut held = Vec::new();
+        for step in 0..30_000_u32 {
+            // The slab grows beyond two branches, shrinks until it is nearly empty, and grows again.
+            let grows = step / 10_000 != 1;
+            if (random.next(10) < 8) == grows {
+                let number = ours.insert(step);
+                if naive.len() < 100 || step % 500 == 0 {
+                    let lowest = (0..).find(|number| !naive.contains_key(number));
+                    assert_eq!(lowest, Some(number), "seed {seed}");
+                }
+                assert_eq!(naive.insert(number, step), None, "seed {seed}");
+            } else if let Some(end) = naive.last_key_value().map(|(last, _)| last + 1) {
+                // Of the last numbers, or of all numbers.
+                let from = if seed % 2 == 0 { end.saturating_sub(200) } else { 0 };
+                let number = from + random.next(u64::from(end - from)) as u32;
+                assert_eq!(ours.remove(number), naive.remove(&number), "seed {seed}");
+            }
+            if step % 3_000 == 0 {
+                held.push((ours.clone(), naive.clone()));
+            }
+            if step % 100 == 0 {
+                ours.check().unwrap();
+            }
+        }
+        held.push((ours, naive));
+        for (ours, naive) in &held {
+            ours.check().unwrap();
+            assert!(ours.iter().eq(naive.iter().map(|(number, item)| (*number, item))), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn slab_of_many_branches_finds_free_numbers_and_forgets_the_end() {
+    let (mut slab, branches) = (Slab::new(), 130);
+    let end = branches * super::vector::PER_BRANCH as u32;
+    (0..end).for_each(|number| assert_eq!(slab.insert(number), number));
+    for number in [end / 2, 5, end - 2] {
+        slab.remove(number);
+    }
+    slab.check().unwrap();
+    assert_eq!([5, end / 2, end - 2, end].map(|_| slab.insert(0)), [5, end / 2, end - 2, end]);
+    for number in (7..=end).rev() {
+        slab.remove(number);
+    }
+    slab.check().unwrap();
+    assert_eq!((slab.items().end(), slab.insert(0)), (7, 7));
 }
 
 #[test]

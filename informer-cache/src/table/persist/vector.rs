@@ -23,6 +23,9 @@ const LEAF: usize = 32;
 /// The maximum number of leaves in a branch.
 const BRANCH: usize = 64;
 
+/// The maximum number of items below a branch.
+pub(super) const PER_BRANCH: usize = LEAF * BRANCH;
+
 /// A persistent sparse vector; see the [module](self). `T::clone` must not run user code.
 pub(crate) struct Vector<T> {
     root: Vec<Option<NodeArc<Branch<T>>>>,
@@ -52,7 +55,7 @@ impl Place {
     #[inline]
     fn of(number: u32) -> Self {
         let number = number as usize;
-        Self { branch: number / (LEAF * BRANCH), leaf: number / LEAF % BRANCH, item: number % LEAF }
+        Self { branch: number / PER_BRANCH, leaf: number / LEAF % BRANCH, item: number % LEAF }
     }
 }
 
@@ -81,6 +84,32 @@ impl<T> Vector<T> {
         self.root.get(place.branch)?.as_ref()?.leaves[place.leaf].as_ref()
     }
 
+    /// Returns the highest number that has an item, plus one; 0 if there is none. O(1), because the last branch is not empty.
+    pub(super) fn end(&self) -> u32 {
+        let Some(Some(last)) = self.root.last() else { return 0 };
+        let leaf = last.leaves.iter().rposition(Option::is_some).unwrap_or(0);
+        let items = last.leaves[leaf].as_ref().map_or(&[][..], |leaf| &leaf.items);
+        let item = items.iter().rposition(Option::is_some).unwrap_or(0);
+        ((self.root.len() - 1) * PER_BRANCH + leaf * LEAF + item + 1) as u32
+    }
+
+    /// Returns the number of items below a branch.
+    pub(super) fn used(&self, branch: usize) -> usize {
+        self.root.get(branch).and_then(Option::as_ref).map_or(0, |branch| branch.used)
+    }
+
+    /// Returns the lowest number of a branch that has no item. The branch must not be full. O(1).
+    pub(super) fn lowest_free(&self, branch: usize) -> u32 {
+        let mut place = branch * PER_BRANCH;
+        if let Some(branch) = self.root.get(branch).and_then(Option::as_ref) {
+            let is_open = |leaf: &Option<NodeArc<Leaf<T>>>| leaf.as_ref().is_none_or(|leaf| leaf.used < LEAF);
+            let leaf = branch.leaves.iter().position(is_open).unwrap_or(0);
+            let items = branch.leaves[leaf].as_ref().map_or(&[][..], |leaf| &leaf.items);
+            place += leaf * LEAF + items.iter().position(Option::is_none).unwrap_or(0);
+        }
+        place as u32
+    }
+
     /// Prefetches an item.
     #[inline]
     pub(crate) fn prefetch(&self, number: u32) {
@@ -103,6 +132,29 @@ impl<T> Vector<T> {
     /// Returns an iterator over the items with their numbers, in ascending order.
     pub(crate) fn iter(&self) -> Items<'_, T> {
         Items { root: &self.root, leaves: [].iter(), items: [].iter(), next: 0, left: self.len }
+    }
+
+    /// Returns an iterator over the items with at least this number, with their numbers, in ascending order.
+    pub(crate) fn iter_from(&self, number: u32) -> impl Iterator<Item = (u32, &T)> {
+        let Place { branch, leaf, item } = Place::of(number);
+        let mut items = Items { next: (branch * PER_BRANCH) as u32, ..self.iter() };
+        items.root = self.root.get(branch..).unwrap_or_default();
+        if let Some((first, rest)) = items.root.split_first() {
+            items.root = rest;
+            items.next = number;
+            match first {
+                Some(first) => {
+                    items.leaves = first.leaves[leaf + 1..].iter();
+                    match &first.leaves[leaf] {
+                        Some(leaf) => items.items = leaf.items[item..].iter(),
+                        None => items.next = ((number as usize / LEAF + 1) * LEAF) as u32,
+                    }
+                }
+                None => items.next = ((branch + 1) * PER_BRANCH) as u32,
+            }
+        }
+        // The number of items that are left is unknown, so the iterator does not report a length.
+        std::iter::from_fn(move || items.next())
     }
 
     /// Returns the numbers of all items in those leaves that the two vectors do not share, each with its old item (in `before`) and its new item (in
@@ -129,6 +181,29 @@ impl<T> Vector<T> {
                 (old.is_some() || new.is_some()).then_some(((first + at) as u32, old, new))
             })
         })
+    }
+
+    /// Drops the last items, up to about `most` of them. For nodes that another vector shares, only references are dropped. Returns how much of
+    /// `most` is left; 0 if the vector may not be empty yet. If a destructor panics, the next call continues. Afterwards, `len` is wrong.
+    pub(crate) fn free(&mut self, mut most: usize) -> usize {
+        while most > 0 {
+            let Some(last) = self.root.last_mut() else { return most };
+            let leaf = last.as_mut().and_then(NodeArc::get_mut).and_then(|branch| {
+                let at = branch.leaves.iter().rposition(Option::is_some)?;
+                branch.leaves[at].take()
+            });
+            match leaf {
+                Some(leaf) => {
+                    most = most.saturating_sub(LEAF);
+                    drop(leaf);
+                }
+                None => {
+                    most -= 1;
+                    self.root.pop();
+                }
+            }
+        }
+        0
     }
 
     /// Returns the memory of the vector in bytes, without the memory to which its items point.
@@ -280,7 +355,7 @@ impl<'a, T> Iterator for Items<'a, T> {
                     self.root = rest;
                     match branch {
                         Some(branch) => self.leaves = branch.leaves.iter(),
-                        None => self.next = self.next.wrapping_add((LEAF * BRANCH) as u32),
+                        None => self.next = self.next.wrapping_add(PER_BRANCH as u32),
                     }
                 }
             }

@@ -192,6 +192,8 @@ where
         let lagged = *self.lagged.insert(Lagged { delivered_version: seen, version });
         // After this, writers ignore the buffer, and no timer wakes the task.
         self.changes.buffer.detach();
+        let store = self.changes.store.upgrade();
+        store.iter().for_each(|store| store.unsubscribe(&self.changes.buffer));
         drop(self.changes.resyncing.take());
         self.changes.forget();
         Poll::Ready(Err(lagged))

@@ -489,9 +489,9 @@ impl<'a> World<'a> {
             }
             Op::RemoveIndex(first) => {
                 let removed = if first {
-                    self.informer.remove_index(&BY_GROUP)
+                    self.informer.writer().remove_index(&BY_GROUP)
                 } else {
-                    self.informer.remove_index(&BY_RANK)
+                    self.informer.writer().remove_index(&BY_RANK)
                 };
                 let present = &mut self.indexes[usize::from(!first)];
                 assert_eq!(removed.is_ok(), *present);

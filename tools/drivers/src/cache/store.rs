@@ -1266,7 +1266,6 @@ fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
 ) -> usize {
     let in_use = view.index_values(index);
     assert_eq!(in_use.is_ok(), there);
-    assert_eq!(view.unique_violations(index).is_ok(), there);
     let Ok(in_use) = in_use else { return 0 };
     let mut in_use: Vec<_> = in_use.collect();
     in_use.sort();
@@ -1281,7 +1280,9 @@ fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
         let one = view.by_unique(index, value).unwrap().expect("a value in use");
         assert!(keys.contains(&one.key));
     }
-    let violations = view.unique_violations(index).unwrap().map(|(value, objects)| {
+    // Only a unique index reports violations.
+    let Ok(violations) = view.unique_violations(index) else { return 0 };
+    let violations = violations.map(|(value, objects)| {
         let keys = sorted(objects.map(|(key, _)| key));
         assert!(keys.len() > 1 && expected.contains(&(value.clone(), keys)), "{value:?}");
     });
