@@ -48,7 +48,7 @@ fn two_first_users() {
         let theirs = other.join().unwrap();
         mine.add_index(&PARITY).unwrap();
         assert!(
-            theirs.writer().remove_index(&PARITY).is_ok() && runs.try_iter().count() == 1,
+            theirs.store().by_index(&PARITY, &0).is_ok() && runs.try_iter().count() == 1,
             "the users do not share one informer"
         );
     });
