@@ -47,6 +47,7 @@ const DEBOUNCES: u32 = 10;
 ///     // When objects are reconciled.
 ///     .wait_for_all_caches()
 ///     .concurrency(8)
+///     .max_failing_in_flight(4)
 ///     .queue_order(QueueOrder::FairByNamespace { max_in_flight: Some(4) })
 ///     .debounce_with_max_wait(millis(100), secs(2)) // `debounce(millis(100))` has 1 s
 ///     // When a reconcile fails, and when its object is retried.

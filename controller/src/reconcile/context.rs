@@ -130,6 +130,22 @@ impl Context {
     /// Only changes of the informers that the controller [watches](crate::Controller::watches) count, and not adds of other code. In a
     /// [batch](crate::Controller::run_batches), this returns whether any key of the batch was added again. Two keys with the same hash are not
     /// distinguished.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Context};
+    /// # async fn upload(part: usize) {}
+    /// async fn reconcile(key: u32, context: Context) -> Result<Action, std::io::Error> {
+    ///     for part in 0..100 {
+    ///         if context.is_superseded() {
+    ///             break; // the next reconcile, which follows at once, uploads the new state
+    ///         }
+    ///         upload(part).await;
+    ///     }
+    ///     Ok(Action::await_change())
+    /// }
+    /// # let _ = reconcile;
+    /// ```
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.reconcile.as_ref().is_some_and(Reconcile::is_superseded)

@@ -158,7 +158,8 @@ mod tests {
     fn notifies_the_reconciles_of_a_hash_and_no_later_ones() {
         let in_flight = InFlight::default();
         let (mut one, mut other) = (Reconcile::new(), Reconcile::new());
-        (one.next(), other.next());
+        one.next();
+        other.next();
         let first = in_flight.begin(&one, [7]);
         let both = in_flight.begin(&other, vec![7, 23]);
         in_flight.supersede(8);
