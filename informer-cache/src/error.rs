@@ -191,16 +191,14 @@ impl Error for DuplicateIndex {}
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Schema, Store, Version, WaitForError};
-/// use std::time::Duration;
+/// use flyball_informer_cache::{Schema, Store, Version, WaitForError, block_on};
 ///
 /// let mut store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
 /// store.replace(["one"], Version::new(7));
 /// let readers = store.store();
-/// let wait = |version| readers.blocking_wait_for_version_timeout(Version::new(version), Duration::from_millis(1));
+/// let wait = |version| block_on(readers.wait_for_version(Version::new(version)));
 ///
 /// assert_eq!(wait(7), Ok(Version::new(7)));
-/// assert_eq!(wait(8), Err(WaitForError::TimedOut));
 /// store.close();
 /// assert_eq!(wait(8), Err(WaitForError::Closed));
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
@@ -212,8 +210,6 @@ pub enum WaitForError {
     Rewound(Version),
     /// The store was closed before it reached the awaited version.
     Closed,
-    /// The time limit of the wait has passed. Only waits with a time limit return this error.
-    TimedOut,
 }
 
 impl fmt::Display for WaitForError {
@@ -223,25 +219,11 @@ impl fmt::Display for WaitForError {
                 write!(f, "the store may not reach the version: a relist took it back to version {version}")
             }
             Self::Closed => f.write_str("the store will not reach the version: it is closed"),
-            Self::TimedOut => f.write_str("the store has not reached the version in time"),
         }
     }
 }
 
 impl Error for WaitForError {}
-
-/// The error returned when a call with a time limit waits for a change, and the subscription delivers none within the limit. A change that arrives
-/// later is not lost: a later call delivers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimedOut;
-
-impl fmt::Display for TimedOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time limit has passed")
-    }
-}
-
-impl Error for TimedOut {}
 
 /// The error returned by a wait that can no longer succeed, because the writer, informer or subscription on which it depends was closed or dropped.
 ///
@@ -252,7 +234,7 @@ impl Error for TimedOut {}
 /// let mut store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
 /// let readers = store.store();
 /// drop(store); // before the first list
-/// assert_eq!(readers.blocking_synced(), Err(Stopped));
+/// assert_eq!(flyball_sync::block_on(readers.synced()), Err(Stopped));
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

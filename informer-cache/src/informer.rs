@@ -20,7 +20,6 @@ mod tombstones;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use self::builder::{InformerBuildError, InformerBuilder, NoTimer};
 pub use self::failure::SourceFailure;
@@ -36,7 +35,7 @@ use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
 use crate::{
     AnyIndex, Change, DuplicateIndex, Observer, Schema, SharedWriter, Snapshot, Source, Stopped, Store,
-    Subscription, SubscriptionBuilder, WaitForError,
+    Subscription, SubscriptionBuilder,
 };
 
 /// A store that a run future keeps up to date with a source. This type is a handle: its clones refer to the same informer.
@@ -182,20 +181,12 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
-    pub async fn synced(&self) -> Result<(), Stopped> {
-        self.shared.writer.synced().await
-    }
-
-    /// Like [`synced`](Self::synced), but blocks this thread.
-    ///
-    /// # Errors
-    /// The same as for [`synced`](Self::synced).
     ///
     /// # Examples
     /// Runs an informer on a thread, without an async runtime:
     /// ```
-    /// use flyball_informer_cache::{Informer, ManualClock, Schema, Version, testing::TestServer};
-    /// use std::{thread, time::Duration};
+    /// use flyball_informer_cache::{Informer, ManualClock, Schema, Version, block_on, testing::TestServer};
+    /// use std::thread;
     ///
     /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
     /// let server = TestServer::new(NUMBERS, |_, _, _| {});
@@ -203,26 +194,16 @@ where
     ///
     /// let timer = ManualClock::new().timer(); // in production a `ThreadTimer`
     /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(timer).build()?;
-    /// let thread = thread::spawn(|| flyball_sync::block_on(run));
-    /// numbers.blocking_synced_timeout(Duration::from_secs(60))?;
-    /// numbers.blocking_synced()?; // the same without a limit
+    /// let thread = thread::spawn(|| block_on(run));
+    /// block_on(numbers.synced())?;
     /// assert_eq!(numbers.snapshot().len(), 1);
     ///
     /// numbers.shut_down();
     /// thread.join().unwrap();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn blocking_synced(&self) -> Result<(), Stopped> {
-        self.shared.writer.blocking_synced()
-    }
-
-    /// Like [`synced`](Self::synced), but blocks this thread, and waits for at most `limit`.
-    ///
-    /// # Errors
-    /// Returns [`WaitForError::Closed`] if the informer ended before its first list, and [`WaitForError::TimedOut`] if the wait took longer than
-    /// `limit`.
-    pub fn blocking_synced_timeout(&self, limit: Duration) -> Result<(), WaitForError> {
-        self.shared.writer.blocking_synced_timeout(limit)
+    pub async fn synced(&self) -> Result<(), Stopped> {
+        self.shared.writer.synced().await
     }
 
     /// Returns whether the first list is published and all observers have received it. Once this is `true`, it stays `true`, even after the informer

@@ -18,7 +18,7 @@ mod watch;
 
 pub use crate::changes::{Change, ChangeKind};
 pub use crate::error::{
-    DuplicateIndex, IndexError, MissingIndex, ParseNamespacedNameError, ParseVersionError, Stopped, TimedOut,
+    DuplicateIndex, IndexError, MissingIndex, ParseNamespacedNameError, ParseVersionError, Stopped,
     WaitForError,
 };
 pub use crate::index::{
@@ -52,4 +52,6 @@ pub use crate::watch::{
 #[doc(no_inline)]
 pub use flyball_sync::TokioTimer;
 #[doc(no_inline)]
-pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, ThreadTimer, Timer};
+pub use flyball_sync::{
+    Clock, ManualClock, Monotonic, Nanos, ThreadTimer, Timer, block_on, block_on_timeout,
+};

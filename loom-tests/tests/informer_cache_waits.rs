@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use flyball_informer_cache::{Version, WaitForError};
+use flyball_sync::block_on_timeout;
 use loom_tests::cache::object::{Objects, beside, holding, object, store};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model};
@@ -79,7 +80,7 @@ fn blocking_wait_for_vs_upsert() {
     model(claim, || {
         let store = holding([object(1, 1)]);
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
-        assert_eq!(store.blocking_wait_for_version(WANTED), Ok(WANTED));
+        assert_eq!(flyball_sync::block_on(store.wait_for_version(WANTED)), Ok(WANTED));
         assert_eq!(store.get(&1).as_deref(), Some(&object(1, 2)), "the awaited object is missing");
         writer.join().unwrap();
     });
@@ -96,7 +97,7 @@ fn blocking_wait_for_vs_close() {
     model(claim, || {
         let store = store();
         let closing = beside(&store, Objects::close);
-        assert_eq!(store.blocking_wait_for_version(WANTED), Err(WaitForError::Closed));
+        assert_eq!(flyball_sync::block_on(store.wait_for_version(WANTED)), Err(WaitForError::Closed));
         closing.join().unwrap();
     });
 }
@@ -113,7 +114,7 @@ fn wait_for_timeout_vs_upsert() {
     model(claim, || {
         let store = store();
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
-        assert_eq!(store.blocking_wait_for_version_timeout(WANTED, Duration::MAX), Ok(WANTED));
+        assert_eq!(block_on_timeout(store.wait_for_version(WANTED), Duration::MAX), Some(Ok(WANTED)));
         writer.join().unwrap();
         store.check().unwrap();
     });

@@ -63,7 +63,7 @@ pub struct NoTimer;
 /// let clock = ManualClock::new();
 /// let (informer, run) = words(server).seed(1).timer(clock.timer()).build()?; // the same random numbers in every test
 /// std::thread::spawn(|| flyball_sync::block_on(run));
-/// informer.blocking_synced()?;
+/// flyball_sync::block_on(informer.synced())?;
 /// assert_eq!(informer.store().get("One").as_deref(), Some(&"one".into()));
 /// informer.shut_down();
 /// # Ok::<(), Box<dyn std::error::Error>>(())

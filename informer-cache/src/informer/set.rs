@@ -260,7 +260,7 @@ impl InformerSet {
     /// flyball_sync::block_on(set.stopped());
     /// assert!(numbers.is_stopped());
     /// let again = set.get_or_start("numbers", builder())?; // a new informer
-    /// again.blocking_synced()?;
+    /// flyball_sync::block_on(again.synced())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stop(&self, name: impl Into<InformerName>) {

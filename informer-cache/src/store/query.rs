@@ -60,6 +60,8 @@ struct Condition<'a> {
     column: &'a Column,
     groups: Vec<u32>,
     excluded: bool,
+    /// Whether a row on whose object the index function failed never satisfies the condition.
+    is_read: bool,
 }
 
 impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
@@ -107,7 +109,8 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         self.with_values(index, std::iter::once(value), true)
     }
 
-    /// Keeps only objects whose labels a selector accepts. For a requirement with a list of values (in, not in), this call takes O(values in the
+    /// Keeps only objects whose labels a selector accepts. An object on which the label function panicked has no known labels, so no requirement accepts
+    /// it, not even a negative one. For a requirement with a list of values (in, not in), this call takes O(values in the
     /// list). For any other requirement (exists, does not exist, greater than, less than), it takes O(values of the label in the index).
     ///
     /// # Errors
@@ -115,7 +118,9 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     pub fn select(mut self, labels: &LabelIndex<V>, selector: &Selector) -> Result<Self, MissingIndex> {
         let column = self.snapshot.column_named::<Label>(labels.name())?;
         match selector.requirements() {
-            None => self.conditions.push(Condition { column, groups: Vec::new(), excluded: false }),
+            None => {
+                self.conditions.push(Condition { column, groups: Vec::new(), excluded: false, is_read: true })
+            }
             Some(requirements) => {
                 for requirement in requirements {
                     let condition = self.condition(column, requirement);
@@ -149,7 +154,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         let mut groups: Vec<_> = found.collect();
         groups.sort_unstable();
         groups.dedup();
-        self.conditions.push(Condition { column, groups, excluded });
+        self.conditions.push(Condition { column, groups, excluded, is_read: false });
         Ok(self)
     }
 
@@ -172,7 +177,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
             }
         };
         groups.sort_unstable();
-        Condition { column, groups, excluded }
+        Condition { column, groups, excluded, is_read: true }
     }
 }
 
@@ -192,7 +197,7 @@ fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
 impl Condition<'_> {
     /// Returns whether a row satisfies the condition.
     fn holds(&self, row: u32) -> bool {
-        self.first(row).is_some() != self.excluded
+        self.first(row).is_some() != self.excluded && !(self.is_read && self.column.has_failed(row))
     }
 
     /// Returns the first group of this condition that contains the row.

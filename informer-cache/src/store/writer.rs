@@ -218,8 +218,8 @@ where
     /// pods.close();
     /// pods.upsert(("b", 2)); // stored, but not delivered
     /// assert_eq!(pods.len(), 2);
-    /// assert_eq!(changes.blocking_next().map(|change| *change.key()), Some("a"));
-    /// assert!(changes.blocking_next().is_none());
+    /// assert_eq!(changes.try_next().map(|change| *change.key()), Some("a"));
+    /// assert!(flyball_sync::block_on(changes.next()).is_none()); // the end
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     pub fn close(&mut self) {

@@ -180,6 +180,12 @@ impl Column {
         self.failed.free(most)
     }
 
+    /// Returns whether the index function failed on the object of a row.
+    #[inline]
+    pub(crate) fn has_failed(&self, row: u32) -> bool {
+        self.failed.get(row).is_some()
+    }
+
     /// Returns the memory of the column in bytes, without the memory to which its values point.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.groups().map(|group| match &group.rows {

@@ -2,13 +2,9 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
-
-use flyball_sync::{block_on, block_on_timeout};
 
 use crate::{
-    Change, Observer, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitForError, WaitForKey,
-    WaitForVersion,
+    Change, Observer, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitForKey, WaitForVersion,
 };
 
 impl<K, V> Store<K, V>
@@ -93,27 +89,6 @@ where
         WaitForVersion::new(Arc::downgrade(&self.inner), version)
     }
 
-    /// Like [`wait_for_version`](Self::wait_for_version), but blocks this thread.
-    ///
-    /// # Errors
-    /// The same as for [`wait_for_version`](Self::wait_for_version).
-    pub fn blocking_wait_for_version(&self, version: Version) -> Result<Version, WaitForError> {
-        block_on(self.wait_for_version(version))
-    }
-
-    /// Like [`wait_for_version`](Self::wait_for_version), but blocks this thread, for at most `limit`. In an async task, use `wait_for_version` with
-    /// the timeout of your runtime.
-    ///
-    /// # Errors
-    /// The same as for [`wait_for_version`](Self::wait_for_version), and [`WaitForError::TimedOut`] if the limit has passed.
-    pub fn blocking_wait_for_version_timeout(
-        &self,
-        version: Version,
-        limit: Duration,
-    ) -> Result<Version, WaitForError> {
-        block_on_timeout(self.wait_for_version(version), limit).unwrap_or(Err(WaitForError::TimedOut))
-    }
-
     /// Waits until the store contains the state that a write of `key` with this version has created, or a newer state (read-your-writes). Returns the
     /// object that is stored at that time, or `None` if it was deleted, because a deletion also ends the wait.
     ///
@@ -127,18 +102,20 @@ where
     /// Dropping the future only stops waiting.
     ///
     /// # Examples
+    /// A thread that reads its own write; a task awaits the same future:
     /// ```
-    /// # use flyball_informer_cache::{Schema, Store, Version};
-    /// # use std::pin::pin;
-    /// # use std::task::{Context, Poll, Waker};
-    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let mut written = pin!(store.wait_for_key(7, Version::new(42)));
-    /// # let mut cx = Context::from_waker(Waker::noop());
-    /// # use std::future::Future;
-    /// assert!(written.as_mut().poll(&mut cx).is_pending());
-    /// store.upsert((7, 42)); // the watch catches up
-    /// assert!(matches!(written.poll(&mut cx), Poll::Ready(Ok(Some(pod))) if pod.1 == 42));
-    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// use flyball_informer_cache::{Schema, Store, Version, block_on, block_on_timeout};
+    /// use std::time::Duration;
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let readers = pods.store();
+    /// let thread = std::thread::spawn(move || block_on(readers.wait_for_key("a", Version::new(7))));
+    /// pods.upsert(("a", 7)); // the watch delivers it
+    /// assert_eq!(thread.join().unwrap()?.as_deref(), Some(&("a", 7)));
+    ///
+    /// let later = pods.wait_for_key("a", Version::new(8));
+    /// assert_eq!(block_on_timeout(later, Duration::from_millis(1)), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_for_key(&self, key: K, version: Version) -> WaitForKey<K, V> {
         WaitForKey::new(Arc::downgrade(&self.inner), key, version)
@@ -155,79 +132,20 @@ where
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{Schema, Store, Version, WaitForError};
+    /// use flyball_informer_cache::{Schema, Store, Version, block_on, block_on_timeout};
     /// use std::time::Duration;
     ///
     /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// pods.upsert(("a", 1)); // no list
-    /// let limit = Duration::from_millis(1);
-    /// assert_eq!(pods.blocking_synced_timeout(limit), Err(WaitForError::TimedOut));
+    /// assert_eq!(block_on_timeout(pods.synced(), Duration::from_millis(1)), None);
     ///
     /// pods.replace([("a", 1), ("b", 2)], Version::new(2));
     /// assert!(pods.is_synced());
-    /// pods.blocking_synced()?; // in a task: `pods.synced().await?`
+    /// block_on(pods.synced())?; // on a thread; in a task: `pods.synced().await?`
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn synced(&self) -> Result<(), Stopped> {
         self.inner.synced.wait().await
-    }
-
-    /// Like [`synced`](Self::synced), but blocks this thread.
-    ///
-    /// # Errors
-    /// The same as for [`synced`](Self::synced).
-    pub fn blocking_synced(&self) -> Result<(), Stopped> {
-        block_on(self.inner.synced.wait())
-    }
-
-    /// Like [`synced`](Self::synced), but blocks this thread, for at most `limit`.
-    ///
-    /// # Errors
-    /// Returns [`WaitForError::Closed`] if the store is closed before its first list, and [`WaitForError::TimedOut`] if the limit has passed.
-    pub fn blocking_synced_timeout(&self, limit: Duration) -> Result<(), WaitForError> {
-        match block_on_timeout(self.inner.synced.wait(), limit) {
-            Some(synced) => synced.map_err(|Stopped| WaitForError::Closed),
-            None => Err(WaitForError::TimedOut),
-        }
-    }
-
-    /// Like [`wait_for_key`](Self::wait_for_key), but blocks this thread.
-    ///
-    /// # Errors
-    /// The same as for [`wait_for_version`](Self::wait_for_version).
-    ///
-    /// # Examples
-    /// A thread that reads its own write:
-    /// ```
-    /// use flyball_informer_cache::{Schema, Store, Version, WaitForError};
-    /// use std::time::Duration;
-    ///
-    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let readers = pods.store();
-    /// let thread = std::thread::spawn(move || readers.blocking_wait_for_key("a", Version::new(7)));
-    /// pods.upsert(("a", 7)); // the watch delivers it
-    /// assert_eq!(thread.join().unwrap()?.as_deref(), Some(&("a", 7)));
-    ///
-    /// assert_eq!(pods.blocking_wait_for_version(Version::new(7))?, Version::new(7));
-    /// let limit = Duration::from_millis(1);
-    /// assert_eq!(pods.blocking_wait_for_key_timeout("a", Version::new(8), limit), Err(WaitForError::TimedOut));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn blocking_wait_for_key(&self, key: K, version: Version) -> Result<Option<Arc<V>>, WaitForError> {
-        block_on(self.wait_for_key(key, version))
-    }
-
-    /// Like [`wait_for_key`](Self::wait_for_key), but blocks this thread, for at most `limit`.
-    ///
-    /// # Errors
-    /// The same as for [`wait_for_version`](Self::wait_for_version), and [`WaitForError::TimedOut`] if the limit has passed.
-    pub fn blocking_wait_for_key_timeout(
-        &self,
-        key: K,
-        version: Version,
-        limit: Duration,
-    ) -> Result<Option<Arc<V>>, WaitForError> {
-        block_on_timeout(self.wait_for_key(key, version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
     /// Returns whether the first list is published and all observers have received it. After it has returned `true` once, it always returns `true`,

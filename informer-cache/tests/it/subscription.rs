@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Change, ChangeKind, Schema, SharedWriter, Store, Subscription, TimedOut, Version, WaitForError,
-    WriteOutcome,
+    Change, ChangeKind, Schema, SharedWriter, Stopped, Store, Subscription, Version, WaitForError,
+    WriteOutcome, block_on, block_on_timeout,
 };
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -205,7 +205,7 @@ fn threads() {
             thread::spawn(move || {
                 let mut changes = store.subscribe();
                 let mut held = std::collections::BTreeMap::new();
-                while let Some(change) = block_on(&mut changes) {
+                while let Some(change) = block_on(changes.next()) {
                     let key = *change.key();
                     let known = match change.new() {
                         Some(new) => held.insert(key, new.clone()),
@@ -233,23 +233,21 @@ fn threads() {
     }
 }
 
-/// Waits for the next change on this thread.
-fn block_on(changes: &mut Subscription<u32, Pod>) -> Option<Change<u32, Pod>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(changes.next())
-}
-
 #[test]
 fn threads_wait_for_changes_and_for_the_first_list() {
     let store = store();
     let mut changes = store.subscribe();
-    assert!(matches!(changes.blocking_next_timeout(Duration::ZERO), Err(TimedOut)));
-    assert_eq!(store.blocking_synced_timeout(Duration::ZERO), Err(WaitForError::TimedOut));
+    assert!(block_on_timeout(changes.next(), Duration::ZERO).is_none());
+    assert_eq!(block_on_timeout(store.synced(), Duration::ZERO), None);
     let readers = store.store();
     let reader = thread::spawn(move || {
-        readers.blocking_synced().unwrap();
-        let written = readers.blocking_wait_for_key(7, Version::new(2)).unwrap();
-        (written.map(|pod| pod.version), changes.blocking_next().map(text), changes.blocking_next().map(text))
+        block_on(readers.synced()).unwrap();
+        let written = block_on(readers.wait_for_key(7, Version::new(2))).unwrap();
+        (
+            written.map(|pod| pod.version),
+            block_on(changes.next()).map(text),
+            block_on(changes.next()).map(text),
+        )
     });
     store.replace([pod(7, 1, 1)], Version::new(1));
     store.upsert(pod(7, 1, 2));
@@ -261,15 +259,11 @@ fn threads_wait_for_changes_and_for_the_first_list() {
         |first| first == "=7@2" || first == "=7@1" && second.is_some_and(|second| second == "7@1>2")
     ));
     let (late, mut after) = (store.store(), store.subscribe());
-    assert_eq!(late.blocking_synced_timeout(Duration::from_secs(60)), Ok(()));
-    assert!(
-        after
-            .blocking_next_timeout(Duration::from_secs(60))
-            .unwrap()
-            .is_some_and(|change| change.is_initial())
-    );
-    assert!(after.blocking_next().is_none());
+    assert_eq!(block_on_timeout(late.synced(), Duration::from_secs(60)), Some(Ok(())));
+    let first = block_on_timeout(after.next(), Duration::from_secs(60)).unwrap();
+    assert!(first.is_some_and(|change| change.is_initial()));
+    assert!(block_on(after.next()).is_none());
     let closed = self::store();
     closed.close();
-    assert_eq!(closed.blocking_synced_timeout(Duration::from_secs(60)), Err(WaitForError::Closed));
+    assert_eq!(block_on_timeout(closed.synced(), Duration::from_secs(60)), Some(Err(Stopped)));
 }

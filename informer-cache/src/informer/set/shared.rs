@@ -24,7 +24,7 @@ use crate::Informer;
 /// let first: SharedInformer<u32, u32> = set.get_or_start("numbers", builder())?;
 /// let second = first.clone(); // the same as a second call of `get_or_start`
 /// drop(first);
-/// second.blocking_synced()?; // a method of `Informer`
+/// flyball_sync::block_on(second.synced())?; // a method of `Informer`
 ///
 /// let informer: Informer<u32, u32> = (*second).clone();
 /// drop(second); // the last user

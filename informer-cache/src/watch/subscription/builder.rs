@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_sync::Timer;
+use flyball_sync::panics::caught;
 
 use super::{BoundedSubscription, OverflowPolicy, ResyncTimer, Subscription};
 use crate::changes::pending::Filter;
@@ -142,7 +143,7 @@ where
     }
 
     /// Makes the subscription deliver only objects whose labels match `selector`. This is a [`filter`](Self::filter) that calls the function of the
-    /// label index `labels`. The store does not have to contain this index.
+    /// label index `labels`. The store does not have to contain this index. An object on which this function panics does not match.
     ///
     /// # Examples
     /// ```
@@ -161,7 +162,7 @@ where
     /// ```
     pub fn selector(self, labels: &LabelIndex<V>, selector: Selector) -> Self {
         let labels = *labels;
-        self.filter(move |object| labels.select(object, &selector))
+        self.filter(move |object| caught(|| labels.select(object, &selector)).unwrap_or(false))
     }
 
     /// Makes the subscription deliver every object again after each period, like [`Subscription::resync`]. A period of zero disables this.

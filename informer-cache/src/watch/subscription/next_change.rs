@@ -1,4 +1,4 @@
-//! SHELL. Futures and blocking calls that wait for the next change.
+//! SHELL. Futures that wait for the next change.
 //!
 //! The futures have no state: between two polls, all state is in the subscription.
 //!
@@ -9,12 +9,9 @@ use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
-
-use flyball_sync::{block_on, block_on_timeout};
 
 use super::{Subscription, Taken};
-use crate::{Change, TimedOut};
+use crate::Change;
 
 impl<K, V> Subscription<K, V>
 where
@@ -22,6 +19,8 @@ where
 {
     /// Waits for the next change. Returns `None` when the store is closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription
     /// is removed, and every change was delivered.
+    ///
+    /// A thread without a runtime calls `block_on(changes.next())`, or [`block_on_timeout`](crate::block_on_timeout) for a limit.
     ///
     /// # Cancel safety
     /// If the future is dropped, no change is lost.
@@ -79,52 +78,6 @@ where
     /// ```
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<K, V>>> {
         self.take(Some(cx.waker())).map(Taken::change)
-    }
-
-    /// Like [`next`](Self::next), but blocks this thread.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_informer_cache::{Schema, Store, Version};
-    ///
-    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let mut changes = store.subscribe();
-    /// let printer = std::thread::spawn(move || {
-    ///     while let Some(change) = changes.blocking_next() {
-    ///         println!("{}: {:?}", change.key(), change.kind());
-    ///     }
-    /// });
-    /// store.upsert((7, 1));
-    /// drop(store); // closes the store
-    /// printer.join().unwrap();
-    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
-    /// ```
-    pub fn blocking_next(&mut self) -> Option<Change<K, V>> {
-        block_on(self.next())
-    }
-
-    /// Like [`blocking_next`](Self::blocking_next), but blocks for at most `limit`.
-    ///
-    /// # Errors
-    /// Returns an error if there is no change within the limit. In that case, no change is lost.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_informer_cache::{Schema, Store, TimedOut, Version};
-    /// use std::time::Duration;
-    ///
-    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let mut changes = pods.subscribe();
-    /// let limit = Duration::from_millis(1);
-    /// assert_eq!(changes.blocking_next_timeout(limit).err(), Some(TimedOut)); // the next call continues to wait
-    /// pods.upsert(("a", 1));
-    /// assert!(changes.blocking_next_timeout(limit)?.is_some());
-    /// drop(pods);
-    /// assert!(changes.blocking_next_timeout(limit)?.is_none()); // the store is closed
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn blocking_next_timeout(&mut self, limit: Duration) -> Result<Option<Change<K, V>>, TimedOut> {
-        block_on_timeout(self.next(), limit).ok_or(TimedOut)
     }
 
     /// Returns the next change if one is ready.
