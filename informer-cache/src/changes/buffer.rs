@@ -49,9 +49,12 @@ use crate::table::Table;
 use crate::table::record::Name;
 use crate::{Change, Stopped, Version};
 
+/// What a subscription selects, and how far the store has merged its writes.
+type Selected<K, V> = (Selection<K, V>, Arc<MergeProgress<K, V>>);
+
 /// The pending changes of one subscription.
 pub(crate) struct SubscriptionBuffer<K, V> {
-    selection: Option<(Selection<K, V>, Arc<MergeProgress<K, V>>)>,
+    selection: Option<Selected<K, V>>,
     most: usize,
     state: Mutex<BufferState<K, V>>,
     /// In an `Arc` of its own, because a future that waits for this signal may outlive the buffer, and must not keep the buffer alive.
@@ -179,7 +182,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         (table, sequence): (&Table<K, V>, u64),
         listed: bool,
         ended: bool,
-        selection: Option<(Selection<K, V>, Arc<MergeProgress<K, V>>)>,
+        selection: Option<Selected<K, V>>,
         most: usize,
     ) -> Self {
         let pending = Pending::new();
