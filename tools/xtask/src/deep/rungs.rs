@@ -11,7 +11,7 @@ use crate::e2e::binaries;
 use crate::features;
 use crate::fuzz;
 use crate::models::{self, Checker};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, cargo};
 
 /// One kind of evidence.
 #[derive(Debug)]
@@ -201,9 +201,7 @@ pub(super) const RUNGS: &[Rung] = &[
         unit: "runs",
         bar: Bar::Each(1),
         parts: |_| Ok(whole(&[ALL])),
-        missing: |workspace| {
-            missing_subcommand(workspace, "deny", "cargo install --locked cargo-deny@0.20.2")
-        },
+        missing: cargo_deny,
         tools: &["cargo-deny"],
         run: slices::deny,
     },
@@ -279,6 +277,18 @@ fn mdbook(workspace: &Workspace) -> Option<String> {
     let found =
         [Path::new("mdbook"), &here].iter().any(|program| answers(Command::new(program).arg("--version")));
     (!found).then(|| "mdbook is missing: `.ci/run book` installs it".to_owned())
+}
+
+/// `cargo deny` compares the dependencies with a database that it fetches. Without a network, nothing would be checked.
+fn cargo_deny(workspace: &Workspace) -> Option<String> {
+    let fetches = || {
+        let mut fetch = cargo();
+        fetch.args(["deny", "fetch", "db"]);
+        slices::with_tools(workspace, fetch).is_ok_and(|mut fetch| answers(&mut fetch))
+    };
+    missing_subcommand(workspace, "deny", "cargo install --locked cargo-deny@0.20.2").or_else(|| {
+        (!fetches()).then(|| "the database of known vulnerabilities cannot be fetched".to_owned())
+    })
 }
 
 fn missing_subcommand(workspace: &Workspace, name: &str, install: &str) -> Option<String> {

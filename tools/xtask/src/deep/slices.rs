@@ -359,7 +359,7 @@ fn xtask(arguments: &[&str]) -> Result<Command> {
 }
 
 /// Adds to the command's `PATH` the folder into which `.ci/run` installs tools.
-fn with_tools(workspace: &Workspace, mut command: Command) -> Result<Command> {
+pub(super) fn with_tools(workspace: &Workspace, mut command: Command) -> Result<Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::env::split_paths(&path).chain([workspace.target.join("ci/bin")]);
     command.env("PATH", std::env::join_paths(paths).context("PATH")?);
