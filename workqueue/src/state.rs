@@ -68,7 +68,8 @@ const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 /// A key table with more buckets than this does not fit into the CPU's first-level cache.
 const LARGE: usize = 1 << 14;
-/// The maximum number of due keys that one operation gathers; a batch gathers as many for each of its keys.
+/// The maximum number of due keys that one operation gathers; a batch gathers as many for each of its keys. An operation that checks a condition also
+/// gathers, once, the due keys of suspended groups before the first key that can be handed out (`gather_suspended`).
 const GATHER_LIMIT: usize = 64;
 
 /// The options that a queue is built with.

@@ -65,6 +65,9 @@ impl<K, P> OncePerBackoff<K, P> {
     }
 }
 
+/// The latest end of a backoff.
+const LAST: Nanos = Nanos::new(u64::MAX - 2);
+
 impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
@@ -83,7 +86,8 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
             return Failure { wait, counted: false };
         }
         let failure = self.policy.record_failure(key, now, random, in_use);
-        *until = now + failure.wait;
+        // `Nanos::MAX` means that the key was given up. A wait that ends beyond it ends before it.
+        *until = if failure.wait == Duration::MAX { Nanos::MAX } else { (now + failure.wait).min(LAST) };
         self.open.evict_oldest(|until| *until <= now);
         failure
     }

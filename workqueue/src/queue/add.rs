@@ -387,7 +387,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
         loop {
             let now = shared.now_if_timed();
             let mut locked = shared.lock_to_add(None, &mut this.new);
-            if locked.must_yield() && !this.has_yielded && !waited && !locked.state.is_full_for(&mut this.new)
+            if locked.must_yield()
+                && !this.has_yielded
+                && !waited
+                && !locked.state.is_full_for(&mut this.new, now)
             {
                 // `is_full_for` may have updated the limits of a group, so there may be room for other adders. `finish` wakes them.
                 shared.finish(locked, now);

@@ -31,7 +31,7 @@ pub(crate) struct Adders {
     lines: Vec<Line>,
     /// The line that `notify` looked at least recently is first.
     active: VecDeque<u32>,
-    to_wake: Vec<u32>,
+    to_wake: VecDeque<u32>,
     waiting: usize,
 }
 
@@ -165,21 +165,24 @@ impl Adders {
         let own = &mut self.lines[line as usize];
         if !own.is_to_wake {
             own.is_to_wake = true;
-            self.to_wake.push(line);
+            self.to_wake.push_back(line);
         }
     }
 
     /// Moves the wakers of the tasks to be notified into the batch. Returns whether some wakers did not fit.
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
-        let (lines, waiting) = (&mut self.lines, &mut self.waiting);
-        self.to_wake.retain(|line| {
-            let own = &mut lines[*line as usize];
+        // Lines behind the one with which the batch becomes full are not looked at: to wake the adders of n lines would otherwise take O(n²).
+        while let Some(&line) = self.to_wake.front() {
+            let own = &mut self.lines[line as usize];
             let before = own.tasks.waiting();
             own.is_to_wake = own.tasks.fill_batch(batch);
-            *waiting -= before - own.tasks.waiting();
-            own.is_to_wake
-        });
-        !self.to_wake.is_empty()
+            self.waiting -= before - own.tasks.waiting();
+            if own.is_to_wake {
+                return true;
+            }
+            self.to_wake.pop_front();
+        }
+        false
     }
 }
 
@@ -209,7 +212,7 @@ mod tests {
         with_room.set(7);
         adders.reactivate(7);
         adders.notify(9, room_of);
-        assert_eq!((looks.get(), &*adders.to_wake), (2, &[7][..]));
+        assert_eq!((looks.get(), Vec::from(adders.to_wake)), (2, vec![7]));
     }
     /// After a shutdown, no line is looked at any more.
     #[test]

@@ -222,7 +222,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> QueueBuilder<K, O, L, T>
     /// Makes backoff strict: an add does not shorten it. A failed key does not run before its backoff is over, even if events for it arrive
     /// meanwhile.
     ///
-    /// By default, an add makes a key in backoff Ready immediately. Even then, at most one failure is counted per backoff.
+    /// By default, an add makes a key in backoff Ready immediately. Even then, at most one failure is counted per
+    /// backoff of the limiter; a longer [minimum wait](crate::LeaseOutcome::Failed) of the outcome does not count as its backoff.
     ///
     /// # Examples
     /// ```

@@ -32,7 +32,7 @@ use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
-use flyball_sync::panics::{Panic, keep_first, raise};
+use flyball_sync::panics::{Panic, caught, keep_first, raise};
 use flyball_sync::waiting::{self, Alarm, Alarmed, TimerCall, WakeBatch, arm};
 use flyball_sync::{Nanos, Timer, steps};
 use foldhash::fast::RandomState;
@@ -325,9 +325,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
     #[inline]
     pub(crate) fn report(&self, what: impl Fn(&dyn QueueMetrics)) {
         for sink in &self.sinks {
-            // The payload of a caught panic is leaked, because dropping it may panic in turn.
-            let reported = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
-            reported.unwrap_or_else(std::mem::forget);
+            caught(|| what(&**sink));
         }
     }
 

@@ -247,12 +247,14 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         if in_class && self.slab.live() < self.options.capacity { Ok(()) } else { Err(AddErrorKind::Full) }
     }
 
-    /// Returns whether an add of the key would have to wait for room.
+    /// Returns whether an add of the key would have to wait for room. Observes the time first, because it stores the limits from the tag: a rate that
+    /// changes at an earlier time would lose the tokens that have arrived since then.
     #[cold]
-    pub(crate) fn is_full_for(&mut self, new: &mut NewKey<K, O::Tag>) -> bool
+    pub(crate) fn is_full_for(&mut self, new: &mut NewKey<K, O::Tag>, now: Option<Nanos>) -> bool
     where
         K: Eq,
     {
+        self.observe(now);
         let is_absent = new.key.as_ref().is_some_and(|key| self.find(key, new.hash).is_none());
         self.is_open() && is_absent && self.has_room(&mut new.tag).is_err()
     }

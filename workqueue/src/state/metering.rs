@@ -117,7 +117,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     fn comes_back(&self, slot: u32, now: Nanos) -> bool {
         let served = match self.phase {
             Phase::Open => true,
-            Phase::DrainingDelays => now <= self.horizon,
+            Phase::DrainingDelays => now < self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
         let is_free = match self.slab.get(slot).state {

@@ -157,7 +157,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     fn oldest_ready(&self, now: Nanos, counts: impl Fn(u32) -> bool) -> Option<Duration> {
         let kept = self.ages?;
         let by = self.due_by(now);
-        let due = self.first_wait().filter(|(at, _)| *at <= by).map(|(_, slot)| slot);
+        let first = self.first_wait().filter(|(at, _)| *at <= by).map(|(_, slot)| slot);
+        let due = match first {
+            // The keys that are due after one that does not count may count.
+            Some(slot) if !counts(slot) => self.order.heaps().flat_map(|waits| waits.due(by)).collect(),
+            first => Vec::from_iter(first),
+        };
         let oldest = self.order.heads(now, by).chain(due).filter(|slot| counts(*slot));
         let since = oldest.map(|slot| self.slab.get(slot).at).min()?;
         Some(now.since(since.max(kept)))

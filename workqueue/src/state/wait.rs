@@ -50,7 +50,8 @@ pub enum DelayMode {
         /// The longest time that the key waits after this add, however many adds follow.
         max_wait: Duration,
     },
-    /// The new deadline applies, whether it is earlier or later.
+    /// The new deadline applies, whether it is earlier or later. With [strict backoff](crate::QueueBuilder::strict_backoff), a key in backoff waits for the
+    /// later of the two.
     Replace,
 }
 

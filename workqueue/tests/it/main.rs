@@ -39,6 +39,7 @@ mod support;
 mod surface;
 mod swap;
 mod task;
+mod third_hunt;
 mod threads;
 mod time;
 mod upstream;

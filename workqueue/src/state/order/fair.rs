@@ -192,14 +192,15 @@ impl<K, G> Fair<K, G> {
     /// back are Ready, not suspended: [`wait_idle`](crate::Queue::wait_idle) and drains wait for them, without a limit perhaps for hours.
     /// A [drain with a limit](crate::DrainOptions::within) returns the others as leftovers.
     ///
-    /// A group without keys keeps its bucket until it is full, so that it gets no second burst; its memory (about 200 bytes, and the group) is freed by
-    /// later operations. So the queue remembers all groups that were served within the time that fills a bucket: the burst divided by the rate. That is
+    /// A group without keys keeps its bucket until it is full, so that it gets no second burst; its memory (about 200 bytes, and the group) is reused by
+    /// later groups, and freed when the queue is empty. So the queue remembers all groups that were served within the time that fills a bucket: the burst divided by the rate. That is
     /// two seconds for a burst of 100 at 50 per second, but a whole day for a burst of 1000 per day.
     ///
     /// A queue with rates reads its clock in every operation. If the clock jumps back, tokens are late by the jump, and never early.
     ///
     /// When the function's result changes, call [`Queue::refresh_groups`](crate::Queue::refresh_groups). The tokens that have arrived stay available, up to
-    /// the new burst, and a full bucket stays full. The limit of hand-outs in a time then applies to times that begin after the change.
+    /// the new burst, and a full bucket stays full. The limit of hand-outs in a time then applies to times that begin after the change. After `None`, a rate begins with a full
+    /// bucket.
     ///
     /// # Examples
     /// At most 4 keys of each tenant at the same time, and 50 per second, with a burst of 100:

@@ -64,6 +64,8 @@ pub struct Groups<G> {
     /// The groups with adders that may have got room since [`classes_with_room`](crate::state::order::sealed::ReadyQueue::classes_with_room) was called;
     /// each at most once.
     roomier: Vec<u32>,
+    /// The number of adders in all groups.
+    adders: usize,
     /// `None` if no group has a rate. In a box, because most orders have no rates.
     rates: Option<Box<Rates>>,
 }
@@ -152,6 +154,7 @@ impl<G> Groups<G> {
             refresh: 0,
             waits: Deadlines::default(),
             roomier: Vec::new(),
+            adders: 0,
             rates: rated.then(Box::default),
         }
     }
@@ -299,6 +302,9 @@ impl<G> Groups<G> {
     /// Moves the records of all former groups to `old`, if they are most of the records and no group has a key or an adder. Only groups that are kept because
     /// their buckets are not full are left, under new indexes. O(kept groups · log).
     fn move_kept(&mut self, old: &mut Self) {
+        if self.adders > 0 {
+            return;
+        }
         let mut kept: Vec<u32> = self.index.iter().copied().collect();
         let is_used = |index: &u32| self.groups[*index as usize].is_used();
         if kept.len() * 4 > self.groups.len() || kept.iter().any(is_used) {

@@ -39,12 +39,14 @@ impl<G: Eq + Send + 'static> Admission for Groups<G> {
     fn join_line(&mut self, line: u32) {
         if let Some(index) = line.checked_sub(FIRST_GROUP) {
             self.groups[index as usize].adders += 1;
+            self.adders += 1;
         }
     }
 
     fn leave_line(&mut self, line: u32) {
         if let Some(index) = line.checked_sub(FIRST_GROUP) {
             self.groups[index as usize].adders -= 1;
+            self.adders -= 1;
             self.release(index);
         }
     }

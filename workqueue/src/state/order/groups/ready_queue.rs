@@ -132,7 +132,8 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     }
 
     fn is_oversized(&self) -> bool {
-        self.rates.is_some() && self.groups.len() > KEPT.max(self.index.len() * 4)
+        // Adders refer to their groups by index. Their groups cannot be moved, so this must not try again at each lease that ends.
+        self.rates.is_some() && self.adders == 0 && self.groups.len() > KEPT.max(self.index.len() * 4)
     }
 
     fn take_memory(&mut self) -> Self {

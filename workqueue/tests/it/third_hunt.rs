@@ -1,0 +1,94 @@
+//! Findings of a hostile review: a filter after a minimum, a limit stored at an earlier time, a time that cannot be represented, and the end of a drain.
+
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, Quota};
+use flyball_workqueue::{
+    AddOptions, DrainOptions, Fair, KeyState, LeaseOutcome, ManualClock, Nanos, Queue, QueueMetrics,
+};
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
+
+type Key = (u8, u8);
+
+#[test]
+fn the_oldest_available_key_may_be_due_behind_one_of_a_suspended_group() {
+    let clock = ManualClock::new();
+    let order = Fair::by_group(|key: &Key| key.0).max_leased(|group| u32::from(*group != 0));
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    queue.track_ages();
+    queue.add_after((0, 0), SECOND).unwrap();
+    queue.add_after((1, 0), SECOND * 2).unwrap();
+    clock.advance(SECOND * 10);
+    let stats = queue.stats();
+    assert_eq!((stats.oldest_ready, stats.oldest_available), (Some(SECOND * 9), Some(SECOND * 8)));
+}
+
+#[test]
+fn an_adder_that_yields_brings_a_new_rate_at_the_present_time() {
+    let clock = ManualClock::new();
+    let rate = Arc::new(Mutex::new(Quota::new(NonZeroU32::MIN, SECOND).unwrap().allow_burst(TEN)));
+    let own = rate.clone();
+    let order =
+        Fair::by_group(|key: &Key| key.0).rate(move |group| (*group == 0).then(|| *own.lock().unwrap()));
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    for key in 0..10 {
+        queue.add((0, key)).unwrap();
+        queue.try_get().unwrap().done();
+    }
+    queue.add((0, 200)).unwrap(); // waits for a token
+    for key in 0..127 {
+        assert!(poll_once(pin!(queue.add_when_room((1, key))).as_mut()).is_ready());
+        queue.try_get().unwrap().done();
+    }
+    clock.advance(SECOND * 100); // the bucket is full
+    *rate.lock().unwrap() = Quota::new(NonZeroU32::MIN, SECOND * 86_400).unwrap().allow_burst(TEN);
+    let mut adding = pin!(queue.add_when_room((0, 0)));
+    assert!(poll_once(adding.as_mut()).is_pending(), "it yields");
+    assert!(poll_once(adding.as_mut()).is_ready());
+    (1..20).for_each(|key| _ = queue.add((0, key)).unwrap());
+    let served = std::iter::from_fn(|| queue.try_get().ok()).map(|lease| lease.done()).count();
+    assert_eq!(served, 10, "a full bucket stays full");
+}
+
+#[test]
+fn a_backoff_beyond_the_end_of_time_gives_no_key_up() {
+    let queue = Queue::builder()
+        .timer(ManualClock::new().timer())
+        .limiter(Exponential::new(SECOND..=Duration::MAX))
+        .give_up_after(NonZeroU32::MAX, |_: &u8, _| panic!("given up"))
+        .build();
+    queue.add_with(1, AddOptions { failures: 40, ..AddOptions::default() }).unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!(queue.state(&1), KeyState::Waiting(Nanos::MAX));
+    queue.add(1).unwrap();
+    queue.try_get().unwrap().retry(); // within its backoff
+    assert_ne!(queue.state(&1), KeyState::Absent);
+    assert_eq!(queue.num_requeues(&1), 41);
+}
+
+/// A sink that ignores everything; with it, the queue measures.
+struct Ignore;
+
+impl QueueMetrics for Ignore {}
+
+#[test]
+fn a_requeue_at_the_end_of_a_drain_does_not_take_an_add_back() {
+    for at in [9, 10, 11] {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().timer(clock.timer()).metrics(Ignore).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let (_, waker) = Counting::waker();
+        let mut drain = Box::pin(queue.drain(DrainOptions::serve_waiting(Duration::from_nanos(10))));
+        assert!(poll_with(drain.as_mut(), &waker).is_pending());
+        clock.advance(Duration::from_nanos(at));
+        lease.end(LeaseOutcome::Requeued);
+        assert_eq!(queue.stats().adds, 1, "at {at} ns");
+    }
+}
