@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use flyball_sync::panics::caught;
 use flyball_sync::waiting::Place;
 use flyball_sync::{ThreadTimer, Timer};
 
@@ -99,7 +100,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Get<'_, K, O,
                 return Poll::Pending;
             }
             let waited = this.ticket.is_some();
-            let _old = this.ticket.take().and_then(|own| locked.getters.leave(own));
+            let old = this.ticket.take().and_then(|own| locked.getters.leave(own));
             let NextKey::Key(id, key) = next else {
                 shared.finish(locked, now);
                 return Poll::Ready(None);
@@ -109,7 +110,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Get<'_, K, O,
             }
             // `LeaseStream` polls this future again for the next key. That poll may yield again.
             this.has_yielded = false;
-            return Poll::Ready(Some(this.queue.lease(locked, now, id, key)));
+            let lease = this.queue.lease(locked, now, id, key);
+            if let Some(old) = old {
+                // If the drop of the old waker panicked here, the lease would be neither returned nor dropped, and the key would never run again.
+                caught(|| drop(old));
+            }
+            return Poll::Ready(Some(lease));
         }
     }
 }

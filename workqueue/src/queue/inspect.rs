@@ -262,7 +262,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'
         };
         // Each lease is reported only once, so the report must reach the caller even if another waiter's waker panics.
         caught(|| shared.finish(locked, Some(now)));
-        drop((old, waker));
+        caught(|| drop(old));
+        caught(|| drop(waker));
         if let Some(overdue) = &found {
             shared.report(|sink| sink.lease_overdue(overdue.age));
         }

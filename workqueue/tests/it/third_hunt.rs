@@ -1,8 +1,10 @@
 //! Findings of a hostile review: a filter after a minimum, a limit stored at an earlier time, a time that cannot be represented, and the end of a drain.
 
+use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, Quota};
@@ -91,4 +93,36 @@ fn a_requeue_at_the_end_of_a_drain_does_not_take_an_add_back() {
         lease.end(LeaseOutcome::Requeued);
         assert_eq!(queue.stats().adds, 1, "at {at} ns");
     }
+}
+
+/// A waker whose last drop panics.
+struct Hostile;
+
+impl Wake for Hostile {
+    fn wake(self: Arc<Self>) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn a_getter_receives_its_key_although_the_drop_of_its_old_waker_panics() {
+    let queue = Queue::new();
+    let (_, first) = Counting::waker();
+    let mut woken = pin!(queue.get());
+    assert!(woken.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
+    let mut getting = pin!(queue.get());
+    let waker = Waker::from(Arc::new(Hostile));
+    assert!(getting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    // Only the waker that is parked is left. It is dropped when the getter is polled again.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(waker)));
+    queue.add_many([7]).refused.clear();
+    let (_, other) = Counting::waker();
+    let polled = getting.as_mut().poll(&mut Context::from_waker(&other));
+    assert!(matches!(polled, std::task::Poll::Ready(Some(lease)) if *lease == 7));
 }
