@@ -21,6 +21,7 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use flyball_sync::steps;
 use flyball_sync::waiting::{Place, WakeBatch};
 
 use crate::queue::waiters::TaskWaiters;
@@ -173,6 +174,7 @@ impl Adders {
     pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         // Lines behind the one with which the batch becomes full are not looked at: to wake the adders of n lines would otherwise take O(n²).
         while let Some(&line) = self.to_wake.front() {
+            steps::count();
             let own = &mut self.lines[line as usize];
             let before = own.tasks.waiting();
             own.is_to_wake = own.tasks.fill_batch(batch);
@@ -191,7 +193,25 @@ mod tests {
     use std::cell::Cell;
     use std::task::Waker;
 
+    use flyball_sync::steps;
+    use flyball_sync::waiting::WakeBatch;
+
     use super::Adders;
+
+    /// A batch looks at the lines that it wakes, and at no line behind them.
+    #[test]
+    fn a_batch_looks_at_few_lines() {
+        let mut adders = Adders::default();
+        for line in 0..1_000 {
+            drop(adders.park(line, Waker::noop().clone()));
+        }
+        adders.notify_all();
+        steps::take();
+        while adders.fill_batch(&mut WakeBatch::default()) {
+            assert!(steps::take() <= WakeBatch::CAPACITY as u64 + 1);
+            steps::begin();
+        }
+    }
 
     /// However many classes are full, `notify` looks at none of them; once one of them gets room, only at that one.
     #[test]

@@ -10,7 +10,7 @@ use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 use super::Queue;
 use crate::error::{GetTimeoutError, TryGetError};
-use crate::lease::{Lease, LeaseOutcome};
+use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
 use crate::queue::Key;
 #[cfg(feature = "stream")]
@@ -33,7 +33,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// The future panics if the clock, the timer, the waker of another waiter or `Clone` of the key panics; in that case no key is handed out.
+    /// The future panics if the clock or `Clone` of the key panics; in that case no key is handed out. If the future waits or ends without a key, it also panics if
+    /// the timer or the waker of another waiter does. With a key, such a panic is caught, so that the key reaches the caller.
     ///
     /// # Cancel safety
     /// Dropping the future takes no key. If the future had already been woken for a key, another getter is woken instead.
@@ -159,7 +160,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Like [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// Panics if the clock, the timer, the waker of another waiter or `Clone` of the first key panics; no key is handed out in that case. If `Clone`
+    /// Panics like [`get`](Self::get), with `Clone` of the first key; no key is handed out in that case. If `Clone`
     /// of a later key panics, the batch ends before that key, which stays in the queue.
     ///
     /// # Examples
@@ -209,7 +210,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         drop(locked);
         let lease = |(id, key)| Lease::new(key, id, self.shared.clone());
         let leases: Vec<_> = taken.into_iter().map(lease).collect();
-        let leases = self.wake_for(leases, effects);
+        self.wake_others(effects);
         hand_outs.into_iter().for_each(|one| self.report_hand_out(one));
         match panicked {
             Some(panic) if leases.is_empty() => resume_unwind(panic),
@@ -238,42 +239,23 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let hand_out = now.and_then(|_| self.shared.handed_out(&locked));
         drop(locked);
         let lease = Lease::new(key, id, self.shared.clone());
-        let lease = match effects {
-            None => lease,
-            Some(_) => {
-                let [lease] = self.wake_for([lease], effects);
-                lease
-            }
-        };
+        self.wake_others(effects);
         if let Some(hand_out) = hand_out {
             self.report_hand_out(hand_out);
         }
         lease
     }
 
-    /// Reports a hand-out. Called only when nothing can prevent the lease from reaching the caller. A key that is requeued because a waker panicked
-    /// does not count as handed out.
+    /// Reports a hand-out. Called only when nothing can prevent the lease from reaching the caller.
     pub(super) fn report_hand_out(&self, hand_out: HandedOut) {
         self.shared.report(|sink| sink.dequeued(hand_out.queued, hand_out.delayed));
     }
 
-    /// Wakes other waiters. If a waker panics, the caller does not receive the keys that were taken. So they are requeued, and neither a hand-out nor
-    /// a failure is counted.
-    fn wake_for<C>(&self, taken: C, effects: Option<Effects>) -> C
-    where
-        C: IntoIterator<Item = Lease<K>>,
-    {
-        let Some(effects) = effects else { return taken };
-        match catch_unwind(AssertUnwindSafe(|| self.shared.perform(effects))) {
-            Ok(()) => taken,
-            Err(panic) => {
-                // Requeuing a key may wake a waker that panics, too. The remaining keys must be requeued nevertheless, because dropping their leases
-                // would count as failures.
-                for lease in taken {
-                    caught(|| lease.end(LeaseOutcome::Requeued));
-                }
-                resume_unwind(panic);
-            }
+    /// Wakes other waiters. If one of their wakers or the timer panics, the panic is caught: the keys that were taken must reach the caller, because a key
+    /// that is put back after a shutdown would not be handed out again.
+    fn wake_others(&self, effects: Option<Effects>) {
+        if let Some(effects) = effects {
+            caught(|| self.shared.perform(effects));
         }
     }
 

@@ -27,6 +27,7 @@ mod oracle;
 mod panics_in_user_code;
 mod priority;
 mod properties;
+mod rare_combinations;
 mod regressions;
 #[cfg(feature = "tokio")]
 mod runtime;
@@ -39,7 +40,6 @@ mod support;
 mod surface;
 mod swap;
 mod task;
-mod third_hunt;
 mod threads;
 mod time;
 mod upstream;

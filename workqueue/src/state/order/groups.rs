@@ -29,6 +29,7 @@ use std::mem::take;
 use flyball_ratelimit::Quota;
 use flyball_sync::Nanos;
 use flyball_sync::panics::drop_each;
+use flyball_sync::steps;
 use hashbrown::HashTable;
 
 use crate::state::deadlines::Deadlines;
@@ -305,7 +306,7 @@ impl<G> Groups<G> {
         if self.adders > 0 {
             return;
         }
-        let mut kept: Vec<u32> = self.index.iter().copied().collect();
+        let mut kept: Vec<u32> = self.index.iter().copied().inspect(|_| steps::count()).collect();
         let is_used = |index: &u32| self.groups[*index as usize].is_used();
         if kept.len() * 4 > self.groups.len() || kept.iter().any(is_used) {
             return;

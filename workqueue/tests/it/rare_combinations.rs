@@ -1,17 +1,21 @@
-//! Findings of a hostile review: a filter after a minimum, a limit stored at an earlier time, a time that cannot be represented, and the end of a drain.
+//! Rare combinations of features, each of which once gave a wrong result.
 
 use std::future::Future;
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use crate::regressions::UnfiredTimer;
 use flyball_ratelimit::{Exponential, Quota};
+use flyball_sync::steps;
 use flyball_workqueue::{
     AddOptions, DrainOptions, Fair, KeyState, LeaseOutcome, ManualClock, Nanos, Queue, QueueMetrics,
 };
-use testkit::wakers::{Counting, poll_once, poll_with};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
@@ -120,9 +124,80 @@ fn a_getter_receives_its_key_although_the_drop_of_its_old_waker_panics() {
     let waker = Waker::from(Arc::new(Hostile));
     assert!(getting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     // Only the waker that is parked is left. It is dropped when the getter is polled again.
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(waker)));
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(waker)));
     queue.add_many([7]).refused.clear();
     let (_, other) = Counting::waker();
     let polled = getting.as_mut().poll(&mut Context::from_waker(&other));
-    assert!(matches!(polled, std::task::Poll::Ready(Some(lease)) if *lease == 7));
+    assert!(matches!(polled, Poll::Ready(Some(lease)) if *lease == 7));
+}
+
+#[test]
+fn the_backlog_is_handed_out_after_a_shutdown_although_another_waker_panics() {
+    let queue = Queue::new();
+    let mut watching = Box::pin(queue.next_overdue(SECOND));
+    assert!(poll_with(watching.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    queue.add(1).unwrap();
+    queue.shut_down();
+    let lease = queue.try_get().unwrap(); // wakes the watcher
+    assert_eq!(*lease, 1);
+}
+
+#[test]
+fn an_overdue_lease_is_reported_although_the_drop_of_the_old_waker_panics() {
+    let timer = UnfiredTimer::default();
+    let queue = Queue::builder().timer(timer.clone()).build();
+    queue.track_ages();
+    queue.add(1).unwrap();
+    let _lease = queue.try_get().unwrap();
+    let mut watching = pin!(queue.next_overdue(SECOND * 9));
+    let waker = Waker::from(Arc::new(Hostile));
+    assert!(watching.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(waker)));
+    timer.clock.advance(SECOND * 9); // no alarm wakes the watcher
+    let (_, other) = Counting::waker();
+    let polled = watching.as_mut().poll(&mut Context::from_waker(&other));
+    assert!(matches!(polled, Poll::Ready(Some(overdue)) if overdue.key == 1));
+}
+
+#[test]
+fn a_sink_that_panics_leaks_nothing() {
+    struct Panics(Arc<()>);
+    impl QueueMetrics for Panics {
+        fn dequeued(&self, _: Duration, _: bool) {
+            resume_unwind(Box::new(self.0.clone()));
+        }
+    }
+    let payload = Arc::new(());
+    let queue = Queue::builder().metrics(Panics(payload.clone())).build();
+    queue.add(1).unwrap();
+    queue.try_get().unwrap().done();
+    assert_eq!(Arc::strong_count(&payload), 2, "the sink and the test");
+}
+
+/// An empty queue with many kept groups does not look at each of them whenever a lease ends, also while an adder waits.
+#[test]
+fn an_empty_queue_looks_at_no_kept_group_while_an_adder_waits() {
+    let clock = ManualClock::new();
+    let open = Arc::new(AtomicBool::new(true));
+    let own = open.clone();
+    let slow = Quota::new(NonZeroU32::MIN, SECOND * 86_400).unwrap();
+    let order = Fair::by_group(|key: &(u32, u32)| key.0)
+        .capacity(move |group| if *group == 0 && !own.load(Ordering::Relaxed) { 0 } else { usize::MAX })
+        .rate(move |group| (*group < 1_000).then_some(slow));
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    let cycle = |key| {
+        queue.add(key).unwrap();
+        queue.try_get().unwrap().done();
+    };
+    (0..1_000).for_each(|group| cycle((group, 0)));
+    open.store(false, Ordering::Relaxed);
+    let mut adding = Box::pin(queue.add_when_room((0, 1)));
+    assert!(poll_once(adding.as_mut()).is_pending());
+    assert_eq!(queue.add_many((1_000..20_000).map(|group| (group, 0))).new, 19_000);
+    while let Ok(lease) = queue.try_get() {
+        lease.done();
+    }
+    steps::take();
+    (0..9).for_each(|key| cycle((30_000, key)));
+    assert!(steps::take() < 100);
 }
