@@ -4,8 +4,12 @@
 //! 1. The waiting slots are linked from `first` to `last` in FIFO order; `waiting` is their number.
 //! 2. The free slots are linked from `free`. A slot that is in neither list was served, and is kept until its owner
 //!    leaves.
+//! 3. `used` is the number of slots that are not free. A list without used slots gives the memory of more than [`KEPT`] slots back, so a burst of waiters
+//!    costs memory only while it lasts.
 
 const NIL: u32 = u32::MAX;
+/// The number of slots that a list keeps in any case, so that waiters that come and go do not allocate.
+const KEPT: usize = 1024;
 
 /// A FIFO list of waiters. Each waiter is owned by a [`Place`], and is served or removed in O(1).
 ///
@@ -18,6 +22,7 @@ pub struct WaitList<W, S> {
     first: u32,
     last: u32,
     waiting: usize,
+    used: usize,
 }
 
 #[derive(Debug)]
@@ -58,7 +63,7 @@ impl<W, S> WaitList<W, S> {
     /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), free: NIL, first: NIL, last: NIL, waiting: 0 }
+        Self { slots: Vec::new(), free: NIL, first: NIL, last: NIL, waiting: 0, used: 0 }
     }
 
     /// The number of waiters.
@@ -88,6 +93,7 @@ impl<W, S> WaitList<W, S> {
         self.set_next(self.last, slot);
         self.last = slot;
         self.waiting += 1;
+        self.used += 1;
         Place(slot)
     }
 
@@ -123,11 +129,17 @@ impl<W, S> WaitList<W, S> {
     pub fn leave(&mut self, place: Place) -> Released<W, S> {
         let free = Slot::Free { next: self.free };
         self.free = place.0;
-        match self.take(place.0, free) {
+        let released = match self.take(place.0, free) {
             Slot::Waiting { waiter, .. } => Released::Waiting(waiter),
             Slot::Served(served) => Released::Served(served),
             Slot::Free { .. } => unreachable!("a place is released only once"),
+        };
+        self.used -= 1;
+        if self.used == 0 && self.slots.len() > KEPT {
+            // All slots are free, so this drops no waiter.
+            (self.slots, self.free) = (Vec::new(), NIL);
         }
+        released
     }
 
     /// Returns the result with which the waiter at this place was served; `None` if it was not served yet.
@@ -229,9 +241,16 @@ impl<W, S> WaitList<W, S> {
             }
         }
         let all = self.slots.iter().filter(|slot| matches!(slot, Slot::Free { .. })).count();
-        match (free, slot) == (all, NIL) {
+        if (free, slot) != (all, NIL) {
+            return Err(format!("invariant 2: {free} of {all} free slots are linked"));
+        }
+        match self.slots.len() - all == self.used {
             true => Ok(()),
-            false => Err(format!("invariant 2: {free} of {all} free slots are linked")),
+            false => Err(format!(
+                "invariant 3: {} slots are used, of {} with {all} free",
+                self.used,
+                self.slots.len()
+            )),
         }
     }
 

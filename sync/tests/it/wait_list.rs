@@ -71,3 +71,19 @@ fn reuses_the_slots_of_waiters_that_left() {
     let again = [list.join(3).slot(), list.join(4).slot()];
     assert_eq!((again[0].min(again[1]), again[0].max(again[1])), (slots[0], slots[1]));
 }
+
+/// A list whose last slot becomes free may give its memory back, and starts again with the first slot.
+#[test]
+fn a_list_starts_again_after_a_burst() {
+    let mut list = WaitList::<u32, ()>::new();
+    for _ in 0..3 {
+        let places: Vec<_> = (0..3_000).map(|waiter| list.join(waiter)).collect();
+        for (waiter, place) in (0..).zip(places) {
+            assert_eq!(list.leave(place), Released::Waiting(waiter));
+        }
+        list.check().unwrap();
+        let place = list.join(7);
+        assert_eq!(place.slot(), 0);
+        assert_eq!(list.leave(place), Released::Waiting(7));
+    }
+}

@@ -203,7 +203,7 @@ mod tests {
     fn a_batch_looks_at_few_lines() {
         let mut adders = Adders::default();
         for line in 0..1_000 {
-            drop(adders.park(line, Waker::noop().clone()));
+            _ = adders.park(line, Waker::noop().clone());
         }
         adders.notify_all();
         steps::take();

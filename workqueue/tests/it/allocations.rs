@@ -9,7 +9,7 @@ use flyball_ratelimit::{Exponential, Quota};
 use flyball_sync::{ManualClock, ManualTimer, TokioTimer};
 use flyball_workqueue::{Fair, Fifo, NoLimiter, Order, Priority, Queue, QueueMetrics, Timer, TryGetError};
 use testkit::allocator::{CountingAllocator, allocations, live_bytes};
-use testkit::wakers::{Counting, poll_with};
+use testkit::wakers::{Counting, poll_once, poll_with};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -221,4 +221,18 @@ fn the_memory_of_pending_times_is_given_back() {
     burst(&queue, &clock, 100);
     let kept = live_bytes() - before;
     assert!(kept < 100_000, "{kept} bytes are kept");
+}
+
+/// A burst of waiters costs memory only while it lasts.
+#[test]
+fn waiters_that_have_left_keep_no_memory() {
+    let queue = Queue::builder().capacity(1).build();
+    queue.add(0).unwrap();
+    let before = live_bytes();
+    let mut adding: Vec<_> = (0..20_000).map(|key| Box::pin(queue.add_when_room(key + 1))).collect();
+    for adding in &mut adding {
+        assert!(poll_once(adding.as_mut()).is_pending());
+    }
+    drop(adding);
+    assert!(live_bytes() - before < 10_000);
 }
