@@ -134,7 +134,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let file = r#"{ "workers": 4, "reconcile_timeout": "30s", "shutdown_grace": "1m" }"#;
     /// # #[cfg(feature = "serde")]
     /// let settings: ControllerConfig = serde_json::from_str(file)?;
@@ -170,7 +170,7 @@ where
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// let controller = Controller::new(queue);
@@ -214,7 +214,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// let (elect, elected) = tokio::sync::oneshot::channel::<()>();

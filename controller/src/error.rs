@@ -148,7 +148,7 @@ pub enum RunError {
 /// # use flyball_workqueue::Queue;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let ended = Controller::new(queue)
 ///     .wait_for_cache(async { Err("no permission to list nodes") })
 ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })

@@ -15,10 +15,9 @@ mod shard;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod watch_status;
-mod workers;
 
 pub use crate::builder::Controller;
-pub use crate::config::ControllerConfig;
+pub use crate::config::{ControllerConfig, Workers};
 pub use crate::error::{AddWatchError, InvalidControllerConfig, RunError, StartCondition};
 pub use crate::health::{Health, NotLive, NotReady};
 pub use crate::metrics::ControllerMetrics;
@@ -30,6 +29,5 @@ pub use crate::run::into_keys::IntoKeys;
 pub use crate::run::watch_options::WatchOptions;
 pub use crate::shard::{InvalidShard, Shard};
 pub use crate::watch_status::WatchStatus;
-pub use crate::workers::Workers;
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

@@ -106,7 +106,7 @@ use flyball_sync::panics;
 /// # use flyball_workqueue::{Queue, QueueMetrics};
 /// struct QueueSink;
 /// impl QueueMetrics for QueueSink {}
-/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue).metrics(QueueSink);
 /// ```
 #[diagnostic::on_unimplemented(

@@ -64,6 +64,34 @@ impl fmt::Display for InvalidBackoff {
 
 impl std::error::Error for InvalidBackoff {}
 
+/// The range of a concurrency limit is invalid: it starts at zero, or its start is above its end.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{AimdLimit, InvalidConcurrencyLimits};
+/// use std::time::Duration;
+///
+/// let invalid: InvalidConcurrencyLimits = AimdLimit::try_new(0..=10, Duration::from_millis(200)).unwrap_err();
+/// assert_eq!(invalid.to_string(), "a concurrency limit needs 1 <= min <= max, not 0 and 10");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidConcurrencyLimits(RangeInclusive<u32>);
+
+impl InvalidConcurrencyLimits {
+    pub(crate) const fn new(limits: RangeInclusive<u32>) -> Self {
+        Self(limits)
+    }
+}
+
+impl fmt::Display for InvalidConcurrencyLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = (self.0.start(), self.0.end());
+        write!(f, "a concurrency limit needs 1 <= min <= max, not {least} and {most}")
+    }
+}
+
+impl std::error::Error for InvalidConcurrencyLimits {}
+
 /// Not enough tokens are available yet.
 ///
 /// The error contains the time after which the tokens will be available if no other call takes any; they are due at the same time

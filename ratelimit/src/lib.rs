@@ -19,7 +19,9 @@ pub use crate::backoff::{
 pub use crate::bucket::{
     Acquire, AcquireMany, KeyedRateLimiter, Quota, RateLimiter, Reservation, TokenBucket,
 };
-pub use crate::error::{InsufficientCapacity, InvalidBackoff, InvalidQuota, NotYet, TryAcquireError};
+pub use crate::error::{
+    InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota, NotYet, TryAcquireError,
+};
 pub use crate::failure::Failure;
 pub use crate::limiter::Limiter;
 pub use crate::policy::Policy;

@@ -117,7 +117,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// Controller::new(queue)
@@ -234,7 +234,7 @@ where
     /// use std::time::Duration;
     ///
     /// let mut sim = Simulation::new(1);
-    /// let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(sim.timer()).build();
+    /// let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(sim.timer()).build();
     /// queue.add("a")?;
     /// let controller = Controller::new(queue)
     ///     .classify(|_| FailureClass::Conflict)

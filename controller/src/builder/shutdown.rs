@@ -39,7 +39,7 @@ where
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// queue.add_many(["polite", "deaf"]);
     /// let report = Controller::new(queue)
     ///     .workers(2)
@@ -98,7 +98,7 @@ where
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// queue.add_many(["a", "b", "c"]);
     /// let report = Controller::new(queue)
     ///     .graceful_shutdown_on(sleep(Duration::from_secs(1))) // while the first key is reconciled
@@ -137,7 +137,7 @@ where
     /// # let server = TestServer::new(schema, |_, _, _| {});
     /// # server.put(7);
     /// # server.put(8);
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let numbers = Informer::builder(schema, server).start()?;
     /// numbers.synced().await?;
     /// numbers.shut_down(); // this job reconciles only the existing objects

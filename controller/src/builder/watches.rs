@@ -41,7 +41,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # struct Pod { owner: Option<String> }
     /// # fn example(replicasets: Informer<String, ()>, pods: Informer<String, Pod>) {
-    /// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let controller = Controller::new(queue)
     ///     .watches(&replicasets, |change| change.key().clone())
     ///     .watches(&pods, |change| change.object().owner.clone());
@@ -70,7 +70,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # struct Pod { generation: Option<u64>, deleting: bool }
     /// # fn example(pods: Informer<String, Pod>, hints: Informer<String, ()>) {
-    /// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let specs = WatchOptions::new().filter(predicate::spec(|pod: &Pod| (pod.generation, pod.deleting)));
     /// let controller = Controller::new(queue)
     ///     .watches_with(&pods, |change| change.key().clone(), specs)
@@ -121,7 +121,7 @@ where
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
     /// # let server = TestServer::new(schema, |_, _, _| {});
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// server.set_faults(|faults| faults.unresponsive = true);
     /// let numbers = Informer::builder(schema, server).start()?;
     /// let ended = Controller::new(queue)
@@ -151,7 +151,7 @@ where
     /// # use flyball_workqueue::Queue;
     /// # use flyball_controller::TokioTimer;
     /// # async fn example(pods: Informer<u32, u32>, nodes: Informer<u32, u32>) {
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let of_pods = Controller::new(queue)
     ///     .watches(&pods, |change| *change.key())
     ///     // Its reconciles read nodes, too.
@@ -182,7 +182,7 @@ where
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
     /// # let server = TestServer::new(schema, |_, _, _| {});
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// server.set_faults(|faults| faults.unresponsive = true); // it never syncs
     /// let numbers = Informer::builder(schema, server).start()?;
     /// queue.add(7)?;
@@ -218,7 +218,7 @@ where
     /// # use flyball_controller::TokioTimer;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// # for namespace in ["a", "b", "c", "d", "e", "f"] { queue.add((namespace, "pod"))?; }
     /// # queue.shut_down();
     /// # let index = 0;
@@ -265,7 +265,7 @@ where
     /// (0..3).for_each(|number| drop(server.put(number)));
     /// let numbers = sim.informer(Informer::builder(NUMBERS, server))?;
     ///
-    /// let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).order(Priority::new()).timer(sim.timer()).build();
+    /// let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).order(Priority::new()).timer(sim.timer()).build();
     /// let controller = Controller::new(queue.clone()).watches(&numbers, |change| *change.key()).initial_priority(-10);
     /// queue.add(9)?; // stands for a change
     /// let (send, order) = mpsc::channel();

@@ -31,7 +31,7 @@ use tokio::sync::watch;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// queue.add(7)?;
 /// let signal = sleep(Duration::from_secs(1));
 /// let report = Controller::new(queue).graceful_shutdown_on(signal).run(reconcile).await?;

@@ -34,7 +34,7 @@ use crate::run::watched_informer::{KeySink, watched};
 /// # let server = TestServer::new(NAMES, |_, _, _| {});
 /// # server.put(7);
 /// # let (done, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
-/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue);
 /// let handle = controller.handle();
 /// let running = tokio::spawn(controller.run(move |key, _| {
@@ -74,7 +74,7 @@ pub struct ControllerHandle<K, O: Order<K> = Fifo, L = Exponential<K>, T = Threa
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
 /// # let hints = Informer::builder(schema, TestServer::new(schema, |_, _, _| {})).start()?;
-/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue);
 /// let (handle, health) = (controller.handle(), controller.health());
 /// let watch: WatchId = handle.add_watch_with(&hints, |change| *change.key(), WatchOptions::new().optional())?;

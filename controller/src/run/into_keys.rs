@@ -15,7 +15,7 @@ use std::iter::once;
 /// # use flyball_workqueue::Queue;
 /// # struct Pod { name: String, owner: Option<String>, volumes: Vec<String> }
 /// # fn example(pods: Informer<String, Pod>) {
-/// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue)
 ///     .watches(&pods, |change| change.key().clone())
 ///     .watches(&pods, |change| change.object().owner.clone())
@@ -29,7 +29,7 @@ use std::iter::once;
 /// # use flyball_informer_cache::Informer;
 /// # use flyball_workqueue::Queue;
 /// # fn example(pods: Informer<String, u32>) {
-/// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue).watches(&pods, |change| **change.object()); // a `u32`
 /// # }
 /// ```

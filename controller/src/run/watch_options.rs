@@ -17,7 +17,7 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, Order, Priority, Queue, Thre
 /// # use flyball_workqueue::{Priority, Queue};
 /// # struct Pod { generation: Option<u64>, deleting: bool, finalizers: Vec<String> }
 /// # fn example(pods: Informer<String, Pod>) {
-/// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).order(Priority::new()).timer(TokioTimer::current()).build();
+/// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::controller_default()).order(Priority::new()).timer(TokioTimer::current()).build();
 /// let options = WatchOptions::new()
 ///     .filter(predicate::spec(|pod: &Pod| (pod.generation, (pod.deleting, pod.finalizers.clone()))))
 ///     .priority(5)

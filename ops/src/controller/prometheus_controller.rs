@@ -25,7 +25,7 @@ use super::series::Series;
 /// # async fn main() {
 /// let controllers = PrometheusControllers::new(); // its clone is in the registry
 /// let pods: PrometheusController = controllers.controller("pods");
-/// let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue).metrics(pods);
 /// # }
 /// ```

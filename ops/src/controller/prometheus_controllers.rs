@@ -43,7 +43,7 @@ const DEFAULT_BUCKETS: [f64; 40] = [
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let queue = Queue::builder().limiter(flyball_ratelimit::Exponential::new(std::time::Duration::from_millis(5)..=std::time::Duration::from_secs(1000))).timer(TokioTimer::current()).build();
+/// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// # queue.add_many([1, 2]);
 /// # queue.shut_down();
 /// let controllers = PrometheusControllers::new();

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
+use crate::error::InvalidConcurrencyLimits;
+
 /// A limit on the number of operations in flight, which adapts to their outcomes.
 ///
 /// As long as answers arrive in time, the limit rises by one in each round in which it was reached. If more than half of the answers in a round took
@@ -108,17 +110,42 @@ impl AimdLimit {
     /// The limit starts at `*limits.start()`; see [`initial_limit`](Self::initial_limit).
     ///
     /// # Panics
-    /// Panics if the range starts at zero or is empty.
+    /// Panics if the range starts at zero or is empty. For values from outside the program, use
+    /// [`try_new`](Self::try_new).
     #[must_use]
     #[track_caller]
     pub fn new(limits: RangeInclusive<u32>, bound: Duration) -> Self {
+        match Self::try_new(limits, bound) {
+            Ok(adaptive) => adaptive,
+            Err(invalid) => panic!("{invalid}"),
+        }
+    }
+
+    /// Creates a limit that adapts between `*limits.start()` and `*limits.end()` operations in flight, and falls when the median latency is above
+    /// `bound`.
+    ///
+    /// # Errors
+    /// Returns [`InvalidConcurrencyLimits`], which contains the range, if the range starts at zero or is empty.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{AimdLimit, InvalidConcurrencyLimits};
+    /// use std::time::Duration;
+    ///
+    /// fn from_settings(most: u32) -> Result<AimdLimit, InvalidConcurrencyLimits> {
+    ///     AimdLimit::try_new(1..=most, Duration::from_millis(200))
+    /// }
+    ///
+    /// assert!(from_settings(64).is_ok());
+    /// assert!(from_settings(0).is_err());
+    /// ```
+    pub fn try_new(limits: RangeInclusive<u32>, bound: Duration) -> Result<Self, InvalidConcurrencyLimits> {
         let (least, most) = (*limits.start(), *limits.end());
-        assert!(
-            0 < least && least <= most,
-            "a concurrency limit needs 1 <= min <= max, not {least} and {most}"
-        );
+        if least == 0 || least > most {
+            return Err(InvalidConcurrencyLimits::new(limits));
+        }
         let bound = Nanos::from_duration(bound).get();
-        Self { least, most, bound, limit: least, in_flight: 0, round: Round::default() }
+        Ok(Self { least, most, bound, limit: least, in_flight: 0, round: Round::default() })
     }
 
     /// Sets the initial limit, clamped to the range. Use this if you know a load that the server can handle.
