@@ -98,6 +98,6 @@ program! {
     }
 
     fn error_policy(_: Arc<ConfigMap>, _: &Error, _: Arc<Context>) -> Action {
-        Action::requeue(Duration::from_secs(5))
+        Action::requeue(Duration::from_secs(1))
     }
 }

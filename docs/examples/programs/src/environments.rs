@@ -35,7 +35,7 @@ program! {
             .owns_stream(deployments)
             .owns_stream(services)
             .owns_stream(secrets)
-            .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::new(client))
+            .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::new(client))
             .for_each(|_| async {})
             .await;
     }

@@ -44,7 +44,7 @@ program! {
         let secrets = trigger_all(secrets.default_backoff().touched_objects(), sets.clone());
         let restarts = applier(
             |set, client| Box::pin(restart(set, client)),
-            |_, _, _| Action::requeue(Duration::from_secs(5)),
+            |_, _, _| Action::requeue(Duration::from_secs(1)),
             Arc::new(client.clone()),
             sets,
             Box::pin(select(own, select(maps, secrets))),
@@ -54,7 +54,7 @@ program! {
         let zones = Controller::new(Api::<Pod>::default_namespaced(client.clone()), watcher::Config::default())
             .trigger_backoff(DefaultBackoff::default())
             .reconcile_all_on(minutes)
-            .run(zone, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::new(client));
+            .run(zone, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::new(client));
         join(restarts.for_each(|_| async {}), zones.for_each(|_| async {})).await;
     }
 

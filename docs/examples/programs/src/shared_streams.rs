@@ -69,6 +69,6 @@ program! {
     }
 
     fn error_policy<K>(_: Arc<K>, _: &kube::Error, _: Arc<Context>) -> Action {
-        Action::requeue(Duration::from_secs(5))
+        Action::requeue(Duration::from_secs(1))
     }
 }

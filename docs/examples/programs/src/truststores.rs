@@ -50,7 +50,7 @@ program! {
             .watches_stream(certificates.touched_objects(), all(store.clone()))
             .watches(accounts, config(), all(store.clone()))
             .graceful_shutdown_on(shutdown)
-            .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::new(client))
+            .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::new(client))
             .for_each(|_| async {});
         let known = async move {
             if store.wait_until_ready().await.is_ok() {

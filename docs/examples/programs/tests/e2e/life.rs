@@ -36,7 +36,7 @@ pub(crate) trait World {
     /// Returns a client whose default namespace does not contain objects of a scenario yet.
     async fn client(&self) -> Client;
 
-    /// The longest time that any program needs to process the changes of a scenario.
+    /// The longest time that any program needs until its next change of an object, when the server answers at once.
     const SETTLED: Duration;
 
     /// Whether the programs of both engines run at the same time, each with its own client.
@@ -62,6 +62,9 @@ pub(crate) struct Life {
     settled: Duration,
 }
 
+/// How often [`Life::settle`] looks at the objects in [`World::SETTLED`].
+const LOOKS: u32 = 4;
+
 /// The objects that exist at the end, by kind and name.
 pub(crate) type Left = BTreeMap<String, Value>;
 
@@ -75,7 +78,12 @@ pub(crate) async fn on_both<W: World>(
 ) -> Left {
     let (kubes, ours) = (beside(world, kube_runtime, &scenario), beside(world, flyball, &scenario));
     let (kubes, ours) = if W::TOGETHER { join(kubes, ours).await } else { (kubes.await, ours.await) };
-    assert_eq!(ours, kubes);
+    let differ = |(name, ours): &(&String, &Value)| kubes.get(*name) != Some(*ours);
+    for (name, ours) in ours.iter().filter(differ) {
+        println!("{name} differs: {ours} with flyball, and {:?} with kube-runtime", kubes.get(name));
+    }
+    assert!(ours.keys().eq(kubes.keys()), "{:?} are left with flyball, and {:?}", ours.keys(), kubes.keys());
+    assert!(ours == kubes, "an object differs");
     ours
 }
 
@@ -108,9 +116,42 @@ impl Life {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// Waits until the program has processed the changes: for [`World::SETTLED`].
+    /// Waits until the program has processed the changes: until no object has changed for [`World::SETTLED`].
+    ///
+    /// A fixed time would be too short when the server is slow.
     pub(crate) async fn settle(&self) {
-        sleep(self.settled).await;
+        let step = self.settled / LOOKS;
+        let (mut before, mut quiet) = (self.versions().await, 0);
+        for _ in 0..LOOKS * 20 {
+            sleep(step).await;
+            let now = self.versions().await;
+            quiet = if now == before { quiet + 1 } else { 0 };
+            before = now;
+            if quiet == LOOKS {
+                return;
+            }
+        }
+        panic!("the program does not settle");
+    }
+
+    /// Returns the versions of all objects of the namespace.
+    async fn versions(&self) -> BTreeMap<String, Option<String>> {
+        let mut versions = BTreeMap::new();
+        self.add_versions::<ConfigMap>(&mut versions).await;
+        self.add_versions::<Secret>(&mut versions).await;
+        self.add_versions::<Service>(&mut versions).await;
+        self.add_versions::<Pod>(&mut versions).await;
+        self.add_versions::<Deployment>(&mut versions).await;
+        self.add_versions::<StatefulSet>(&mut versions).await;
+        self.add_versions::<Event>(&mut versions).await;
+        versions
+    }
+
+    async fn add_versions<K: Kind>(&self, versions: &mut BTreeMap<String, Option<String>>) {
+        let kind = K::kind(&());
+        for object in self.api::<K>().list(&ListParams::default()).await.expect("the kind is there") {
+            versions.insert(format!("{kind}/{}", object.name_any()), object.resource_version());
+        }
     }
 
     pub(crate) async fn create<K: Kind>(&self, name: &str, object: Value) {
