@@ -45,8 +45,8 @@ pub use crate::store::{
 };
 pub use crate::ttl::{TtlEntry, TtlSnapshot, TtlStore, TtlStoreBuilder};
 pub use crate::watch::{
-    BoundedSubscription, HandlerExit, HandlerFuture, HandlerRegistration, InitialProcessed, Lag, Lagged,
-    NextChange, NextEvent, Observer, OverflowPolicy, Subscription, SubscriptionBuilder, SubscriptionEvent,
+    HandlerExit, HandlerRegistration, InitialProcessed, Lag, Observer, Subscription, SubscriptionBuilder,
+    SubscriptionEvent,
 };
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]

@@ -15,7 +15,7 @@
 //! | the subscription selects another key or index value | `changes/selection.rs` | `Store::by_index` |
 //! | the object was added and deleted before it was delivered, or its change was coalesced with a later one | the table in `changes/pending.rs` | `lag().pending` |
 //! | the filter of the subscription rejects the object | `deliver` in `changes/pending.rs` | |
-//! | the subscription was dropped, has ended, or exceeded its bound | `merge` in `changes/buffer.rs` | `next()`: `None`, `Lagged` or `Restarted` |
+//! | the subscription was dropped, has ended, or exceeded its bound | `merge` in `changes/buffer.rs` | `next()`: `None` or `Restarted` |
 //! | the future of the event handler is not polled | `watch/handler.rs` | `Store::get` has the object |
 //!
 //! An object that was in the snapshot with which the subscription starts is delivered as `Initial`, not as `Added`.
@@ -28,10 +28,7 @@ pub(crate) mod observer;
 mod stream;
 mod subscription;
 
-pub use self::handler::{HandlerExit, HandlerFuture, HandlerRegistration};
+pub use self::handler::{HandlerExit, HandlerRegistration};
 pub use self::initial_processed::InitialProcessed;
 pub use self::observer::Observer;
-pub use self::subscription::{
-    BoundedSubscription, Lag, Lagged, NextChange, NextEvent, OverflowPolicy, Subscription,
-    SubscriptionBuilder, SubscriptionEvent,
-};
+pub use self::subscription::{Lag, Subscription, SubscriptionBuilder, SubscriptionEvent};

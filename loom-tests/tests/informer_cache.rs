@@ -2,9 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use flyball_informer_cache::{
-    Change, OverflowPolicy, Schema, Store, SubscriptionEvent, Version, WaitForError,
-};
+use flyball_informer_cache::{Change, Schema, Store, SubscriptionEvent, Version, WaitForError};
 use loom_tests::cache::object::{
     BY_VERSION, Consumer, Object, Objects, beside, content, holding, is_exact, object, store,
 };
@@ -199,10 +197,10 @@ fn overflow_vs_next() {
     };
     model(claim, || {
         let store = store();
-        let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Restart);
+        let mut changes = store.subscription().max_pending(1.try_into().unwrap()).subscribe();
         let lister = beside(&store, |store| store.replace([object(1, 1), object(2, 1)], Version::new(1)));
         assert!(
-            matches!(block_on(changes.next()), Ok(Some(SubscriptionEvent::Restarted))),
+            matches!(block_on(changes.next()), Some(SubscriptionEvent::Restarted)),
             "two pending changes did not exceed the bound"
         );
         lister.join().unwrap();
@@ -222,7 +220,7 @@ fn restart_vs_write() {
     };
     model(claim, || {
         let store = store();
-        let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Restart);
+        let mut changes = store.subscription().max_pending(1.try_into().unwrap()).subscribe();
         store.replace([object(1, 1), object(2, 1)], Version::new(1));
         let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let mut consumer = Consumer::default();

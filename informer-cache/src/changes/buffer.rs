@@ -10,7 +10,7 @@
 //! | `idle` | whether the subscriber's last request found no pending change |
 //! | `signal_pending` | whether the outcome of the `initial_processed` signal is still open; the code that sets the outcome first clears this field |
 //! | `ended` | whether the subscription has ended: no more changes are merged, but the pending ones are still delivered |
-//! | `detached` | whether the subscriber was dropped or disconnected; later changes are ignored |
+//! | `detached` | whether the subscriber was dropped, or could not restart because the store was dropped; later changes are ignored |
 //! | `lost` | the changes that were pending when the number of keys exceeded `most`; `None` if it has not |
 //!
 //! While `lost` is set, new changes are ignored; a restart of the subscription clears `lost` and drops the changes in it. Two fields never change, so
@@ -243,9 +243,9 @@ impl<K, V> SubscriptionBuffer<K, V> {
         (pending, state.lost.take())
     }
 
-    /// Returns whether more keys were pending than the capacity allows.
+    /// Returns whether more keys were pending than the capacity allows. Does not take the lock if the buffer is unbounded.
     pub(crate) fn has_overflowed(&self) -> bool {
-        self.state.lock().lost.is_some()
+        self.most < usize::MAX && self.state.lock().lost.is_some()
     }
 
     /// Returns the signal that is set once the subscriber has processed the initial state.
@@ -423,7 +423,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn is_initial_delivered(&self, undelivered: Option<Ticket>) -> bool {
         let state = self.state.lock();
         let oldest = undelivered.unwrap_or_else(|| state.pending.oldest());
-        state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
+        !state.detached && state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
     }
 
     /// Returns how many keys are pending, and the version up to which every change has been merged.
@@ -442,7 +442,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         }
     }
 
-    /// Marks the buffer as detached; called when the subscriber is dropped. Drops the pending changes after releasing the lock.
+    /// Marks the buffer as detached; called when the subscriber is dropped, or cannot restart because the store was dropped. Drops the pending changes after releasing the lock.
     pub(crate) fn detach(&self) {
         let mut state = self.state.lock();
         state.detached = true;
@@ -458,7 +458,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         drop((pending, lost, waker));
     }
 
-    /// Returns whether the subscriber was dropped, or has ended the subscription because of its bound.
+    /// Returns whether the buffer was detached.
     pub(crate) fn is_detached(&self) -> bool {
         self.state.lock().detached
     }

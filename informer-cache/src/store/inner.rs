@@ -122,12 +122,12 @@ impl<K, V> StoreInner<K, V> {
         table
     }
 
-    /// Removes the buffers of dropped and of disconnected subscribers to all objects, and returns them. The caller drops them while it holds no lock.
+    /// Removes the buffers of dropped subscribers to all objects, and returns them. The caller drops them while it holds no lock.
     pub(crate) fn remove_detached(&self) -> Vec<Arc<SubscriptionBuffer<K, V>>> {
         Arc::make_mut(&mut self.published.write_lists().buffers).remove_detached()
     }
 
-    /// Removes the buffer of a subscription with a selection, which has ended or is being dropped. No write may ever concern it, so it would not be
+    /// Removes the buffer of a subscription with a selection, which is being dropped. No write may ever concern it, so it would not be
     /// found otherwise.
     pub(crate) fn unsubscribe(&self, buffer: &Arc<SubscriptionBuffer<K, V>>) {
         if buffer.selection().is_some() {
@@ -157,26 +157,5 @@ impl<K: Clone + Eq + Hash, V: 'static> StoreInner<K, V> {
         buffers.check()?;
         table.check(|key| self.reader.seed.hash_one(key))?;
         buffers.iter().try_for_each(|buffer| buffer.check())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{OverflowPolicy, Schema, Store, Version};
-
-    #[test]
-    fn disconnected_subscription_is_removed_although_it_is_held() {
-        let schema = Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1));
-        let mut store = Store::builder(schema).build().unwrap();
-        let mut changes = store.subscription().bounded(1.try_into().unwrap(), OverflowPolicy::Disconnect);
-        let buffers = |store: &Store<u8, (u8, u64)>| store.inner.published.read().buffers.iter().count();
-        for key in 1..4 {
-            store.upsert((key, 1));
-        }
-        assert_eq!(buffers(&store), 1);
-        changes.try_next().unwrap_err();
-        store.upsert((4, 2));
-        assert_eq!(buffers(&store), 0);
-        drop(changes);
     }
 }

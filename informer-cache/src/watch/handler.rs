@@ -16,7 +16,8 @@ use flyball_sync::panics::caught;
 
 use crate::signal::stop_signal::StopSignal;
 use crate::signal::synced::Synced;
-use crate::{Change, InitialProcessed, Subscription};
+use crate::watch::subscription::SubscriptionItem;
+use crate::{InitialProcessed, Subscription};
 
 /// A handle to a registered event handler, which is a function that is called with the changes of a subscription. [`Subscription::for_each`] creates
 /// it. Clones refer to the same event handler.
@@ -36,7 +37,7 @@ struct Shared {
     initial_processed: InitialProcessed,
 }
 
-/// The reason why a [`HandlerFuture`] ended.
+/// The reason why an event handler ended. This is the result of the future that [`Subscription::for_each`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerExit {
     /// The store was closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription was removed. In both cases, every change was
@@ -46,21 +47,18 @@ pub enum HandlerExit {
     Unsubscribed,
 }
 
-/// A future that calls a function with the changes of a subscription. [`Subscription::for_each`] creates it, and any executor can run it.
-///
-/// # Cancel safety
-/// Dropping the future unsubscribes.
-#[must_use = "the function is not called unless the future is polled"]
-pub struct HandlerFuture<K, V, F> {
+/// The future of [`Subscription::for_each`].
+struct HandlerFuture<K, V, E, F> {
     /// `None` after the end.
-    work: Option<(Subscription<K, V>, F)>,
+    work: Option<(Subscription<K, V, E>, F)>,
     end: HandlerExit,
     shared: Arc<Shared>,
 }
 
-impl<K, V> Subscription<K, V>
+impl<K, V, E> Subscription<K, V, E>
 where
     K: Clone + Eq + Hash,
+    E: SubscriptionItem<K, V>,
 {
     /// Returns a future that calls `f` with the changes, one after the other, and a handle to it. If `f` is slow, it receives coalesced changes;
     /// other subscribers are not delayed.
@@ -95,7 +93,10 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn for_each<F: FnMut(Change<K, V>)>(self, f: F) -> (HandlerRegistration, HandlerFuture<K, V, F>) {
+    pub fn for_each<F: FnMut(E)>(
+        self,
+        f: F,
+    ) -> (HandlerRegistration, impl Future<Output = HandlerExit> + Unpin + use<K, V, E, F>) {
         let shared = Arc::new(Shared {
             stop: StopSignal::default(),
             over: Synced::default(),
@@ -140,10 +141,10 @@ impl HandlerRegistration {
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{HandlerExit, HandlerFuture, HandlerRegistration, Schema, Store, Version};
+    /// use flyball_informer_cache::{HandlerExit, HandlerRegistration, Schema, Store, Version};
     ///
     /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let (handler, run): (HandlerRegistration, HandlerFuture<&str, _, _>) =
+    /// let (handler, run): (HandlerRegistration, _) =
     ///     pods.subscribe().for_each(|change| assert_ne!(*change.key(), "b", "no handler for this one"));
     /// pods.replace([("a", 1), ("b", 2)], Version::new(2));
     /// drop(pods); // closes the store, which ends the future
@@ -169,7 +170,7 @@ impl Shared {
     }
 }
 
-impl<K, V, F> HandlerFuture<K, V, F> {
+impl<K, V, E, F> HandlerFuture<K, V, E, F> {
     /// Drops the subscription and the function, and then signals the end. Never panics. A second call has no effect.
     fn finish(&mut self, end: HandlerExit) -> HandlerExit {
         if let Some((changes, function)) = self.work.take() {
@@ -185,12 +186,13 @@ impl<K, V, F> HandlerFuture<K, V, F> {
 }
 
 // The future does not need to be pinned: it calls the function through a reference and contains no other future.
-impl<K, V, F> Unpin for HandlerFuture<K, V, F> {}
+impl<K, V, E, F> Unpin for HandlerFuture<K, V, E, F> {}
 
-impl<K, V, F> Future for HandlerFuture<K, V, F>
+impl<K, V, E, F> Future for HandlerFuture<K, V, E, F>
 where
     K: Clone + Eq + Hash,
-    F: FnMut(Change<K, V>),
+    E: SubscriptionItem<K, V>,
+    F: FnMut(E),
 {
     type Output = HandlerExit;
 
@@ -216,7 +218,7 @@ where
     }
 }
 
-impl<K, V, F> Drop for HandlerFuture<K, V, F> {
+impl<K, V, E, F> Drop for HandlerFuture<K, V, E, F> {
     fn drop(&mut self) {
         self.finish(HandlerExit::Unsubscribed);
     }
@@ -228,12 +230,6 @@ impl fmt::Debug for HandlerRegistration {
             .field("over", &self.shared.over)
             .field("panics", &self.panic_count())
             .finish()
-    }
-}
-
-impl<K, V, F> fmt::Debug for HandlerFuture<K, V, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerFuture").field("over", &self.work.is_none()).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
-//! EDGE. Changes as a stream.
+//! EDGE. A subscription as a stream of its items.
 //!
-//! Cancel safety: a change is taken and returned in the same poll. So no change that was taken is lost if the stream is dropped.
+//! Cancel safety: an item is taken and returned in the same poll. So no item that was taken is lost if the stream is dropped.
 
 use std::hash::Hash;
 use std::pin::Pin;
@@ -8,12 +8,13 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::{Change, Subscription};
+use crate::Subscription;
+use crate::watch::subscription::SubscriptionItem;
 
 /// The stream ends when the store is closed, or the [index](crate::SubscriptionBuilder::by_index) of the subscription is removed, and every change
 /// has been delivered.
-impl<K: Clone + Eq + Hash, V> Stream for Subscription<K, V> {
-    type Item = Change<K, V>;
+impl<K: Clone + Eq + Hash, V, E: SubscriptionItem<K, V>> Stream for Subscription<K, V, E> {
+    type Item = E;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         // Calls the inherent method with the same name.

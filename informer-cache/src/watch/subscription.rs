@@ -5,6 +5,7 @@
 //! | `walk` | the remaining objects of the initial snapshot, or of the snapshot of a resync |
 //! | `due`, `ready` | taken out of the buffer, but not delivered yet; `due` is cleared only after `ready` is set, so a panic loses no change |
 //! | `taken` | the ticket of the entry that was taken out of the buffer; `None` if the walk took it |
+//! | `restarting` | a restart has begun and has not ended; if it panics, the next call repeats it |
 //! | `filter`, `resyncing` | the filter for objects, and the timer for periodic resyncs |
 //!
 //! All shared state is in the buffer, under its lock. The snapshot is taken and the buffer is registered in one critical section of the store, so the
@@ -16,27 +17,29 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
-use crate::changes::buffer::{Popped, Settled, SubscriptionBuffer};
+use crate::changes::buffer::{Popped, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
 use crate::store::inner::StoreInner;
 use crate::table::Table;
 use crate::{Change, ChangeKind, InitialProcessed, Schema, Snapshot, Version};
 
-mod bounded;
 mod builder;
+mod event;
 mod initial;
 mod lag;
-mod next_change;
+mod next;
+mod restart;
 mod resync;
 
-pub use self::bounded::{BoundedSubscription, Lagged, NextEvent, OverflowPolicy, SubscriptionEvent};
 pub use self::builder::SubscriptionBuilder;
+pub use self::event::SubscriptionEvent;
+pub(super) use self::event::SubscriptionItem;
 use self::initial::InitialObjects;
 pub use self::lag::Lag;
-pub use self::next_change::NextChange;
 use self::resync::ResyncTimer;
 
 /// The objects of a store, then every later change, coalesced per key.
@@ -44,13 +47,14 @@ use self::resync::ResyncTimer;
 /// A subscription begins with the objects of one snapshot as [initial](Change::is_initial) additions. If the first list of the store is published
 /// later, its objects are initial, too. After the objects of the snapshot, the subscription delivers changes, in the order in which their keys became
 /// pending. So changes of different objects may be delivered in a different order than they were written. Changes of one key that were not delivered
-/// yet are merged. So the memory that a slow subscriber needs is bounded by the number of keys, not of events. A slow subscriber does not delay the
-/// writer or other subscribers. If a subscriber applies the changes in order to a map that is empty at first, the map has the same content as the
+/// yet are merged. So the memory that a slow subscriber needs is bounded by the number of keys, not of events; if this is too much, set a
+/// [lower bound](crate::SubscriptionBuilder::max_pending). A slow subscriber does not delay the writer or other subscribers. If a subscriber applies the changes in order to a map that is empty at first, the map has the same content as the
 /// store once every change has been applied. The key of an addition is never in the map, and the key of an update or a deletion always is. When a
 /// change is received, the store already contains the new state, or a newer one.
 ///
 /// Subscriptions are independent of each other. Dropping a subscription ends it. [`Store::subscription`](crate::Store::subscription) builds a
-/// subscription with options, for example to some of the objects only, or with a periodic resync.
+/// subscription with options, for example to some of the objects only, or with a periodic resync. `E` is the type of the items: [`Change`], or
+/// [`SubscriptionEvent`] for a subscription with a bound.
 ///
 /// Do not use a subscription to find which *other* objects a change concerns, for example the owner of the object or the objects that it selects. A
 /// subscription does not report the states between two deliveries, although readers may have seen them in the store. For example, if an object
@@ -73,7 +77,7 @@ use self::resync::ResyncTimer;
 /// assert_eq!(received.collect::<Vec<_>>(), [("a".into(), 2, true), ("b".into(), 4, false)]);
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
-pub struct Subscription<K, V> {
+pub struct Subscription<K, V, E = Change<K, V>> {
     buffer: Arc<SubscriptionBuffer<K, V>>,
     /// The reference is weak, so that a subscription that is not polled does not keep the objects of a store alive.
     store: Weak<StoreInner<K, V>>,
@@ -86,9 +90,11 @@ pub struct Subscription<K, V> {
     due: Option<Due<K, V>>,
     ready: Option<Change<K, V>>,
     taken: Option<Ticket>,
+    restarting: bool,
     filter: Option<Box<Filter<V>>>,
     resyncing: Option<ResyncTimer>,
     seen: Version,
+    item: PhantomData<fn() -> E>,
 }
 
 /// An entry that was taken out of the buffer and is not delivered yet.
@@ -98,15 +104,15 @@ struct Due<K, V> {
     initial: bool,
 }
 
-/// The next item for a subscriber.
+/// What a subscriber receives next.
 enum Taken<K, V> {
     Change(Change<K, V>),
-    /// The capacity of the buffer was exceeded.
-    Overflowed,
+    /// The bound was exceeded, and the subscription has restarted.
+    Restarted,
     Ended,
 }
 
-impl<K, V> Subscription<K, V>
+impl<K, V, E> Subscription<K, V, E>
 where
     K: Clone + Eq + Hash,
 {
@@ -126,9 +132,11 @@ where
             due: None,
             ready: None,
             taken: None,
+            restarting: false,
             filter: None,
             resyncing: None,
             seen: Version::ZERO,
+            item: PhantomData,
         };
         // `begin` is called last, because it may panic. In that case, the subscription is dropped, which detaches the buffer.
         subscription.begin(&snapshot.table);
@@ -141,7 +149,8 @@ where
         self.initial = self.walk.is_some();
     }
 
-    /// Returns the number of keys for which an object of the snapshot or a change still has to be delivered.
+    /// Returns the number of keys for which an object of the snapshot or a change still has to be delivered. After the
+    /// [bound](crate::SubscriptionBuilder::max_pending) was exceeded, this includes the keys that were pending at that time.
     #[must_use]
     pub fn pending(&self) -> usize {
         let lag = self.lag();
@@ -160,7 +169,7 @@ where
     }
 
     /// Returns whether the first list of the store was published and every object of that list has been delivered. After it has returned `true` once,
-    /// it always returns `true`.
+    /// it always returns `true`, except that a [restart](SubscriptionEvent::Restarted) resets it to `false` until the objects were delivered again.
     ///
     /// If the store never gets a list, this method always returns `false`, even if objects are written to the store in other ways.
     /// [`Store::synced`](crate::Store::synced) waits forever in such a store.
@@ -180,7 +189,11 @@ where
     #[must_use]
     pub fn is_initial_delivered(&self) -> bool {
         let (due, ready) = (self.due.as_ref(), self.ready.as_ref());
-        if self.initial || due.is_some_and(|due| due.initial) || ready.is_some_and(Change::is_initial) {
+        if self.restarting
+            || self.initial
+            || due.is_some_and(|due| due.initial)
+            || ready.is_some_and(Change::is_initial)
+        {
             return false;
         }
         let in_hands = self.taken.filter(|_| due.is_some() || ready.is_some());
@@ -221,6 +234,11 @@ where
     fn take(&mut self, waker: Option<&Waker>) -> Poll<Taken<K, V>> {
         let mut resynced = false;
         let mut steps = 0;
+        // The bound is checked first: if it was exceeded, neither the rest of the snapshot nor a change that was taken has to be delivered.
+        if self.restarting || self.buffer.has_overflowed() {
+            self.restart();
+            return Poll::Ready(Taken::Restarted);
+        }
         loop {
             if let Some(change) = self.ready.take() {
                 return Poll::Ready(Taken::Change(change));
@@ -258,7 +276,11 @@ where
                         }
                         return Poll::Pending;
                     }
-                    Popped::Overflowed => return Poll::Ready(Taken::Overflowed),
+                    // The bound was exceeded after the check above.
+                    Popped::Overflowed => {
+                        self.restart();
+                        return Poll::Ready(Taken::Restarted);
+                    }
                     Popped::Ended(version) => {
                         self.seen = version;
                         // Drops the timer for resyncs, because it holds a waker.
@@ -267,29 +289,6 @@ where
                     }
                 }
             }
-        }
-    }
-
-    fn period_is_over(&mut self) -> bool {
-        self.resyncing.as_mut().is_some_and(ResyncTimer::is_due)
-    }
-
-    /// Begins a resync, if every published change has been delivered. In that case, the subscriber has the same state as the store. So when the walk
-    /// reaches a key, the pending entry of the key contains every change since the resync began.
-    fn begin_resync(&mut self) -> Poll<()> {
-        let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
-        // `resync` stays true until the walk was created. So if its creation panics, the resync is tried again.
-        self.resync = true;
-        match store.settled(&self.buffer) {
-            Settled::Yes(table) => {
-                self.walk = InitialObjects::new(&table, self.buffer.selection());
-                self.resync = false;
-                Poll::Ready(())
-            }
-            // A change has become pending meanwhile. It is delivered before the resync.
-            Settled::Pending => Poll::Ready(()),
-            // A writer is still merging its changes into the buffer. When it has finished, it wakes this task.
-            Settled::Behind => Poll::Pending,
         }
     }
 
@@ -338,17 +337,17 @@ where
 }
 
 impl<K, V> Taken<K, V> {
-    /// Returns the change, or `None` at the end of the subscription. Call this method only for an unbounded subscription, whose buffer never
-    /// overflows.
-    fn change(self) -> Option<Change<K, V>> {
+    /// Returns the item, or `None` at the end of the subscription.
+    fn item<E: SubscriptionItem<K, V>>(self) -> Option<E> {
         match self {
-            Self::Change(change) => Some(change),
-            Self::Overflowed | Self::Ended => None,
+            Self::Change(change) => Some(E::change(change)),
+            Self::Restarted => Some(E::restarted()),
+            Self::Ended => None,
         }
     }
 }
 
-impl<K, V> Drop for Subscription<K, V> {
+impl<K, V, E> Drop for Subscription<K, V, E> {
     fn drop(&mut self) {
         let store = self.store.upgrade();
         store.iter().for_each(|store| store.unsubscribe(&self.buffer));
@@ -357,9 +356,9 @@ impl<K, V> Drop for Subscription<K, V> {
 }
 
 // No field is pinned.
-impl<K, V> Unpin for Subscription<K, V> {}
+impl<K, V, E> Unpin for Subscription<K, V, E> {}
 
-impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
+impl<K: fmt::Debug, V, E> fmt::Debug for Subscription<K, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").field("seen", &self.seen).finish_non_exhaustive()
     }

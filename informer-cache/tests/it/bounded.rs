@@ -1,7 +1,6 @@
-//! Tests of subscriptions with a bound on the number of pending keys, which restart or end when the bound is exceeded.
+//! Tests of subscriptions with a bound on the number of pending keys, which restart when the bound is exceeded.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -10,9 +9,9 @@ use std::task::{Poll, Waker};
 use std::thread;
 
 use flyball_informer_cache::{
-    BoundedSubscription, Index, Lagged, OverflowPolicy, Schema, SharedWriter, Store, SubscriptionEvent,
-    Version,
+    HandlerExit, Index, Schema, SharedWriter, Stopped, Store, Subscription, SubscriptionEvent, Version,
 };
+use parking_lot::Mutex;
 use testkit::panicking::{PanicSwitch, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
@@ -30,12 +29,10 @@ fn most(most: usize) -> NonZeroUsize {
     most.try_into().unwrap()
 }
 
-fn bounded(
-    store: &SharedWriter<u32, Pod>,
-    keys: usize,
-    overflow: OverflowPolicy,
-) -> BoundedSubscription<u32, Pod> {
-    store.subscription().bounded(most(keys), overflow)
+type Bounded<K, V> = Subscription<K, V, SubscriptionEvent<K, V>>;
+
+fn bounded(store: &SharedWriter<u32, Pod>, keys: usize) -> Bounded<u32, Pod> {
+    store.subscription().max_pending(most(keys)).subscribe()
 }
 
 /// The objects that a subscriber has received.
@@ -64,8 +61,8 @@ impl Known {
         }
     }
 
-    fn receive_all(&mut self, changes: &mut BoundedSubscription<u32, Pod>) {
-        while let Some(received) = changes.try_next().unwrap() {
+    fn receive_all(&mut self, changes: &mut Bounded<u32, Pod>) {
+        while let Some(received) = changes.try_next() {
             self.receive(received);
         }
     }
@@ -79,7 +76,7 @@ impl Known {
 fn up_to_the_bound_it_is_as_any_other() {
     let store = store();
     store.upsert((1, 1));
-    let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
+    let (mut changes, mut known) = (bounded(&store, 2), Known::default());
     known.receive_all(&mut changes);
     for version in 2..1_000 {
         store.upsert((1, version));
@@ -104,7 +101,7 @@ fn up_to_the_bound_it_is_as_any_other() {
 #[test]
 fn restarts_when_the_bound_is_exceeded() {
     let store = store();
-    let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
+    let (mut changes, mut known) = (bounded(&store, 2), Known::default());
     store.replace([(1, 1), (2, 1)], Version::new(1));
     known.receive_all(&mut changes);
     assert!(changes.is_initial_delivered());
@@ -114,13 +111,13 @@ fn restarts_when_the_bound_is_exceeded() {
     store.delete(&1, None);
     assert_eq!(changes.pending(), 3, "changes after the overflow are pending");
     assert!(!changes.is_initial_delivered());
-    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
+    assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
     assert_eq!(
         (changes.lag().initial_remaining, changes.lag().pending, changes.is_initial_delivered()),
         (3, 0, false)
     );
     let mut keys = Vec::new();
-    while let Some(SubscriptionEvent::Change(change)) = changes.try_next().unwrap() {
+    while let Some(SubscriptionEvent::Change(change)) = changes.try_next() {
         assert!(change.is_initial());
         keys.push(*change.key());
     }
@@ -128,9 +125,7 @@ fn restarts_when_the_bound_is_exceeded() {
     assert_eq!(keys, [2, 3, 4]);
     assert!(changes.is_initial_delivered());
     store.upsert((2, 3));
-    assert!(
-        matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if change.old().is_some())
-    );
+    assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Change(change)) if change.old().is_some()));
     changes.check().unwrap();
 }
 
@@ -140,8 +135,8 @@ fn a_restart_discards_the_rest_of_the_snapshot() {
     for key in 0..10 {
         store.upsert((key, 1));
     }
-    let (mut changes, mut known) = (bounded(&store, 2, OverflowPolicy::Restart), Known::default());
-    known.receive(changes.try_next().unwrap().unwrap());
+    let (mut changes, mut known) = (bounded(&store, 2), Known::default());
+    known.receive(changes.try_next().unwrap());
     for key in 0..10 {
         store.delete(&key, None);
     }
@@ -150,11 +145,11 @@ fn a_restart_discards_the_rest_of_the_snapshot() {
 }
 
 #[test]
-fn stays_disconnected_and_drops_pending_changes() {
+fn a_restart_drops_the_pending_changes() {
     let store = store();
     store.upsert((1, 1));
-    let mut changes = bounded(&store, 1, OverflowPolicy::Disconnect);
-    assert!(matches!(changes.try_next(), Ok(Some(_))) && matches!(changes.try_next(), Ok(None)));
+    let mut changes = bounded(&store, 1);
+    assert!(changes.try_next().is_some() && changes.try_next().is_none());
     store.upsert((1, 2));
     let held = Arc::downgrade(&store.get(&1).unwrap());
     store.upsert((2, 3));
@@ -165,28 +160,57 @@ fn stays_disconnected_and_drops_pending_changes() {
         (1, 2),
         "the pending changes are not those at the overflow"
     );
-    let lagged = Lagged { delivered_version: Version::new(1), version: Version::new(5) };
-    assert_eq!(changes.try_next().map(drop), Err(lagged));
-    assert_eq!((held.strong_count(), changes.pending()), (0, 0));
-    assert_eq!(lagged.to_string(), "the consumer fell too far behind: it has seen version 1 of 5");
-    assert!(lagged.source().is_none());
-    store.upsert((3, 6));
-    store.close();
-    changes.resync();
-    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Err(again)) if again == lagged));
-    assert!(!changes.is_initial_delivered());
+    assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
+    assert_eq!(held.strong_count(), 0);
     changes.check().unwrap();
     store.check().unwrap();
+}
+
+#[cfg(feature = "stream")]
+#[test]
+fn is_a_stream_of_changes_and_restarts() {
+    use std::pin::Pin;
+    use std::task::Context;
+
+    use futures_core::Stream;
+
+    let store = store();
+    let mut changes = bounded(&store, 1);
+    store.replace([(1, 1), (2, 1)], Version::new(1));
+    let mut next = || Stream::poll_next(Pin::new(&mut changes), &mut Context::from_waker(Waker::noop()));
+    assert!(matches!(next(), Poll::Ready(Some(SubscriptionEvent::Restarted))));
+    assert!(matches!(next(), Poll::Ready(Some(SubscriptionEvent::Change(change))) if change.is_initial()));
+}
+
+#[test]
+fn an_event_handler_receives_restarts_and_processes_the_initial_state_again() {
+    let store = store();
+    let changes = bounded(&store, 1);
+    let known = Arc::new(Mutex::new(Known::default()));
+    let (handler, mut run) = changes.for_each({
+        let known = known.clone();
+        move |event| known.lock().receive(event)
+    });
+    assert!(poll_once(pin!(&mut run)).is_pending());
+    let initial_processed = handler.initial_processed();
+    store.replace([(1, 1), (2, 1)], Version::new(1));
+    assert!(!initial_processed.is_done(), "the objects of the first list are lost and not delivered again");
+    assert!(poll_once(pin!(&mut run)).is_pending());
+    assert!(initial_processed.is_done());
+    known.lock().assert_matches(&store);
+    assert_eq!(known.lock().restarts, 1);
+    store.close();
+    assert_eq!(poll_once(pin!(run)), Poll::Ready(HandlerExit::Closed));
 }
 
 #[test]
 fn exceeding_the_bound_wakes_a_consumer_once() {
     let store = store();
-    for (overflow, wakers) in [(OverflowPolicy::Restart, true), (OverflowPolicy::Disconnect, false)] {
-        let mut changes = bounded(&store, 2, overflow);
-        while let Ok(Some(_)) = changes.try_next() {}
+    for panics in [false, true] {
+        let mut changes = bounded(&store, 2);
+        while changes.try_next().is_some() {}
         let (counting, waker) = Counting::waker();
-        let waker = if wakers { waker } else { Waker::from(Arc::new(Panicking)) };
+        let waker = if panics { Waker::from(Arc::new(Panicking)) } else { waker };
         // One future is dropped before its first poll, and one while it waits.
         drop(changes.next());
         assert!(poll_with(pin!(changes.next()), &waker).is_pending());
@@ -194,19 +218,17 @@ fn exceeding_the_bound_wakes_a_consumer_once() {
         // All keys are replaced in one step, so the subscriber cannot take a change before the bound is exceeded.
         store.replace((0..9).map(|key| (key, version)), Version::new(version));
         store.upsert((1, version + 1));
-        assert_eq!(counting.wakes(), usize::from(wakers));
+        assert_eq!(counting.wakes(), usize::from(!panics));
         let received = poll_once(pin!(changes.next()));
-        assert_eq!(matches!(received, Poll::Ready(Ok(Some(SubscriptionEvent::Restarted)))), wakers);
-        assert_eq!(matches!(received, Poll::Ready(Err(_))), !wakers);
+        assert!(matches!(received, Poll::Ready(Some(SubscriptionEvent::Restarted))));
     }
     store.check().unwrap();
 }
 
 #[test]
-fn the_end_of_the_store_after_it_was_too_much() {
+fn restarts_after_the_store_was_closed() {
     let store = store();
-    let (mut changes, mut other) =
-        (bounded(&store, 1, OverflowPolicy::Restart), bounded(&store, 1, OverflowPolicy::Restart));
+    let mut changes = bounded(&store, 1);
     store.upsert((1, 1));
     store.upsert((2, 2));
     store.close();
@@ -215,33 +237,51 @@ fn the_end_of_the_store_after_it_was_too_much() {
     known.receive_all(&mut changes);
     known.assert_matches(&store);
     assert_eq!(known.restarts, 1);
-    assert!(
-        matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))),
-        "the subscription has not ended"
-    );
     drop(store);
-    assert!(other.try_next().is_err(), "the subscription restarted after the store was dropped");
-    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))));
+    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(None)), "the subscription has not ended");
+}
+
+/// There is no state from which to restart, but the subscriber must not keep the state that it has.
+#[test]
+fn restarts_without_objects_and_ends_if_the_store_was_dropped() {
+    for listed_before in [false, true] {
+        let store = store();
+        if listed_before {
+            store.replace([(1, 1), (2, 1)], Version::new(1));
+        }
+        let mut changes = bounded(&store, 1);
+        let initial_processed = changes.initial_processed();
+        store.replace([(1, 2), (2, 2)], Version::new(2));
+        drop(store);
+        assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
+        assert_eq!(changes.pending(), 0);
+        for _ in 0..2 {
+            assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(None)));
+        }
+        assert!(!changes.is_initial_delivered(), "no object was delivered");
+        assert_eq!(poll_once(pin!(initial_processed)), Poll::Ready(Err(Stopped)));
+        changes.check().unwrap();
+    }
 }
 
 #[test]
 fn of_some_objects_only_those_count() {
     let store = store();
-    let mut changes = store.subscription().for_key(1).bounded(most(1), OverflowPolicy::Disconnect);
+    let mut changes = store.subscription().for_key(1).max_pending(most(1)).subscribe();
     for key in 0..100 {
         store.upsert((key, 1));
     }
-    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if *change.key() == 1));
-    assert!(matches!(changes.try_next(), Ok(None)));
+    assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Change(change)) if *change.key() == 1));
+    assert!(changes.try_next().is_none());
     // A filter is applied only when the subscriber takes a change. Until then, every change counts towards the bound.
-    let mut changes = store.subscription().filter(|pod| pod.0 == 1).bounded(most(1), OverflowPolicy::Restart);
-    while let Ok(Some(_)) = changes.try_next() {}
+    let mut changes = store.subscription().filter(|pod| pod.0 == 1).max_pending(most(1)).subscribe();
+    while changes.try_next().is_some() {}
     for key in 2..4 {
         store.upsert((key, 2));
     }
-    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
-    assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Change(change))) if *change.key() == 1));
-    assert!(matches!(changes.try_next(), Ok(None)));
+    assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
+    assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Change(change)) if *change.key() == 1));
+    assert!(changes.try_next().is_none());
 }
 
 /// If a panic interrupts a restart, the next call restarts the subscription.
@@ -256,8 +296,8 @@ fn a_panic_during_a_restart_loses_no_change() {
     static BY_HALF: Index<Object, PanickingKey> =
         Index::new("half", |object| object.switch.key(object.id % 2));
     type Known = Option<Vec<(u32, u64)>>;
-    fn receive(changes: &mut BoundedSubscription<PanickingKey, Object>, known: &mut Known) {
-        while let Some(received) = changes.try_next().unwrap() {
+    fn receive(changes: &mut Bounded<PanickingKey, Object>, known: &mut Known) {
+        while let Some(received) = changes.try_next() {
             match received {
                 SubscriptionEvent::Restarted => *known = Some(Vec::new()),
                 SubscriptionEvent::Change(change) => {
@@ -286,7 +326,7 @@ fn a_panic_during_a_restart_loses_no_change() {
                 store.upsert(object(&switch, id, 1));
             }
             let builder = store.subscription().by_index(&BY_HALF, switch.key(1)).unwrap();
-            let mut changes = builder.bounded(most(1), OverflowPolicy::Restart);
+            let mut changes = builder.max_pending(most(1)).subscribe();
             // The bound is exceeded after one object was delivered, and while others are still pending.
             drop(changes.try_next());
             for id in 0..6 {
@@ -340,11 +380,11 @@ fn threads() {
         })
         .collect();
     let reader = {
-        let mut changes = bounded(&store, 3, OverflowPolicy::Restart);
+        let mut changes = bounded(&store, 3);
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut known = Known::default();
-            while let Some(received) = runtime.block_on(changes.next()).unwrap() {
+            while let Some(received) = runtime.block_on(changes.next()) {
                 known.receive(received);
                 thread::yield_now();
             }

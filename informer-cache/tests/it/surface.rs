@@ -2,13 +2,13 @@
 
 use std::error::Error;
 use std::fmt::Debug;
+use std::num::NonZeroUsize;
 
 use flyball_informer_cache::{
-    BoundedSubscription, Change, DuplicateIndex, HandlerExit, HandlerFuture, HandlerRegistration, Index,
-    IndexError, InitialProcessed, Lagged, MissingIndex, NamespacedName, NextChange, NextEvent, Observer,
-    OverflowPolicy, ParseNamespacedNameError, ParseVersionError, Relist, Schema, SharedWriter, Snapshot,
-    Stopped, Store, StoreBuilder, Subscription, SubscriptionBuilder, SubscriptionEvent, Transaction, Version,
-    WaitForError, WaitForVersion, WriteOutcome, Writer, testing,
+    Change, DuplicateIndex, HandlerExit, HandlerRegistration, Index, IndexError, InitialProcessed,
+    MissingIndex, NamespacedName, Observer, ParseNamespacedNameError, ParseVersionError, Relist, Schema,
+    SharedWriter, Snapshot, Stopped, Store, StoreBuilder, Subscription, SubscriptionBuilder,
+    SubscriptionEvent, Transaction, Version, WaitForError, WaitForVersion, WriteOutcome, Writer, testing,
 };
 use testkit::random::Random;
 
@@ -22,14 +22,10 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<Snapshot<String, String>>();
     shared::<Subscription<String, String>>();
     shared::<SubscriptionBuilder<String, String>>();
-    shared::<BoundedSubscription<String, String>>();
-    shared::<NextEvent<'_, String, String>>();
+    shared::<Subscription<String, String, SubscriptionEvent<String, String>>>();
     shared::<SubscriptionEvent<String, String>>();
-    shared::<OverflowPolicy>();
-    error::<Lagged>();
     shared::<Observer<String, String>>();
     shared::<InitialProcessed>();
-    shared::<NextChange<'_, String, String>>();
     shared::<WaitForVersion<String, String>>();
     shared::<Writer<String, String>>();
     shared::<SharedWriter<String, String>>();
@@ -45,8 +41,6 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<WriteOutcome>();
     shared::<HandlerRegistration>();
     shared::<HandlerExit>();
-    // The future is `Send` and `Sync` if the function is.
-    shared::<HandlerFuture<String, String, fn(Change<String, String>)>>();
     error::<ParseNamespacedNameError>();
     error::<ParseVersionError>();
     error::<IndexError>();
@@ -54,6 +48,17 @@ fn types_can_be_sent_shared_and_shown() {
     error::<DuplicateIndex>();
     error::<WaitForError>();
     error::<Stopped>();
+}
+
+/// The futures without a name can be sent and shared. That of an event handler can be if the function can be.
+#[test]
+fn futures_can_be_sent_and_shared() {
+    fn future(_: impl Future + Send + Sync + Unpin) {}
+    let schema = Schema::new(|text: &String| text.clone(), |_| Version::ZERO);
+    let store = Store::builder(schema).build().unwrap();
+    future(store.subscribe().next());
+    future(store.subscription().max_pending(NonZeroUsize::MIN).subscribe().next());
+    future(store.subscribe().for_each(drop).1);
 }
 
 #[test]

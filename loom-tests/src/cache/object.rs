@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, Index, Schema, SharedWriter, Snapshot, Store, Subscription,
-    SubscriptionEvent, Version, Writer,
+    Change, ChangeKind, Index, Schema, SharedWriter, Snapshot, Store, Subscription, SubscriptionEvent,
+    Version, Writer,
 };
 
 use crate::thread::{self, JoinHandle};
@@ -77,8 +77,8 @@ impl Consumer {
     }
 
     /// Applies all pending changes. If the subscription restarts, removes all objects that were received before the restart.
-    pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
-        while let Some(event) = changes.try_next().expect("the subscription ended") {
+    pub fn drain_bounded(&mut self, changes: &mut Subscription<u8, Object, SubscriptionEvent<u8, Object>>) {
+        while let Some(event) = changes.try_next() {
             match event {
                 SubscriptionEvent::Change(change) => self.apply(&change),
                 SubscriptionEvent::Restarted => self.0.clear(),

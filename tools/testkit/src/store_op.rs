@@ -182,8 +182,8 @@ pub struct View {
     pub filtered: bool,
     /// Whether the subscription resyncs every [`PERIOD`](Self::PERIOD).
     pub periodic: bool,
-    /// Whether the number of pending keys is bounded, and what happens when the bound is exceeded.
-    pub bound: Bounds,
+    /// Whether at most [`MOST`](Self::MOST) keys may be pending.
+    pub bounded: bool,
 }
 
 /// The selection of a subscription.
@@ -198,18 +198,6 @@ pub enum Selected {
     Tag(u8),
     /// The same as `Tag`. This second variant makes random selections by tag twice as frequent.
     Tagged(u8),
-}
-
-/// What a subscription does when more than [`MOST`](View::MOST) keys are pending.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Arbitrary)]
-pub enum Bounds {
-    /// No bound.
-    #[default]
-    None,
-    /// The subscription restarts.
-    Restart,
-    /// The subscription ends.
-    Disconnect,
 }
 
 impl Selected {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +10,12 @@ use std::time::Duration;
 use flyball_sync::Timer;
 use flyball_sync::panics::caught;
 
-use super::{BoundedSubscription, OverflowPolicy, ResyncTimer, Subscription};
+use super::{ResyncTimer, Subscription, SubscriptionEvent};
 use crate::changes::pending::Filter;
 use crate::changes::selection::Selection;
 use crate::store::inner::StoreInner;
 use crate::table::definition::erased;
-use crate::{Index, LabelIndex, MissingIndex, Selector};
+use crate::{Change, Index, LabelIndex, MissingIndex, Selector};
 
 /// A builder for subscriptions. [`Store::subscription`](crate::Store::subscription) creates it.
 ///
@@ -33,22 +34,27 @@ use crate::{Index, LabelIndex, MissingIndex, Selector};
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 #[must_use = "a builder does nothing until `subscribe`"]
-pub struct SubscriptionBuilder<K, V> {
+pub struct SubscriptionBuilder<K, V, E = Change<K, V>> {
     store: Arc<StoreInner<K, V>>,
     selection: Option<Selection<K, V>>,
     filter: Option<Box<Filter<V>>>,
     resync: Option<(Box<dyn Timer>, Duration)>,
+    most: usize,
+    item: PhantomData<fn() -> E>,
 }
 
-impl<K, V> SubscriptionBuilder<K, V>
+impl<K, V> SubscriptionBuilder<K, V> {
+    pub(crate) fn new(store: Arc<StoreInner<K, V>>) -> Self {
+        let most = usize::MAX;
+        Self { store, selection: None, filter: None, resync: None, most, item: PhantomData }
+    }
+}
+
+impl<K, V, E> SubscriptionBuilder<K, V, E>
 where
     K: Clone + Eq + Hash,
     V: 'static,
 {
-    pub(crate) fn new(store: Arc<StoreInner<K, V>>) -> Self {
-        Self { store, selection: None, filter: None, resync: None }
-    }
-
     /// Makes the subscription deliver only changes of this key, so at most one key is pending.
     pub fn for_key(mut self, key: K) -> Self {
         let hash = self.store.reader.seed.hash_one(&key);
@@ -196,29 +202,27 @@ where
         self
     }
 
-    /// Starts the subscription, which delivers the stored objects, and then every change. This costs as much as
-    /// [`Store::subscribe`](crate::Store::subscribe).
-    #[must_use]
-    pub fn subscribe(self) -> Subscription<K, V> {
-        self.begin(usize::MAX)
-    }
-
-    /// Starts a subscription with at most `most` pending keys, not counting the objects of the snapshot. `overflow` states what happens if more keys
-    /// are pending. `most` must be at least the number of keys that one relist or one burst of writes changes; otherwise, the bound is exceeded again
-    /// and again.
+    /// Limits the number of pending keys, not counting the objects of the snapshot, and so the memory that a slow subscriber needs. If more keys are
+    /// pending, the subscription discards their changes and restarts: its next item is [`SubscriptionEvent::Restarted`], and then it delivers all
+    /// stored objects again.
+    ///
+    /// Without a limit, the pending keys are at most those of the stored objects, and of deleted objects that the subscriber has received before. The
+    /// limit must be at least the number of keys that one relist or one burst of writes changes; otherwise, it is exceeded again and again. A
+    /// restart holds the lock of the store for O(1) time.
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{OverflowPolicy, Schema, Store, SubscriptionEvent, Version};
+    /// use flyball_informer_cache::{Schema, Store, Subscription, SubscriptionEvent, Version};
     /// use std::collections::BTreeMap;
     ///
     /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// let mut changes = store.subscription().bounded(2.try_into()?, OverflowPolicy::Restart);
+    /// let mut changes: Subscription<u8, _, SubscriptionEvent<u8, _>> =
+    ///     store.subscription().max_pending(2.try_into()?).subscribe();
     /// for key in 0..3 {
     ///     store.upsert((key, 1));
     /// }
     /// let mut known = BTreeMap::new();
-    /// while let Some(event) = changes.try_next()? {
+    /// while let Some(event) = changes.try_next() {
     ///     match event {
     ///         SubscriptionEvent::Restarted => known.clear(),
     ///         SubscriptionEvent::Change(change) => match change.new() {
@@ -228,21 +232,18 @@ where
     ///     }
     /// }
     /// assert_eq!(known.len(), 3);
-    ///
-    /// let mut changes = store.subscription().for_key(7).bounded(1.try_into()?, OverflowPolicy::Disconnect);
-    /// for key in 0..10 {
-    ///     store.upsert((key, 2));
-    /// }
-    /// assert!(matches!(changes.try_next()?, Some(SubscriptionEvent::Change(change)) if *change.key() == 7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
-    pub fn bounded(self, most: NonZeroUsize, overflow: OverflowPolicy) -> BoundedSubscription<K, V> {
-        BoundedSubscription::new(self.begin(most.get()), overflow)
+    pub fn max_pending(self, most: NonZeroUsize) -> SubscriptionBuilder<K, V, SubscriptionEvent<K, V>> {
+        let Self { store, selection, filter, resync, .. } = self;
+        SubscriptionBuilder { store, selection, filter, resync, most: most.get(), item: PhantomData }
     }
 
-    fn begin(self, most: usize) -> Subscription<K, V> {
-        let Self { store, selection, filter, resync } = self;
+    /// Starts the subscription, which delivers the stored objects, and then every change. This costs as much as
+    /// [`Store::subscribe`](crate::Store::subscribe).
+    #[must_use]
+    pub fn subscribe(self) -> Subscription<K, V, E> {
+        let Self { store, selection, filter, resync, most, .. } = self;
         let (snapshot, buffer) = store.subscribe(selection, most);
         let mut subscription = Subscription::new(buffer, Arc::downgrade(&store), &snapshot);
         subscription.filter = filter;
@@ -251,7 +252,7 @@ where
     }
 }
 
-impl<K, V> fmt::Debug for SubscriptionBuilder<K, V> {
+impl<K, V, E> fmt::Debug for SubscriptionBuilder<K, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SubscriptionBuilder").finish_non_exhaustive()
     }

@@ -3,14 +3,16 @@
 //! Cancel safety: the timer does not take changes. The timer wakes the task that polled last; once the timer is dropped, it wakes no task.
 
 use std::hash::Hash;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use flyball_sync::{Nanos, Timer};
 
 use super::Subscription;
+use super::initial::InitialObjects;
+use crate::changes::buffer::Settled;
 
-impl<K, V> Subscription<K, V>
+impl<K, V, E> Subscription<K, V, E>
 where
     K: Clone + Eq + Hash,
 {
@@ -37,6 +39,29 @@ where
     /// ```
     pub fn resync(&mut self) {
         self.resync |= !self.initial && self.walk.is_none();
+    }
+
+    pub(super) fn period_is_over(&mut self) -> bool {
+        self.resyncing.as_mut().is_some_and(ResyncTimer::is_due)
+    }
+
+    /// Begins a resync, if every published change has been delivered. In that case, the subscriber has the same state as the store. So when the walk
+    /// reaches a key, the pending entry of the key contains every change since the resync began.
+    pub(super) fn begin_resync(&mut self) -> Poll<()> {
+        let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
+        // `resync` stays true until the walk was created. So if its creation panics, the resync is tried again.
+        self.resync = true;
+        match store.settled(&self.buffer) {
+            Settled::Yes(table) => {
+                self.walk = InitialObjects::new(&table, self.buffer.selection());
+                self.resync = false;
+                Poll::Ready(())
+            }
+            // A change has become pending meanwhile. It is delivered before the resync.
+            Settled::Pending => Poll::Ready(()),
+            // A writer is still merging its changes into the buffer. When it has finished, it wakes this task.
+            Settled::Behind => Poll::Pending,
+        }
     }
 }
 

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, Index, IndexError, Informer, InformerState, ListRequest,
-    OverflowPolicy, Page, Schema, Source, SourceError, SourceErrorKind, Subscription, SubscriptionEvent,
-    Version, WatchEvent, WatchRequest, WatchStream,
+    Change, ChangeKind, Index, IndexError, Informer, InformerState, ListRequest, Page, Schema, Source,
+    SourceError, SourceErrorKind, Subscription, SubscriptionEvent, Version, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use parking_lot::Mutex;
 use testkit::coverage::events::Happened;
@@ -76,7 +76,6 @@ pub const NAMES: &[&str] = &[
     "source: polls",
     "consumer: merged",
     "consumer: restarts",
-    "consumer: ends",
     "filter",
     "filter panics",
     "one key",
@@ -329,9 +328,8 @@ impl<W: WatchStream<Object = Object>> WatchStream for UnreadableWatch<W> {
 /// The options of a subscription.
 #[derive(Clone, Copy)]
 struct SubscriptionOptions {
-    /// What happens when the subscription exceeds its bound: it restarts, or it is disconnected, and the test subscribes again. `None` if the
-    /// subscription has no bound.
-    overflow: Option<OverflowPolicy>,
+    /// Whether the number of pending keys has a limit.
+    bounded: bool,
     /// Whether only objects that pass the filter are delivered.
     filtered: bool,
     /// The only key to deliver; `None` delivers all keys.
@@ -342,18 +340,12 @@ struct SubscriptionOptions {
 
 impl SubscriptionOptions {
     fn new(bits: u8) -> Self {
-        let overflow =
-            [None, Some(OverflowPolicy::Restart), Some(OverflowPolicy::Disconnect)][usize::from(bits % 3)];
-        let (filtered, panics) = (bits & 4 != 0, bits & 8 != 0);
-        Self { overflow, filtered, key: (bits & 48 == 48).then_some(bits % KEYS), panics }
+        let (bounded, filtered, panics) = (bits % 3 > 0, bits & 4 != 0, bits & 8 != 0);
+        Self { bounded, filtered, key: (bits & 48 == 48).then_some(bits % KEYS), panics }
     }
 
     fn tally(self, tally: &mut Happened) {
-        tally.hit(match self.overflow {
-            None => "consumer: merged",
-            Some(OverflowPolicy::Restart) => "consumer: restarts",
-            Some(_) => "consumer: ends",
-        });
+        tally.hit(if self.bounded { "consumer: restarts" } else { "consumer: merged" });
         tally.hit_if(self.filtered, "filter");
         tally.hit_if(self.panics, "filter panics");
         tally.hit_if(self.key.is_some(), "one key");
@@ -366,7 +358,7 @@ impl SubscriptionOptions {
 
 enum Changes {
     Merged(Subscription<u8, Object>),
-    Bounded(BoundedSubscription<u8, Object>),
+    Bounded(Subscription<u8, Object, SubscriptionEvent<u8, Object>>),
 }
 
 /// A consumer, whose state is computed only from the changes that it has received.
@@ -392,36 +384,35 @@ impl Follower {
         if let Some(key) = options.key {
             builder = builder.for_key(key);
         }
-        let changes = match options.overflow {
-            None => Changes::Merged(builder.subscribe()),
-            Some(overflow) => Changes::Bounded(builder.bounded(3.try_into().unwrap(), overflow)),
+        let changes = match options.bounded {
+            true => Changes::Bounded(builder.max_pending(3.try_into().unwrap()).subscribe()),
+            false => Changes::Merged(builder.subscribe()),
         };
         Self { options, changes, known: BTreeMap::new() }
     }
 
-    fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
+    fn next(&mut self) -> Option<Change<u8, Object>> {
         // A consumer may call the identity function here, outside of the run future. A panic of the function would then be a panic of the consumer,
         // so the function must not panic here.
         PANICKING_FUNCTION.set(NONE);
         loop {
             let event = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
-                Changes::Merged(changes) => Ok(changes.try_next().map(SubscriptionEvent::Change)),
+                Changes::Merged(changes) => changes.try_next().map(SubscriptionEvent::Change),
                 Changes::Bounded(changes) => changes.try_next(),
             }));
             match event {
-                Ok(Ok(Some(SubscriptionEvent::Change(change)))) => return Some(change),
-                Ok(Ok(Some(SubscriptionEvent::Restarted))) => self.known.clear(),
-                Ok(Ok(None)) => return None,
-                Ok(Err(_)) => *self = Self::new(world, self.options),
+                Ok(Some(SubscriptionEvent::Change(change))) => return Some(change),
+                Ok(Some(SubscriptionEvent::Restarted)) => self.known.clear(),
+                Ok(None) => return None,
                 Err(_) => assert!(self.options.panics),
             }
         }
     }
 
     /// Takes up to `most` changes, and asserts that each is consistent with the state that the consumer had before.
-    fn read(&mut self, world: &World, most: usize) {
+    fn read(&mut self, most: usize) {
         for _ in 0..most {
-            let Some(change) = self.next(world) else { return };
+            let Some(change) = self.next() else { return };
             let key = *change.key();
             let before = match change.new() {
                 Some(new) => self.known.insert(key, **new),
@@ -573,7 +564,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     assert_eq!(world.informer.status().version, server.version());
     world.informer.store().check().unwrap();
     for follower in &mut followers {
-        follower.read(&world, usize::MAX);
+        follower.read(usize::MAX);
         let known: Vec<Object> = follower.known.values().copied().collect();
         let mut shown = server.objects();
         shown.retain(|object| follower.options.is_shown(object));
@@ -681,6 +672,6 @@ fn perform(
         }
         Op::Follow => followers.extend(more_options.next().map(|options| Follower::new(world, options))),
         Op::MakeUnreadable(_) | Op::MakeReadable(_) => {}
-        Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(world, most.into())),
+        Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(most.into())),
     }
 }

@@ -451,7 +451,7 @@ impl<'a> World<'a> {
                 waits.push(Wait::new(Awaited::End, wait));
             }
             Op::WaitForConsumer(number) if waits.len() < 6 => {
-                if let Some(wait) = pick(consumers, number).and_then(|it| it.initial_processed()) {
+                if let Some(wait) = pick(consumers, number).map(|it| it.initial_processed()) {
                     waits.push(Wait::new(Awaited::Consumer, async { outcome(wait.await.is_ok()) }));
                 }
             }

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, DuplicateIndex, Index, IndexError, LabelIndex, MissingIndex,
-    OrderedIndex, OverflowPolicy, Query, RangeIter, Schema, Selector, Snapshot, Store, StoreBuilder,
-    Subscription, SubscriptionEvent, Version, WaitForError, WaitForVersion, WatchEvent, WriteOutcome, Writer,
+    Change, ChangeKind, DuplicateIndex, Index, IndexError, LabelIndex, MissingIndex, OrderedIndex, Query,
+    RangeIter, Schema, Selector, Snapshot, Store, StoreBuilder, Subscription, SubscriptionEvent, Version,
+    WaitForError, WaitForVersion, WatchEvent, WriteOutcome, Writer,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -24,7 +24,7 @@ use testkit::oracle::store::{
 };
 use testkit::oracle::subscription::{MergeCells, OracleSubscription};
 use testkit::store_op::{
-    Bounds, Draft, QueryParts, Selected, Stamp, StoreOp, SubscriptionOp, TestObject, View as Wanted,
+    Draft, QueryParts, Selected, Stamp, StoreOp, SubscriptionOp, TestObject, View as Wanted,
 };
 use testkit::wakers::{Counting, poll_with};
 
@@ -216,7 +216,6 @@ pub const NAMES: &[&str] = &[
     "woken",
     "index of a subscription removed",
     "began anew",
-    "too much",
     "first list delivered",
     "rewound",
     "transformed",
@@ -231,10 +230,10 @@ pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
-/// A subscription of either kind.
+/// A subscription without or with a bound.
 enum Changes {
     All(Subscription<u8, TestObject>),
-    Bounded(BoundedSubscription<u8, TestObject>),
+    Bounded(Subscription<u8, TestObject, SubscriptionEvent<u8, TestObject>>),
 }
 
 /// Evaluates `$then`, with `$name` bound to the subscription in `$changes`, of whichever kind it is.
@@ -252,11 +251,8 @@ struct Reader {
     feed: OracleSubscription<u8, TestObject>,
     consumer: Consumer<u8, TestObject>,
     view: Wanted,
-    /// Whether the subscription has ended, because its index was removed or because it exceeded its bound. A subscription that has ended delivers no
-    /// further changes.
+    /// Whether the subscription has ended, because its index was removed. A subscription that has ended delivers no further changes.
     ended: bool,
-    /// Whether the subscription was disconnected because it exceeded its bound.
-    disconnected: bool,
     /// The waker of the last poll, if this poll returned `Pending`.
     waiting: Option<Arc<Counting>>,
 }
@@ -531,7 +527,6 @@ impl<'a> World<'a> {
                         let restarted =
                             reader.take(cells, objects.as_deref(), now, || (shown.clone(), listed));
                         self.tally.hit_if(restarted, "began anew");
-                        self.tally.hit_if(reader.disconnected, "too much");
                     }
                 }
             }
@@ -586,16 +581,14 @@ impl<'a> World<'a> {
             builder = builder.resync_every(self.clock.timer(), Duration::from_secs(Wanted::PERIOD));
             feed = feed.resync_every(Wanted::PERIOD, self.now());
         }
-        let overflow = match view.bound {
-            Bounds::None => {
-                self.readers.push(Reader::new(Changes::All(builder.subscribe()), feed, view));
-                return;
+        let (changes, feed) = match view.bounded {
+            true => {
+                let builder = builder.max_pending(Wanted::MOST.try_into().unwrap());
+                (Changes::Bounded(builder.subscribe()), feed.bounded(Wanted::MOST))
             }
-            Bounds::Restart => OverflowPolicy::Restart,
-            Bounds::Disconnect => OverflowPolicy::Disconnect,
+            false => (Changes::All(builder.subscribe()), feed),
         };
-        let changes = builder.bounded(Wanted::MOST.try_into().unwrap(), overflow);
-        self.readers.push(Reader::new(Changes::Bounded(changes), feed.bounded(Wanted::MOST), view));
+        self.readers.push(Reader::new(changes, feed, view));
     }
 
     /// Ends the subscriptions that select objects by tag. Their index was removed, so they select no object any more.
@@ -808,10 +801,6 @@ impl<'a> World<'a> {
         let first_list = self.oracle.listed && !std::mem::replace(&mut self.listed, self.oracle.listed);
         for reader in &mut self.readers {
             either!(&reader.changes, changes => changes.check()).unwrap();
-            if reader.disconnected {
-                assert_eq!(either!(&reader.changes, changes => changes.pending()), 0);
-                continue;
-            }
             let closed = self.closed || reader.ended;
             let lag = either!(&reader.changes, changes => changes.lag());
             assert_eq!(lag.initial_remaining + lag.pending, reader.feed.pending());
@@ -873,7 +862,7 @@ impl<'a> World<'a> {
 impl Reader {
     fn new(changes: Changes, feed: OracleSubscription<u8, TestObject>, view: Wanted) -> Self {
         let consumer = Consumer::new(RULES.same);
-        Self { changes, feed, consumer, view, ended: false, disconnected: false, waiting: None }
+        Self { changes, feed, consumer, view, ended: false, waiting: None }
     }
 
     fn check_woken_at_end(&mut self) {
@@ -899,18 +888,7 @@ impl Reader {
         // The subscription is polled now, so the check whether an earlier poll's waker was woken ends here.
         self.waiting = None;
         if let (true, Changes::Bounded(changes)) = (self.feed.is_lost(), &mut self.changes) {
-            if self.view.bound == Bounds::Disconnect {
-                let lagged = changes.try_next().map(|_| ()).unwrap_err();
-                assert_eq!(
-                    changes.try_next().map(|_| ()),
-                    Err(lagged),
-                    "a disconnected subscription returned another result"
-                );
-                (self.ended, self.disconnected) = (true, true);
-                self.feed.disconnect();
-                return false;
-            }
-            assert!(matches!(changes.try_next(), Ok(Some(SubscriptionEvent::Restarted))));
+            assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
             let (mut there, listed) = again();
             // If the index of the subscription has been removed, the subscription selects no object.
             there.retain(|(_, thing)| !self.ended && of.is_of(thing));
@@ -948,22 +926,20 @@ impl Reader {
     fn try_next(&mut self) -> Option<Change<u8, TestObject>> {
         match &mut self.changes {
             Changes::All(changes) => changes.try_next(),
-            Changes::Bounded(changes) => changes.try_next().unwrap().map(change),
+            Changes::Bounded(changes) => changes.try_next().map(change),
         }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<u8, TestObject>>> {
         match &mut self.changes {
             Changes::All(changes) => changes.poll_next(cx),
-            Changes::Bounded(changes) => {
-                changes.poll_next(cx).map(|check_outcome| check_outcome.unwrap().map(change))
-            }
+            Changes::Bounded(changes) => changes.poll_next(cx).map(|event| event.map(change)),
         }
     }
 }
 
-fn change(check_outcome: SubscriptionEvent<u8, TestObject>) -> Change<u8, TestObject> {
-    match check_outcome {
+fn change(event: SubscriptionEvent<u8, TestObject>) -> Change<u8, TestObject> {
+    match event {
         SubscriptionEvent::Change(change) => change,
         SubscriptionEvent::Restarted => panic!("the subscription restarted below its bound"),
     }

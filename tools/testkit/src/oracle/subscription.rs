@@ -179,7 +179,7 @@ pub struct OracleSubscription<K, V> {
     period: Option<(u64, u64)>,
     /// The maximum number of pending keys.
     most: usize,
-    /// The number of keys that were pending when it exceeded the maximum, or 0 after `disconnect`; `None` if the maximum was not exceeded.
+    /// The number of keys that were pending when it exceeded the maximum; `None` if the maximum was not exceeded.
     lost: Option<usize>,
 }
 
@@ -224,13 +224,6 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
-    }
-
-    /// Ends a subscription that has exceeded its maximum number of pending keys.
-    pub fn disconnect(&mut self) {
-        self.walk.clear();
-        self.ready.clear();
-        self.lost = Some(0);
     }
 
     /// Restarts the subscription with the same options. The arguments are those of [`new`](Self::new).

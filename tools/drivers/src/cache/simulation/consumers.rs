@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, Informer, OverflowPolicy, Subscription, SubscriptionEvent,
+    Change, ChangeKind, Informer, InitialProcessed, Subscription, SubscriptionEvent,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::wakers::Counting;
@@ -36,7 +36,7 @@ pub(super) struct Selected {
     key: Option<u8>,
     pub(super) group: Option<u8>,
     filtered: bool,
-    overflow: Option<OverflowPolicy>,
+    bounded: bool,
     pub(super) period: Option<Duration>,
 }
 
@@ -47,8 +47,7 @@ impl Selected {
             key: (bits & 3 == 1).then_some(value),
             group: (bits & 3 == 2).then_some(value % GROUPS),
             filtered: bits & 4 != 0,
-            overflow: [None, None, Some(OverflowPolicy::Restart), Some(OverflowPolicy::Disconnect)]
-                [usize::from(bits >> 3 & 3)],
+            bounded: bits & 16 != 0,
             period: (bits & 32 != 0).then_some(Duration::from_secs(10)),
         }
     }
@@ -66,7 +65,17 @@ impl Selected {
 
 enum Changes {
     All(Subscription<u8, Thing>),
-    Bounded(BoundedSubscription<u8, Thing>),
+    Bounded(Subscription<u8, Thing, SubscriptionEvent<u8, Thing>>),
+}
+
+/// Evaluates `$then`, with `$name` bound to the subscription in `$changes`, of whichever kind it is.
+macro_rules! either {
+    ($changes:expr, $name:ident => $then:expr) => {
+        match $changes {
+            Changes::All($name) => $then,
+            Changes::Bounded($name) => $then,
+        }
+    };
 }
 
 /// An item that a consumer received.
@@ -74,6 +83,22 @@ enum Item {
     Change(Change<u8, Thing>),
     Restarted,
     Ended,
+}
+
+impl From<Option<Change<u8, Thing>>> for Item {
+    fn from(change: Option<Change<u8, Thing>>) -> Self {
+        change.map_or(Self::Ended, Self::Change)
+    }
+}
+
+impl From<Option<SubscriptionEvent<u8, Thing>>> for Item {
+    fn from(event: Option<SubscriptionEvent<u8, Thing>>) -> Self {
+        match event {
+            Some(SubscriptionEvent::Change(change)) => Self::Change(change),
+            Some(SubscriptionEvent::Restarted) => Self::Restarted,
+            None => Self::Ended,
+        }
+    }
 }
 
 /// The state of a consumer since its last poll, which returned `Pending`.
@@ -96,8 +121,6 @@ pub(super) struct Consumer {
     /// Whether the subscription was polled with a waker since it was created.
     pub(super) polled: bool,
     pub(super) ended: bool,
-    /// Whether the subscription was disconnected because it fell behind.
-    lagged: bool,
     /// Whether its index was removed, or the store was closed.
     pub(super) closing: bool,
 }
@@ -131,9 +154,9 @@ impl Consumer {
         if let Some(period) = selected.period {
             builder = builder.resync_every(clock.timer(), period);
         }
-        let changes = match selected.overflow {
-            None => Changes::All(builder.subscribe()),
-            Some(overflow) => Changes::Bounded(builder.bounded(2.try_into().unwrap(), overflow)),
+        let changes = match selected.bounded {
+            true => Changes::Bounded(builder.max_pending(2.try_into().unwrap()).subscribe()),
+            false => Changes::All(builder.subscribe()),
         };
         Some(Self {
             changes,
@@ -142,40 +165,21 @@ impl Consumer {
             waiting: None,
             polled: false,
             ended: false,
-            lagged: false,
             closing: closed,
         })
     }
 
     /// Requests the next item without waiting.
     fn poll_once(&mut self, waker: Option<&Waker>) -> Poll<Item> {
-        let change = |change: Option<_>| change.map_or(Item::Ended, Item::Change);
-        match (&mut self.changes, waker) {
-            (Changes::All(changes), Some(waker)) => {
-                changes.poll_next(&mut Context::from_waker(waker)).map(change)
+        match waker {
+            Some(waker) => {
+                let mut cx = Context::from_waker(waker);
+                either!(&mut self.changes, changes => changes.poll_next(&mut cx).map(Item::from))
             }
-            (Changes::All(changes), None) => {
-                changes.try_next().map_or(Poll::Pending, |it| Poll::Ready(Item::Change(it)))
-            }
-            (Changes::Bounded(changes), waker) => {
-                let next = match waker {
-                    Some(waker) => changes.poll_next(&mut Context::from_waker(waker)),
-                    None => match changes.try_next() {
-                        Ok(None) => Poll::Pending,
-                        Ok(event) => Poll::Ready(Ok(event)),
-                        Err(lagged) => Poll::Ready(Err(lagged)),
-                    },
-                };
-                next.map(|next| match next {
-                    Ok(Some(SubscriptionEvent::Change(change))) => Item::Change(change),
-                    Ok(Some(SubscriptionEvent::Restarted)) => Item::Restarted,
-                    Err(_) => {
-                        self.lagged = true;
-                        Item::Ended
-                    }
-                    Ok(None) => Item::Ended,
-                })
-            }
+            None => either!(&mut self.changes, changes => match changes.try_next() {
+                None => Poll::Pending,
+                item => Poll::Ready(item.into()),
+            }),
         }
     }
 
@@ -192,12 +196,7 @@ impl Consumer {
                 return taken;
             }
             match self.poll_once(with_waker.then_some(&waker)) {
-                Poll::Ready(Item::Change(change)) => self.apply(&change),
-                Poll::Ready(Item::Restarted) => self.known.clear(),
-                Poll::Ready(Item::Ended) => {
-                    assert!(self.closing || self.lagged, "a subscription ended without a cause");
-                    self.ended = true;
-                }
+                Poll::Ready(item) => self.receive(item),
                 Poll::Pending => {
                     if with_waker {
                         self.wait(wakes, waker, shown);
@@ -215,33 +214,40 @@ impl Consumer {
     }
 
     pub(super) fn resync(&mut self) {
-        match &mut self.changes {
-            Changes::All(changes) => changes.resync(),
-            Changes::Bounded(changes) => changes.resync(),
-        }
+        either!(&mut self.changes, changes => changes.resync());
     }
 
     /// Creates the future of the next item, polls it, and drops or leaks it.
     pub(super) fn abandon(&mut self, leak: bool, shown: &Shown<'_>) {
-        let Changes::All(changes) = &mut self.changes else { return };
         if self.ended {
             return;
         }
         let (wakes, waker) = Counting::waker();
-        let mut next = changes.next();
-        let item = Pin::new(&mut next).poll(&mut Context::from_waker(&waker));
-        if leak {
-            // Not `mem::forget`, which clippy refuses as long as the future has no `Drop`.
-            let _leaked = std::mem::ManuallyDrop::new(next);
-        }
+        let mut cx = Context::from_waker(&waker);
+        let item = either!(&mut self.changes, changes => {
+            let mut next = changes.next();
+            let item = Pin::new(&mut next).poll(&mut cx);
+            if leak {
+                // Not `mem::forget`, which clippy refuses as long as the future has no `Drop`.
+                let _leaked = std::mem::ManuallyDrop::new(next);
+            }
+            item.map(Item::from)
+        });
         self.waiting = None;
         match item {
-            Poll::Ready(Some(change)) => self.apply(&change),
-            Poll::Ready(None) => {
+            Poll::Ready(item) => self.receive(item),
+            Poll::Pending => self.wait(wakes, waker, shown),
+        }
+    }
+
+    fn receive(&mut self, item: Item) {
+        match item {
+            Item::Change(change) => self.apply(&change),
+            Item::Restarted => self.known.clear(),
+            Item::Ended => {
                 assert!(self.closing, "a subscription ended without a cause");
                 self.ended = true;
             }
-            Poll::Pending => self.wait(wakes, waker, shown),
         }
     }
 
@@ -253,11 +259,8 @@ impl Consumer {
         self.polled = true;
     }
 
-    pub(super) fn initial_processed(&self) -> Option<flyball_informer_cache::InitialProcessed> {
-        match &self.changes {
-            Changes::All(changes) => Some(changes.initial_processed()),
-            Changes::Bounded(_) => None,
-        }
+    pub(super) fn initial_processed(&self) -> InitialProcessed {
+        either!(&self.changes, changes => changes.initial_processed())
     }
 
     /// Returns whether the consumer has the state of the store, as far as it selects it.
@@ -293,10 +296,7 @@ impl Consumer {
 
     /// Checks, after a step, that the consumer was woken if there is something to deliver, and only then.
     pub(super) fn check(&self, shown: &Shown<'_>) {
-        match &self.changes {
-            Changes::All(changes) => changes.check().unwrap(),
-            Changes::Bounded(changes) => changes.check().unwrap(),
-        }
+        either!(&self.changes, changes => changes.check()).unwrap();
         let Some(Waiting { wakes, published, selected, lists, at, .. }) = &self.waiting else { return };
         let wakes = wakes.wakes();
         // The last state of a deleted object, which the deletion has delivered, need not be the stored state that was selected.
