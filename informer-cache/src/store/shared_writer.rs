@@ -262,7 +262,7 @@ where
         });
     }
 
-    fn write<R>(&self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
+    pub(super) fn write<R>(&self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
         let mut effects = Effects::default();
         let written = self.turn(&mut effects, write);
         effects.finish(&self.inner);
