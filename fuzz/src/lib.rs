@@ -68,7 +68,7 @@ pub fn subscription(bytes: &[u8]) {
     store::run_subscription(bytes, &mut MergeCells::default());
 }
 
-/// Reads operations from the bytes, runs them on a TTL store with a manual clock, and compares the store with a list of the live objects.
+/// Reads operations from the bytes, runs them on a writer whose objects expire, with a manual clock, and compares the store with a list.
 pub fn ttl_ops(bytes: &[u8]) {
     ttl::run(bytes, &mut ttl::tally());
 }

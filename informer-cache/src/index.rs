@@ -188,18 +188,16 @@ impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
 /// # Ok::<(), DuplicateIndex>(())
 /// ```
 ///
-/// The object type of an index must be the type that the store holds. A [`TtlStore`](crate::TtlStore) holds [`TtlEntry`](crate::TtlEntry)s, so this
-/// does not compile:
+/// The object type of an index must be the type that the store holds, so this does not compile:
 /// ```compile_fail,E0277
-/// use flyball_informer_cache::{Index, TtlEntry, TtlStore};
+/// use flyball_informer_cache::{Index, Schema, Store, Version};
 ///
-/// static BY_USER: Index<&str, usize> = Index::new("user", |session| session.len()); // must be an index of `TtlEntry<&str>`
-/// let sessions = TtlStore::builder(|session: &TtlEntry<&str>| session.len()).index(&BY_USER);
+/// static BY_LENGTH: Index<&str, usize> = Index::new("length", |word| word.len()); // must be an index of `String`
+/// let words = Store::builder(Schema::new(|word: &String| word.clone(), |_| Version::ZERO)).index(&BY_LENGTH);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no index of the objects of this store, which are `{V}`",
-    note = "a store takes an `Index`, a `CapturingIndex`, an `OrderedIndex` or a `LabelIndex` of its objects",
-    note = "a `TtlStore` of `T` stores `TtlEntry<T>`, so its indexes are of `TtlEntry<T>`"
+    note = "a store takes an `Index`, a `CapturingIndex`, an `OrderedIndex` or a `LabelIndex` of its objects"
 )]
 pub trait AnyIndex<V>: sealed::Sealed<V> {
     /// Returns the name of the index, unique in a store.

@@ -13,7 +13,6 @@ mod store;
 mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod ttl;
 mod watch;
 
 pub use crate::changes::{Change, ChangeKind};
@@ -40,10 +39,9 @@ pub use crate::reflector::{EventVerdict, Reflector, ReflectorPhase, ReflectorReq
 pub use crate::schema::{NamespacedName, Schema, Version};
 pub use crate::store::{
     IndexMemoryUsage, Lister, MemoryUsage, Query, QueryIter, RangeIter, Relist, RetainedSnapshots,
-    SharedWriter, Snapshot, Store, StoreBuilder, Transaction, WaitForKey, WaitForVersion, WriteOutcome,
-    Writer,
+    SharedWriter, Snapshot, Store, StoreBuilder, Transaction, TtlWriter, WaitForKey, WaitForVersion,
+    WriteOutcome, Writer,
 };
-pub use crate::ttl::{TtlEntry, TtlSnapshot, TtlStore, TtlStoreBuilder};
 pub use crate::watch::{
     HandlerExit, HandlerRegistration, InitialProcessed, Lag, Observer, Subscription, SubscriptionBuilder,
     SubscriptionEvent,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::store::inner::StoreInner;
 
+mod access;
 mod builder;
 mod effects;
 mod indexes;
@@ -23,6 +24,7 @@ mod shared_writer;
 mod snapshot;
 mod stats;
 mod transaction;
+mod ttl_writer;
 mod unnamed;
 mod wait_for;
 mod wait_for_key;
@@ -42,6 +44,7 @@ pub use self::retained::RetainedSnapshots;
 pub use self::shared_writer::SharedWriter;
 pub use self::snapshot::{RangeIter, Snapshot};
 pub use self::transaction::Transaction;
+pub use self::ttl_writer::TtlWriter;
 pub(crate) use self::unnamed::Withheld;
 pub use self::wait_for::WaitForVersion;
 pub use self::wait_for_key::WaitForKey;

@@ -158,14 +158,14 @@ impl<K, V> Table<K, V> {
     }
 
     /// Commits a plan, which must have been made for this write and for this table in its present state. `record` is the record of the write. Returns
-    /// the object that was stored under the key before and, for a deletion, `record`. These may be the last references to the user's objects, so the
+    /// the row, the object that was stored under the key before and, for a deletion, `record`. These may be the last references to the user's objects, so the
     /// caller must drop them while no lock is held.
     pub(crate) fn commit(
         &mut self,
         (kind, row, record): (ChangeKind, Option<u32>, Record<K, V>),
         plan: &mut Plan,
         garbage: &mut Garbage,
-    ) -> (Option<Arc<V>>, Option<Record<K, V>>) {
+    ) -> (u32, Option<Arc<V>>, Option<Record<K, V>>) {
         self.revision += 1;
         let mut unused = None;
         let (row, old) = match row {
@@ -190,7 +190,7 @@ impl<K, V> Table<K, V> {
             }
         };
         plan.carry_out(&mut self.columns, row, garbage);
-        (old, unused)
+        (row, old, unused)
     }
 
     /// Returns the index values of an object that is to be stored in a row, or in a new row if `row` is `None`. Runs the user's functions, and

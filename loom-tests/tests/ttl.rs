@@ -1,35 +1,45 @@
-//! Models of the store with expiry: a sweep concurrent with a write, two concurrent sweeps, and a list concurrent with other writes.
+//! Models of the writer whose objects expire: a sweep concurrent with a write, two concurrent sweeps, and the sweeper concurrent with a write.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use flyball_informer_cache::{TtlEntry, TtlStore, WriteOutcome};
-use flyball_sync::{Clock, Nanos};
+use flyball_informer_cache::{Schema, Store, TtlWriter, Version};
+use flyball_sync::{Clock, Nanos, Timer};
 use loom_tests::{Arc, Model, model, thread};
 
-/// A clock whose time a test sets. Each reading returns the time `now`, and then adds `by` to it. `now` is std's atomic, not the model's, so that
-/// reading adds no scheduling point; loom runs all threads of a model on one thread.
+/// A timer whose time a test sets, and which records the last alarm. The numbers are std's atomics, not the model's, so that they add no scheduling
+/// point; loom runs all threads of a model on one thread.
 #[derive(Clone, Default)]
-struct Ticking {
+struct TestTimer {
     now: Arc<AtomicU64>,
-    by: u64,
+    alarm: Arc<AtomicU64>,
 }
 
-impl Clock for Ticking {
+impl Clock for TestTimer {
     fn now(&self) -> Nanos {
         // Ordering: Relaxed; a clock publishes no other memory.
-        Nanos::new(self.now.fetch_add(self.by, Ordering::Relaxed))
+        Nanos::new(self.now.load(Ordering::Relaxed))
+    }
+}
+
+impl Timer for TestTimer {
+    fn wake_at(&self, at: Nanos, _: &Waker) {
+        // Ordering: as above.
+        self.alarm.store(at.get(), Ordering::Relaxed);
     }
 }
 
 /// A key and its value.
 type Object = (u8, u8);
-type Objects = TtlStore<u8, Object, Ticking>;
 
-fn store(by: u64) -> (Objects, Ticking) {
-    let clock = Ticking { by, ..Ticking::default() };
-    let builder = TtlStore::builder(|object: &TtlEntry<Object>| object.0).clock(clock.clone());
-    (builder.seed(1).reader_slots(0, 1).build().unwrap(), clock)
+fn store() -> (TtlWriter<u8, Object>, Pin<Box<dyn Future<Output = ()> + Send>>, TestTimer) {
+    let timer = TestTimer::default();
+    let schema = Schema::new(|object: &Object| object.0, |_| Version::ZERO);
+    let writer = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap();
+    let (store, sweeper) = TtlWriter::new(writer, timer.clone());
+    (store, Box::pin(sweeper), timer)
 }
 
 const TTL: Option<Duration> = Some(Duration::from_nanos(10));
@@ -39,18 +49,18 @@ fn sweep_vs_upsert() {
     let claim = Model {
         name: "ttl::sweep_vs_upsert",
         threads: 2,
-        floor: 275,
+        floor: 86,
         catches: "a sweep that deletes an object inserted since it found the key expired",
     };
     model(claim, || {
-        let (store, clock) = store(0);
-        store.upsert_with_ttl((1, 1), TTL);
-        clock.now.store(11, Ordering::Relaxed);
+        let (store, _sweeper, timer) = store();
+        store.upsert((1, 1), TTL);
+        timer.now.store(10, Ordering::Relaxed);
         let sweeper = thread::spawn({
             let store = store.clone();
-            move || store.evict_expired().len()
+            move || store.sweep()
         });
-        store.upsert_with_ttl((1, 2), TTL);
+        store.upsert((1, 2), TTL);
         assert!(sweeper.join().unwrap() <= 1);
         assert_eq!(
             store.get(&1).as_deref(),
@@ -58,32 +68,8 @@ fn sweep_vs_upsert() {
             "the sweep of the old object deleted the new one"
         );
         store.check().unwrap();
-        clock.now.store(22, Ordering::Relaxed);
-        assert_eq!((store.evict_expired().len(), store.stored_len(), store.next_expiry()), (1, 0, None));
-    });
-}
-
-#[test]
-fn sweep_vs_upsert_of_no_time() {
-    let claim = Model {
-        name: "ttl::sweep_vs_upsert_of_no_time",
-        threads: 2,
-        floor: 16,
-        catches: "a sweep that takes an unpublished object for a deleted one, which then never expires",
-    };
-    model(claim, || {
-        let (store, _) = store(1);
-        let sweeper = thread::spawn({
-            let store = store.clone();
-            move || store.evict_expired().len()
-        });
-        // The object expires immediately, because every reading of the clock advances it.
-        store.upsert_with_ttl((1, 1), Some(Duration::ZERO));
-        let swept = sweeper.join().unwrap();
-        assert_eq!(
-            (swept + store.evict_expired().len(), store.stored_len(), store.next_expiry()),
-            (1, 0, None)
-        );
+        timer.now.store(20, Ordering::Relaxed);
+        assert_eq!((store.sweep(), store.len(), store.next_deadline()), (1, 0, None));
     });
 }
 
@@ -92,45 +78,57 @@ fn two_sweeps() {
     let claim = Model {
         name: "ttl::two_sweeps",
         threads: 2,
-        floor: 180,
-        catches: "a sweep that reports the objects it found, not those it deleted",
+        floor: 97,
+        catches: "a sweep that counts the objects it found, not those it deleted",
     };
     model(claim, || {
-        let (store, clock) = store(0);
-        store.upsert_with_ttl((1, 1), TTL);
-        clock.now.store(11, Ordering::Relaxed);
+        let (store, _sweeper, timer) = store();
+        store.upsert((1, 1), TTL);
+        timer.now.store(10, Ordering::Relaxed);
         let sweeper = thread::spawn({
             let store = store.clone();
-            move || store.evict_expired().len()
+            move || store.sweep()
         });
-        let swept = store.evict_expired().len();
-        assert_eq!(swept + sweeper.join().unwrap(), 1, "a deletion was not reported exactly once");
-        assert_eq!((store.stored_len(), store.next_expiry()), (0, None));
+        let swept = store.sweep();
+        assert_eq!(swept + sweeper.join().unwrap(), 1, "a deletion was not counted exactly once");
+        assert_eq!((store.len(), store.next_deadline()), (0, None));
         store.check().unwrap();
     });
 }
 
+/// Records whether it was woken.
+#[derive(Default)]
+struct Woken(AtomicU64);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        // Ordering: Relaxed; the test reads it after a join.
+        self.0.store(1, Ordering::Relaxed);
+    }
+}
+
 #[test]
-fn replace_vs_upsert_and_delete() {
+fn sweeper_vs_upsert() {
     let claim = Model {
-        name: "ttl::replace_vs_upsert_and_delete",
+        name: "ttl::sweeper_vs_upsert",
         threads: 2,
-        floor: 1300,
-        catches: "a list whose objects have older tickets than an object that it replaces, so that a deletion of that object deletes a listed one",
+        floor: 29,
+        catches: "a sweeper that sleeps although a deadline was set while it looked for the earliest one",
     };
     model(claim, || {
-        let (store, _) = store(0);
-        let lister = thread::spawn({
-            let store = store.clone();
-            move || store.replace([(1, 1)]).len()
+        let (store, mut sweeper, timer) = store();
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let sweeps = thread::spawn(move || {
+            let is_pending = sweeper.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
+            assert!(is_pending);
+            (sweeper, waker)
         });
-        let outcome = store.upsert_with_ttl((1, 2), None);
-        let deleted = store.delete(&1).as_deref().copied();
-        assert_eq!(lister.join().unwrap(), 1);
-        assert!(deleted.is_some());
-        // If the list neither came before the upsert nor was deleted, it came last.
-        let last = outcome == WriteOutcome::Added && deleted == Some((1, 2));
-        assert_eq!(store.get(&1).as_deref(), last.then_some(&(1, 1)), "{outcome:?}, {deleted:?} was deleted");
-        store.check().unwrap();
+        store.upsert((1, 1), TTL);
+        let (mut sweeper, waker) = sweeps.join().unwrap();
+        if woken.0.load(Ordering::Relaxed) == 1 {
+            assert!(sweeper.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        assert_eq!(timer.alarm.load(Ordering::Relaxed), 10, "no alarm is set for the deadline");
     });
 }

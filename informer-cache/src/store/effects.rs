@@ -32,6 +32,8 @@ pub(crate) struct Effects<K, V> {
     pub(crate) awaited: Vec<Arc<SubscriptionBuffer<K, V>>>,
     /// The write until its commit. It stays here if user code panics before the commit, or if the write is stale.
     pub(crate) write: Option<KeyWrite<K, V>>,
+    /// The row of the object that was written or deleted; `None` if the write changed nothing.
+    pub(crate) row: Option<u32>,
     /// The key of the written object, if the store has an equal one already.
     pub(crate) key: Option<K>,
     /// The index values of the written object, some of which may not have been stored.
@@ -55,6 +57,7 @@ impl<K, V> Default for Effects<K, V> {
             buffers: Vec::new(),
             awaited: Vec::new(),
             write: None,
+            row: None,
             key: None,
             values: AllValues::new(),
             old: None,

@@ -300,7 +300,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                     );
                     next.plan(write, &mut self.plan, &mut self.effects.garbage);
                     let put = (write.kind, write.row, write.record.clone());
-                    let (old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
+                    let (_, old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
                     let (name, object) = (write.record.name.clone(), write.record.object.clone());
                     self.changes.push(Change::of(name, write.kind, old, object));
                 }

@@ -199,6 +199,16 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         WriteOutcome::Deleted
     }
 
+    /// Deletes the object in this row, whose stored state is its last one.
+    pub(super) fn delete_row(&mut self, row: u32, effects: &mut Effects<K, V>) {
+        let table = self.table();
+        if let Some(record) = table.rows.get(row).cloned() {
+            let (kind, values) = (ChangeKind::Deleted, AllValues::new());
+            effects.write = Some(KeyWrite { kind, row: Some(row), record, values });
+            self.commit(table, Version::ZERO, effects);
+        }
+    }
+
     /// Commits `effects.write`: plans its changes of the indexes, and performs steps 2 to 4 for its key. Changes the table in place if no snapshot holds
     /// it.
     fn commit(&mut self, table: Arc<Table<K, V>>, version: Version, effects: &mut Effects<K, V>) {
@@ -217,14 +227,15 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         }
         let is_reported = found.is_some() || effects.observer_fns.is_some();
         let reported = is_reported.then(|| (record.name.clone(), record.object.clone()));
-        let mut old = None;
+        let (mut at, mut old) = (0, None);
         let version = published.change(version, &mut effects.wakers, |table| {
-            (old, effects.unused) = table.commit((kind, row, record), plan, &mut effects.garbage);
+            (at, old, effects.unused) = table.commit((kind, row, record), plan, &mut effects.garbage);
         });
         *at_hand = Some(published.table.clone());
         let merging = published.next_write(false);
         debug_assert_eq!(merging.version, version);
         drop(published);
+        effects.row = Some(at);
         effects.values = values;
         match reported {
             Some((name, object)) => effects.change = Some(Change::of(name, kind, old, object)),

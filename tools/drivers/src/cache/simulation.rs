@@ -1,7 +1,7 @@
 //! Simulates an informer with everything that reads it, on virtual time: a scripted source whose versions repeat and whose objects change identity under
 //! one version, functions that panic on an object for as long as it exists, paged, streamed, late and failing lists, watches that are interrupted
 //! between any two messages, subscriptions of every kind on consumers that are polled or not, waits, snapshots, indexes that are added and removed, and
-//! a TTL store that follows the changes.
+//! a writer whose objects expire, which follows the changes.
 //!
 //! After every step it checks: the store has exactly the objects that follow from what was delivered; a watch that has delivered everything leaves the
 //! store with the objects of the server; each consumer and each wait was woken if there is something for it, and was not woken otherwise; no alarm is
@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BackoffCause, Informer, InformerState, InformerStatus, Observer, Snapshot, SourceErrorKind, TtlEntry,
-    TtlStore, Version,
+    BackoffCause, Informer, InformerState, InformerStatus, Observer, Schema, Snapshot, SourceErrorKind,
+    Store, TtlWriter, Version,
 };
 use flyball_sync::{Clock, ManualClock};
 use parking_lot::Mutex;
@@ -123,7 +123,7 @@ pub const NAMES: &[&str] = &[
     "wait",
     "snapshot",
     "index removed",
-    "expired in the TTL store",
+    "expired in the copy that expires",
     "shut down",
     "cancelled",
     "converged",
@@ -167,7 +167,7 @@ struct World<'a> {
     waits: Vec<Wait>,
     snapshots: Vec<Held>,
     indexes: [bool; 2],
-    ttl: TtlStore<u8, Thing, ManualClock>,
+    ttl: TtlWriter<u8, Thing>,
     ttl_clock: ManualClock,
     stopping: bool,
     status: InformerStatus,
@@ -233,15 +233,15 @@ impl<'a> World<'a> {
         tally.hit_if(options.continues == Continues::Silently, "repeats nothing, without bookmarks");
         tally.hit_if(options.verbose, "every step of a transaction");
         let ttl_clock = ManualClock::new();
-        let ttl = TtlStore::builder(|thing: &TtlEntry<Thing>| thing.key).ttl(TTL).clock(ttl_clock.clone());
-        let ttl = ttl.build().unwrap();
+        let unversioned = Schema::new(|thing: &Thing| thing.key, |_| Version::ZERO);
+        let (ttl, _) = TtlWriter::new(Store::builder(unversioned).build().unwrap(), ttl_clock.timer());
         let log = Arc::new(Mutex::new(Vec::new()));
         let (logged, followed) = (log.clone(), ttl.clone());
         let observer = informer.observe(move |change| {
             logged.lock().push(Logged::of(change));
             match change.new() {
-                Some(new) => _ = followed.upsert(**new),
-                None => _ = followed.delete(change.key()),
+                Some(new) => _ = followed.upsert(**new, Some(TTL)),
+                None => _ = followed.delete(change.key(), None),
             }
         });
         let (wakes, waker) = Counting::waker();
@@ -506,9 +506,8 @@ impl<'a> World<'a> {
             }
             Op::PassForTtl(seconds) => self.ttl_clock.advance(Duration::from_secs((seconds % 32).into())),
             Op::Evict => {
-                let evicted = self.ttl.evict_expired();
-                self.tally.hit_if(!evicted.is_empty(), "expired in the TTL store");
-                assert_eq!(self.ttl.len(), self.ttl.stored_len());
+                self.tally.hit_if(self.ttl.sweep() > 0, "expired in the copy that expires");
+                assert!(self.ttl.next_deadline().is_none_or(|next| next > self.ttl_clock.now()));
             }
             _ => {}
         }
@@ -559,7 +558,7 @@ impl<'a> World<'a> {
             let followed = self.ttl.get(&key);
             assert!(
                 followed.is_none_or(|it| stored.get(&key) == Some(&*it)),
-                "the TTL store has another object"
+                "the copy that expires has another object"
             );
         }
         assert_eq!(self.observer.panic_count(), 0);

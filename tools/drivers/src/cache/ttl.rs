@@ -1,16 +1,20 @@
-//! Applies operations to a store whose objects expire, and to a reference list, on a manual clock, and compares the complete states after each
+//! Applies operations to a writer whose objects expire, and to a reference list, on a manual clock, and compares the complete states after each
 //! operation. The fuzz target also uses this driver.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc;
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::task::Waker;
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    Change, Index, IndexError, OrderedIndex, Subscription, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome,
+    Change, ChangeKind, Index, IndexError, Schema, Snapshot, Store, Subscription, TtlWriter, Version,
+    WriteOutcome,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
+use testkit::wakers::{Counting, poll_with};
 
 /// An object of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +27,16 @@ pub struct Object {
     pub tag: u8,
 }
 
-/// The store under test.
-pub type Objects = TtlStore<u8, Object, ManualClock>;
-type View = TtlSnapshot<u8, Object>;
-type Changes = Subscription<u8, TtlEntry<Object>>;
+/// The writer under test.
+pub type Objects = TtlWriter<u8, Object>;
+/// The future that sweeps.
+pub type Sweeper = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An index with two values per object: the tag, and the parity of the tag. The index function fails for tag 7.
-pub static BY_TAG: Index<TtlEntry<Object>, u8> = Index::fallible("tag", |object| match object.tag {
+pub static BY_TAG: Index<Object, u8> = Index::fallible("tag", |object| match object.tag {
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
 });
-static BY_SERIAL: OrderedIndex<TtlEntry<Object>, u32> = OrderedIndex::new("serial", |object| object.serial);
 
 /// Short for [`Duration::from_nanos`].
 pub fn nanos(nanos: u64) -> Duration {
@@ -50,13 +53,13 @@ fn ttl_of(tag: u8) -> Option<Duration> {
     }
 }
 
-/// Creates an empty store. Also returns the clock of the store.
-pub fn store() -> (Objects, ManualClock) {
+/// Creates an empty store. Also returns the sweeper and the clock.
+pub fn store() -> (Objects, Sweeper, ManualClock) {
     let clock = ManualClock::new();
-    let builder =
-        TtlStore::builder(|object: &TtlEntry<Object>| object.id).ttl_with(|object| ttl_of(object.tag));
-    let builder = builder.index(&BY_TAG).index(&BY_SERIAL).seed(1);
-    (builder.clock(clock.clone()).build().unwrap(), clock)
+    let schema = Schema::new(|object: &Object| object.id, |_| Version::ZERO);
+    let writer = Store::builder(schema).index(&BY_TAG).seed(1).build().unwrap();
+    let (writer, sweeper) = TtlWriter::new(writer, clock.timer());
+    (writer, Box::pin(sweeper), clock)
 }
 
 /// The operations. A number that is too large is reduced modulo the size of its range.
@@ -74,10 +77,9 @@ enum Op {
     Delete {
         id: u8,
     },
-    Replace {
-        list: [Option<(u8, u8)>; 4],
-    },
     Sweep,
+    PollSweeper,
+    DropSweeper,
     Snapshot,
     DropSnapshots,
     Subscribe,
@@ -86,8 +88,8 @@ enum Op {
     Advance {
         by: u8,
     },
-    /// Advances the clock to the time of the next expiry or, if `before` is true, to the last instant before it.
-    AdvanceToSweep {
+    /// Advances the clock to the next deadline or, if `before` is true, to the last instant before it.
+    AdvanceToDeadline {
         before: bool,
     },
     /// Sets the clock to any time: to an earlier time, to the same time, or far into the future.
@@ -99,25 +101,25 @@ enum Op {
 /// The cases that a test may require.
 const NAMES: &[&str] = &[
     "added",
-    "added where something had expired",
     "updated",
+    "updated where something had expired",
     "deleted",
     "nothing to delete",
     "expired before it was deleted",
     "expires immediately",
     "never expires",
-    "replaced",
-    "a key listed twice",
     "swept",
     "nothing to sweep",
     "swept by a write",
-    "view with something that has expired since",
+    "swept by the sweeper",
+    "the sweeper was woken by a deadline",
+    "the sweeper was woken by a write",
+    "a snapshot has an object that has been swept since",
     "subscribed",
     "delivered",
     "unsubscribed",
     "clock set back",
     "end of time",
-    "alive at its deadline",
 ];
 
 /// Creates a count of the cases that occur in an operation sequence.
@@ -125,65 +127,45 @@ pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
-/// The reference implementation: a list of the objects that the store has in memory (also expired ones), each with the time of its write and its time
-/// to live.
+/// The reference implementation: the objects in the store, each with its deadline; `None` if it never expires.
 #[derive(Clone, Debug, Default)]
 struct Oracle {
-    entries: Vec<Entry>,
+    entries: BTreeMap<u8, (Object, Option<u64>)>,
     now: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    object: Object,
-    written: u64,
-    ttl: Option<u64>,
-}
-
-impl Entry {
-    /// The last instant at which the object is visible; `None` if it is always visible. A deadline beyond the largest time is never reached.
-    fn end(&self) -> Option<u64> {
-        self.written.checked_add(self.ttl?).filter(|end| *end != u64::MAX)
-    }
-}
-
 impl Oracle {
-    /// Returns true if the age of the object does not exceed its time to live.
-    fn is_alive(&self, entry: &Entry) -> bool {
-        entry.end().is_none_or(|end| self.now <= end)
+    fn is_expired(&self, id: u8) -> bool {
+        self.entries.get(&id).is_some_and(|(_, end)| end.is_some_and(|end| end <= self.now))
     }
 
-    /// Returns the visible objects, in the order of their keys.
-    fn alive(&self) -> Vec<Object> {
-        let mut alive: Vec<_> =
-            self.entries.iter().filter(|entry| self.is_alive(entry)).map(|entry| entry.object).collect();
-        alive.sort_unstable_by_key(|object| object.id);
-        alive
+    /// The number of expired objects.
+    fn expired(&self) -> usize {
+        self.entries.keys().filter(|id| self.is_expired(**id)).count()
     }
 
-    fn position(&self, id: u8) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.object.id == id)
+    fn first_deadline(&self) -> Option<u64> {
+        self.entries.values().filter_map(|(_, end)| *end).min()
     }
 
-    /// Checks a reported change, and applies it to the list. `meant` contains the keys that the operation may delete although they have not expired.
-    fn record(&mut self, kind: &Delta, meant: &[u8], ttl: Option<u64>) {
-        match kind {
-            Delta::Deleted(last) => {
-                let at = self.position(last.id).expect("a deleted object is in memory");
-                let entry = self.entries.remove(at);
-                assert_eq!(entry.object, *last);
-                assert!(!self.is_alive(&entry) || meant.contains(&last.id), "{last:?} has not expired");
-            }
-            Delta::Added(new) => {
-                assert_eq!(self.position(new.id), None, "an object in memory was added");
-                self.entries.push(Entry { object: *new, written: self.now, ttl });
-            }
-            Delta::Updated(old, new) => {
-                let at = self.position(old.id).expect("an updated object is in memory");
-                assert!(self.is_alive(&self.entries[at]), "an expired object was updated");
-                assert_eq!(self.entries[at].object, *old);
-                self.entries[at] = Entry { object: *new, written: self.now, ttl };
-            }
+    fn objects(&self) -> Vec<Object> {
+        self.entries.values().map(|(object, _)| *object).collect()
+    }
+
+    /// A deadline at the largest time or later is never reached.
+    fn end(&self, ttl: Option<Duration>) -> Option<u64> {
+        let ttl = u64::try_from(ttl?.as_nanos()).ok()?;
+        self.now.checked_add(ttl).filter(|end| *end != u64::MAX)
+    }
+
+    /// Checks the deletions of a sweep, which must have happened in the order of the deadlines, and applies them.
+    fn sweep(&mut self, swept: &[Delta]) {
+        for delta in swept {
+            let Delta::Deleted(ChangeKind::Deleted, last) = delta else { panic!("{delta:?} in a sweep") };
+            assert!(self.is_expired(last.id), "{last:?} has not expired");
+            let first = self.first_deadline();
+            let (object, end) = self.entries.remove(&last.id).expect("it has expired");
+            assert_eq!((object, end), (*last, first), "not in the order of the deadlines");
         }
     }
 }
@@ -192,47 +174,27 @@ impl Oracle {
 enum Delta {
     Added(Object),
     Updated(Object, Object),
-    Deleted(Object),
+    Deleted(ChangeKind, Object),
 }
 
-fn delta(change: &Change<u8, TtlEntry<Object>>) -> Delta {
-    let plain = |entry: &TtlEntry<Object>| **entry.object();
+fn delta(change: &Change<u8, Object>) -> Delta {
     match (change.old(), change.new()) {
-        (None, Some(new)) => Delta::Added(plain(new)),
-        (Some(old), Some(new)) => Delta::Updated(plain(old), plain(new)),
-        (_, None) => Delta::Deleted(plain(change.object())),
+        (None, Some(new)) => Delta::Added(**new),
+        (Some(old), Some(new)) => Delta::Updated(**old, **new),
+        (_, None) => Delta::Deleted(change.kind(), **change.object()),
     }
 }
 
-/// Checks that all queries of a snapshot return exactly the objects `alive`.
-fn agrees(view: &View, alive: &[Object]) {
+/// Checks that the queries of a snapshot return exactly these objects.
+fn agrees(view: &Snapshot<u8, Object>, expected: &[Object]) {
     let mut objects: Vec<_> = view.objects().map(|object| **object).collect();
     objects.sort_unstable_by_key(|object| object.id);
-    assert_eq!(objects, alive);
-    let mut keys: Vec<_> = view.keys().copied().collect();
-    keys.sort_unstable();
-    assert!(keys.iter().eq(alive.iter().map(|object| &object.id)));
-    assert_eq!((view.len(), view.is_empty()), (alive.len(), alive.is_empty()));
-    for id in 0..IDS {
-        let there = alive.iter().find(|object| object.id == id);
-        assert_eq!(view.get(&id).map(|object| &**object), there);
-        assert_eq!(view.contains_key(&id), there.is_some());
-    }
+    assert_eq!(objects, expected);
     let has = |object: &Object, tag: u8| object.tag != 7 && (object.tag == tag || object.tag % 2 == tag);
     for tag in 0..8 {
-        let mut hits: Vec<_> = view.by_index(&BY_TAG, &tag).unwrap().map(|object| **object).collect();
-        hits.sort_unstable_by_key(|object| object.id);
-        let expected: Vec<_> = alive.iter().filter(|object| has(object, tag)).copied().collect();
-        assert_eq!(hits, expected);
-        assert_eq!(view.keys_by_index(&BY_TAG, &tag).unwrap().count(), expected.len());
-        let counted = view.index_values(&BY_TAG).unwrap().find(|(value, _)| **value == tag);
-        assert_eq!(counted.map_or(0, |(_, count)| count), expected.len());
+        let hits = view.by_index(&BY_TAG, &tag).unwrap().count();
+        assert_eq!(hits, expected.iter().filter(|object| has(object, tag)).count());
     }
-    let failures = alive.iter().filter(|object| object.tag == 7).count();
-    assert_eq!(view.index_errors().count(), failures);
-    let mut serials: Vec<_> = alive.iter().map(|object| object.serial).collect();
-    serials.sort_unstable();
-    assert!(view.range::<_, u32, _>(&BY_SERIAL, ..).unwrap().map(|(serial, _)| *serial).eq(serials));
 }
 
 const IDS: u8 = 6;
@@ -240,23 +202,30 @@ const IDS: u8 = 6;
 /// A store, the reference list, and all readers and consumers.
 struct World<'a> {
     store: Objects,
+    /// The sweeper, and the number of its wake-ups at the end of its last poll, if it has been polled.
+    sweeper: Option<(Sweeper, Option<usize>)>,
+    wakes: Arc<Counting>,
+    waker: Waker,
     clock: ManualClock,
     oracle: Oracle,
     recorded: mpsc::Receiver<Delta>,
-    views: Vec<(View, Vec<Object>)>,
+    views: Vec<(Snapshot<u8, Object>, Vec<Object>)>,
     /// A subscription, and the objects that result from the changes it has delivered.
-    reader: Option<(Changes, BTreeMap<u8, Object>)>,
+    reader: Option<(Subscription<u8, Object>, BTreeMap<u8, Object>)>,
     serial: u32,
     tally: &'a mut Happened,
 }
 
 /// Decodes `bytes` to at most 200 operations, and performs them.
 pub fn run(bytes: &[u8], tally: &mut Happened) {
-    let (store, clock) = store();
+    let (store, sweeper, clock) = store();
     let (send, recorded) = mpsc::channel();
     let _observer = store.observe(move |change| send.send(delta(change)).unwrap());
-    let (oracle, views) = (Oracle::default(), Vec::new());
-    let mut world = World { store, clock, oracle, recorded, views, reader: None, serial: 0, tally };
+    let (wakes, waker) = Counting::waker();
+    let (sweeper, oracle, views) = (Some((sweeper, None)), Oracle::default(), Vec::new());
+    let (reader, serial) = (None, 0);
+    let mut world =
+        World { store, sweeper, wakes, waker, clock, oracle, recorded, views, reader, serial, tally };
     let mut bytes = Unstructured::new(bytes);
     for _ in 0..200 {
         if bytes.is_empty() {
@@ -265,7 +234,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         let Ok(op) = Op::arbitrary(&mut bytes) else { break };
         world.step(op);
         world.oracle.now = world.clock.now().get();
-        world.check();
+        world.check(op);
     }
 }
 
@@ -275,58 +244,50 @@ impl World<'_> {
         Object { id: id % IDS, serial: self.serial, tag: tag % 8 }
     }
 
-    /// Checks the changes that the store has reported since the last call, and applies them to the list.
-    fn record(&mut self, meant: &[u8], ttl: impl Fn(u8) -> Option<u64>) -> Vec<Delta> {
-        let recorded: Vec<_> = self.recorded.try_iter().collect();
-        for delta in &recorded {
-            let tag = match delta {
-                Delta::Added(new) | Delta::Updated(_, new) => new.tag,
-                Delta::Deleted(_) => 0,
-            };
-            self.oracle.record(delta, meant, ttl(tag));
-        }
-        recorded
-    }
-
-    fn there(&self, id: u8) -> Option<Object> {
-        self.oracle.alive().into_iter().find(|object| object.id == id)
+    /// Returns the changes that the store has reported since the last call.
+    fn record(&mut self) -> Vec<Delta> {
+        self.recorded.try_iter().collect()
     }
 
     fn step(&mut self, op: Op) {
         match op {
             Op::Upsert { id, tag } => {
                 let object = self.object(id, tag);
-                self.written(object, |store| store.upsert(object), policy);
+                self.upsert(object, ttl_of(object.tag));
             }
             Op::UpsertFor { id, tag, ttl } => {
                 let object = self.object(id, tag);
-                let ttl = ttl.map(u64::from);
-                self.written(object, |store| store.upsert_with_ttl(object, ttl.map(nanos)), |_| ttl);
+                self.upsert(object, ttl.map(|ttl| nanos(ttl.into())));
             }
             Op::Delete { id } => self.delete(id % IDS),
-            Op::Replace { list } => self.replace(list),
             Op::Sweep => {
-                let swept: Vec<_> = self.store.evict_expired().iter().map(delta).collect();
-                assert_eq!(self.record(&[], policy), swept);
-                self.tally.hit(if swept.is_empty() { "nothing to sweep" } else { "swept" });
-                assert!(
-                    self.oracle.entries.iter().all(|entry| self.oracle.is_alive(entry)),
-                    "an expired object was not swept"
-                );
+                let expired = self.oracle.expired();
+                assert_eq!(self.store.sweep(), expired);
+                self.tally.hit(if expired == 0 { "nothing to sweep" } else { "swept" });
+                let swept = self.record();
+                self.oracle.sweep(&swept);
+                assert_eq!(self.oracle.expired(), 0, "an expired object was not swept");
+            }
+            Op::PollSweeper => {
+                let Some((sweeper, seen)) = &mut self.sweeper else { return };
+                assert!(poll_with(sweeper.as_mut(), &self.waker).is_pending());
+                *seen = Some(self.wakes.wakes());
+                let swept = self.record();
+                self.tally.hit_if(!swept.is_empty(), "swept by the sweeper");
+                self.oracle.sweep(&swept);
+                assert_eq!(self.oracle.expired(), 0, "an expired object was not swept");
+            }
+            Op::DropSweeper => {
+                self.sweeper = None;
+                assert_eq!(self.clock.next_alarm(), None, "the alarm of a dropped sweeper is set");
             }
             Op::Snapshot => {
                 self.views.truncate(3);
-                self.views.insert(0, (self.store.snapshot(), self.oracle.alive()));
+                self.views.insert(0, (self.store.snapshot(), self.oracle.objects()));
             }
             Op::DropSnapshots => self.views.clear(),
             Op::Subscribe => {
-                let subscription = self.store.subscribe();
-                self.record(&[], policy);
-                assert!(
-                    self.oracle.entries.iter().all(|entry| self.oracle.is_alive(entry)),
-                    "subscribing did not sweep expired objects"
-                );
-                self.reader = Some((subscription, BTreeMap::new()));
+                self.reader = Some((self.store.subscribe(), BTreeMap::new()));
                 self.tally.hit("subscribed");
             }
             Op::Take => self.take(),
@@ -335,12 +296,9 @@ impl World<'_> {
                 self.tally.hit_if(reader.is_some(), "unsubscribed");
             }
             Op::Advance { by } => self.clock.advance(nanos(u64::from(by % 16))),
-            Op::AdvanceToSweep { before } => {
-                if let Some(next) = self.store.next_expiry() {
-                    self.clock.set(Nanos::new(next.get() - u64::from(before)));
-                    let now = self.clock.now().get();
-                    let last = self.oracle.entries.iter().any(|entry| entry.end() == Some(now));
-                    self.tally.hit_if(last, "alive at its deadline");
+            Op::AdvanceToDeadline { before } => {
+                if let Some(next) = self.store.next_deadline() {
+                    self.clock.set(Nanos::new(next.get().saturating_sub(before.into())));
                 }
             }
             Op::SetClock { to } => {
@@ -353,64 +311,52 @@ impl World<'_> {
         }
     }
 
-    /// Writes an object, and checks the outcome and the reported changes.
-    fn written(
-        &mut self,
-        object: Object,
-        write: impl FnOnce(&Objects) -> WriteOutcome,
-        ttl: impl Fn(u8) -> Option<u64>,
-    ) {
-        let (there, in_memory) = (self.there(object.id), self.oracle.position(object.id));
-        let outcome = write(&self.store);
-        assert_eq!(outcome, if there.is_some() { WriteOutcome::Updated } else { WriteOutcome::Added });
-        let entries = ttl(object.tag);
-        let recorded = self.record(&[], ttl);
-        let swept = recorded.iter().filter(|delta| matches!(delta, Delta::Deleted(_))).count();
-        let expired = usize::from(there.is_none() && in_memory.is_some());
-        assert!(swept <= 2 + expired, "a write swept more than two other objects");
+    /// Checks the deletions that a write has reported after its own change.
+    fn swept_along(&mut self, swept: &[Delta]) {
+        assert_eq!(swept.len(), self.oracle.expired().min(2), "a write sweeps up to two objects");
+        self.oracle.sweep(swept);
+        self.tally.hit_if(!swept.is_empty(), "swept by a write");
+    }
+
+    fn upsert(&mut self, object: Object, ttl: Option<Duration>) {
+        let was_expired = self.oracle.is_expired(object.id);
+        let outcome = self.store.upsert(object, ttl);
+        let recorded = self.record();
+        let end = self.oracle.end(ttl);
+        let before = self.oracle.entries.insert(object.id, (object, end));
+        let (expected, change) = match before {
+            None => (WriteOutcome::Added, Delta::Added(object)),
+            Some((before, _)) => (WriteOutcome::Updated, Delta::Updated(before, object)),
+        };
+        assert_eq!((outcome, recorded[0]), (expected, change));
         let tally = &mut self.tally;
-        tally.hit(if there.is_some() { "updated" } else { "added" });
-        tally.hit_if(expired > 0, "added where something had expired");
-        tally.hit_if(swept > expired, "swept by a write");
-        tally.hit_if(entries == Some(0), "expires immediately");
-        tally.hit_if(entries.is_none(), "never expires");
+        tally.hit(if before.is_some() { "updated" } else { "added" });
+        tally.hit_if(was_expired, "updated where something had expired");
+        tally.hit_if(ttl == Some(Duration::ZERO), "expires immediately");
+        tally.hit_if(end.is_none(), "never expires");
+        self.swept_along(&recorded[1..]);
     }
 
     fn delete(&mut self, id: u8) {
-        let (there, in_memory) = (self.there(id), self.oracle.position(id));
-        assert_eq!(self.store.delete(&id).as_deref().copied(), there);
-        let recorded = self.record(&[id], policy);
-        assert!(there.is_none_or(|there| recorded.contains(&Delta::Deleted(there))));
-        assert_eq!(self.oracle.position(id), None, "a deleted object stays in memory");
-        self.tally.hit(match (there, in_memory) {
-            (Some(_), _) => "deleted",
-            (None, Some(_)) => "expired before it was deleted",
-            (None, None) => "nothing to delete",
-        });
-    }
-
-    fn replace(&mut self, list: [Option<(u8, u8)>; 4]) {
-        let mut listed = Vec::new();
-        for (id, tag) in list.into_iter().flatten() {
-            listed.push(self.object(id, tag));
+        let was_expired = self.oracle.is_expired(id);
+        let outcome = self.store.delete(&id, None);
+        let recorded = self.record();
+        match self.oracle.entries.remove(&id) {
+            Some((last, _)) => {
+                let deletion = Delta::Deleted(ChangeKind::Missed, last);
+                assert_eq!((outcome, recorded[0]), (WriteOutcome::Deleted, deletion));
+                self.swept_along(&recorded[1..]);
+                self.tally.hit(if was_expired { "expired before it was deleted" } else { "deleted" });
+            }
+            None => {
+                assert_eq!(outcome, WriteOutcome::Absent);
+                self.swept_along(&recorded);
+                self.tally.hit("nothing to delete");
+            }
         }
-        let last: BTreeMap<_, _> = listed.iter().map(|object| (object.id, *object)).collect();
-        self.tally.hit("replaced");
-        self.tally.hit_if(last.len() < listed.len(), "a key listed twice");
-        let changes: Vec<_> = self.store.replace(listed).iter().map(delta).collect();
-        let all: Vec<_> = (0..IDS).collect();
-        let recorded = self.record(&all, policy);
-        // The store evicts expired objects before it applies the list, so the changes of the list are the last ones in `recorded`.
-        assert!(recorded.ends_with(&changes));
-        let mut entries: Vec<_> = self.oracle.entries.iter().map(|entry| entry.object).collect();
-        entries.sort_unstable_by_key(|object| object.id);
-        assert!(
-            entries.iter().eq(last.values()),
-            "the store differs from the last listed object of each key"
-        );
     }
 
-    /// Takes all pending changes of the subscription. Their result must be the objects that the store has in memory.
+    /// Takes all pending changes of the subscription. Their result must be the objects of the store.
     fn take(&mut self) {
         let Some((subscription, held)) = &mut self.reader else { return };
         while let Some(change) = subscription.try_next() {
@@ -419,40 +365,32 @@ impl World<'_> {
                 Delta::Added(new) => assert_eq!(held.insert(new.id, new), None),
                 Delta::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
                 // `last` may differ from the object in `held`, because the deletion may have been coalesced with an earlier update.
-                Delta::Deleted(last) => assert!(held.remove(&last.id).is_some()),
+                Delta::Deleted(_, last) => assert!(held.remove(&last.id).is_some()),
             }
         }
-        let mut entries: Vec<_> = self.oracle.entries.iter().map(|entry| entry.object).collect();
-        entries.sort_unstable_by_key(|object| object.id);
-        assert!(entries.iter().eq(held.values()));
+        assert!(self.oracle.objects().iter().eq(held.values()));
     }
 
-    fn check(&mut self) {
+    fn check(&mut self, op: Op) {
         let Self { store, oracle, views, .. } = self;
         assert_eq!(self.recorded.try_iter().count(), 0, "a change was reported without a write or a sweep");
-        assert_eq!(store.stored_len(), oracle.entries.len());
-        let alive = oracle.alive();
-        assert_eq!(store.len(), alive.len());
-        for id in 0..IDS {
-            assert_eq!(store.get(&id).as_deref(), alive.iter().find(|object| object.id == id));
-        }
-        agrees(&store.snapshot(), &alive);
+        let objects = oracle.objects();
+        agrees(&store.snapshot(), &objects);
         for (view, then) in &*views {
             agrees(view, then);
-            let still_there = |object: &Object| alive.contains(object);
-            self.tally.hit_if(!then.iter().all(still_there), "view with something that has expired since");
+            let is_there = |object: &Object| objects.contains(object);
+            self.tally
+                .hit_if(!then.iter().all(is_there), "a snapshot has an object that has been swept since");
         }
-        // `next_expiry` is never later than the first expiry of an object. It may be earlier while a snapshot or a subscription exists.
-        let waited = store.next_expiry().map(Nanos::get);
-        let first = oracle.entries.iter().filter_map(Entry::end).min().map(|end| end + 1);
-        match views.is_empty() && self.reader.is_none() {
-            true => assert_eq!(waited, first),
-            false => assert!(first.is_none_or(|first| waited.is_some_and(|at| at <= first))),
+        assert_eq!(store.next_deadline().map(Nanos::get), oracle.first_deadline());
+        // A sweeper that waits is woken if an object has expired.
+        if let Some((_, Some(seen))) = self.sweeper {
+            let woken = self.wakes.wakes() > seen;
+            assert!(oracle.expired() == 0 || woken, "the sweeper sleeps although an object has expired");
+            let by_write = woken && matches!(op, Op::Upsert { .. } | Op::UpsertFor { .. });
+            self.tally.hit_if(by_write, "the sweeper was woken by a write");
+            self.tally.hit_if(woken && oracle.expired() > 0, "the sweeper was woken by a deadline");
         }
         store.check().unwrap();
     }
-}
-
-fn policy(tag: u8) -> Option<u64> {
-    ttl_of(tag).map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
 }
