@@ -69,7 +69,7 @@ impl Health {
     /// the caches it watches has ended, and the run is not over. A controller that has not started, or waits for its
     /// caches, is alive.
     ///
-    /// Choose `longest` well above the [`reconcile_timeout`](crate::Controller::reconcile_timeout). The timeout drops a
+    /// Choose `longest` well above the [`reconcile_timeout`](crate::ControllerConfig::reconcile_timeout). The timeout drops a
     /// reconcile only at an await point; this check also detects reconciles that block their thread.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ pub enum NotLive {
     /// A key has been leased for longer than the limit; contains the age of its lease.
     Stuck(Duration),
     /// A cache of the controller has ended and never changes again. If the controller [stops when
-    /// idle](crate::Controller::stop_when_idle), a cache that was shut down normally is not reported.
+    /// idle](crate::ControllerConfig::stop_when_idle), a cache that was shut down normally is not reported.
     CacheEnded,
     /// The controller has ended, or was dropped.
     Ended,

@@ -54,8 +54,6 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     pub(crate) config: RunConfig<K>,
     pub(crate) watches: WatchSet,
     pub(crate) sink: Arc<OnceLock<KeySink<K, O, L, T>>>,
-    /// The priority of the keys of initial objects.
-    pub(crate) initial_priority: i8,
     /// The futures passed to `wait_for_cache`, for which workers also wait.
     pub(crate) conditions: Vec<BoxFuture<'static, Result<(), BoxError>>>,
     /// Completes when the standby ends. In standby the caches sync, but changes add no keys.
@@ -82,10 +80,9 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    let RunSetup { queue, config, watches, sink, initial_priority, conditions, standby, stop, guard: _guard } =
-        setup;
-    let (settings, stop_when_idle, waits) =
-        (config.settings.clone(), config.stop_when_idle, !config.start_before_sync);
+    let RunSetup { queue, config, watches, sink, conditions, standby, stop, guard: _guard } = setup;
+    let (settings, waits) = (config.settings.clone(), !config.start_before_sync);
+    let stop_when_idle = settings.stop_when_idle;
     let (measures, max_workers) = (config.metrics.is_some(), settings.workers.max);
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
     let in_flight = Arc::<InFlight>::default();
@@ -93,7 +90,6 @@ where
     let keys = KeySink {
         queue: queue.clone(),
         filter_key: config.filter_key.clone(),
-        initial_priority,
         counters: counters.clone(),
         in_flight: in_flight.clone(),
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
-use flyball_workqueue::{Key, Order, Priority, QueueLimiter, Timer};
+use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
 use crate::run::watched_informer::watched;
 use crate::{Controller, ControllerHandle, IntoKeys, WatchOptions};
@@ -102,41 +102,6 @@ where
     #[must_use]
     pub fn handle(&self) -> ControllerHandle<K, O, L, T> {
         ControllerHandle { watches: self.setup.watches.clone(), sink: Arc::downgrade(&self.setup.sink) }
-    }
-
-    /// Sets how long the required informers may take to sync, from the start of the run. After this time the run ends with
-    /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which lists the caches that have not synced, with their
-    /// last errors. The default is 2 minutes, as in controller-runtime; `Duration::MAX` means no limit.
-    ///
-    /// The timeout does not apply to futures passed to [`wait_for_cache`](Self::wait_for_cache).
-    ///
-    /// # Examples
-    /// ```
-    /// # use flyball_controller::{Action, Controller, RunError, TokioTimer};
-    /// # use flyball_informer_cache::testing::TestServer;
-    /// # use flyball_informer_cache::{Informer, Schema, Version};
-    /// # use flyball_workqueue::Queue;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
-    /// # let server = TestServer::new(schema, |_, _, _| {});
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
-    /// server.set_faults(|faults| faults.unresponsive = true);
-    /// let numbers = Informer::builder(schema, server).start()?;
-    /// let ended = Controller::new(queue)
-    ///     .watches(&numbers, |change| *change.key())
-    ///     .cache_sync_timeout(Duration::from_secs(30))
-    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
-    ///     .await;
-    /// let Err(RunError::SyncTimeout { missing, .. }) = ended else { panic!("{ended:?}") };
-    /// assert_eq!(missing[0].to_string(), "the cache of `u32`, number 0");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn cache_sync_timeout(mut self, limit: Duration) -> Self {
-        self.setup.config.settings.cache_sync_timeout = limit;
-        self
     }
 
     /// Delays the start of the workers until `ready` has completed and the watched informers have synced. Use this for caches that reconciles read
@@ -233,52 +198,6 @@ where
     /// ```
     pub fn filter_keys(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         self.setup.config.filter_key = Arc::new(mine);
-        self
-    }
-}
-
-/// Settings for a queue with [priorities](Priority).
-impl<K, L, T> Controller<K, Priority, L, T>
-where
-    K: Key,
-    L: QueueLimiter<K>,
-    T: Timer,
-{
-    /// Sets the priority of the keys of initial objects, no matter whether the first list is published before the run or during it. The
-    /// default is 0; the [options](WatchOptions::initial_priority) of a watch take precedence.
-    ///
-    /// With a priority below 0, objects that change after the start are reconciled before the objects of the first list. Keys of the first list
-    /// do not starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_controller::testing::Simulation;
-    /// use flyball_controller::{Action, Controller};
-    /// use flyball_informer_cache::testing::TestServer;
-    /// use flyball_informer_cache::{Informer, Schema, Version};
-    /// use flyball_workqueue::{Priority, Queue};
-    /// use std::sync::mpsc;
-    ///
-    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
-    /// let mut sim = Simulation::new(1);
-    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
-    /// (0..3).for_each(|number| drop(server.put(number)));
-    /// let numbers = sim.informer(Informer::builder(NUMBERS, server))?;
-    ///
-    /// let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).order(Priority::new()).timer(sim.timer()).build();
-    /// let controller = Controller::new(queue.clone()).watches(&numbers, |change| *change.key()).initial_priority(-10);
-    /// queue.add(9)?; // stands for a change
-    /// let (send, order) = mpsc::channel();
-    /// sim.run(controller, move |key, _| {
-    ///     send.send(key).unwrap();
-    ///     async { Ok::<_, String>(Action::await_change()) }
-    /// });
-    /// sim.run_until_stalled();
-    /// assert_eq!(order.try_iter().collect::<Vec<_>>(), [9, 0, 1, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn initial_priority(mut self, priority: i8) -> Self {
-        self.setup.initial_priority = priority;
         self
     }
 }

@@ -104,7 +104,7 @@ where
     /// |---|---|
     /// | has not started | the same as [`Controller::watches`](crate::Controller::watches) |
     /// | waits for its caches | workers also wait for its cache; the keys of its objects are added, or, if a standby follows, when the standby ends |
-    /// | is in standby | its keys are added when the standby ends; then a new [sync timeout](crate::Controller::cache_sync_timeout) starts |
+    /// | is in standby | its keys are added when the standby ends; then a new [sync timeout](crate::ControllerConfig::cache_sync_timeout) starts |
     /// | reconciles | the keys of its existing objects are added before this call returns; workers do not wait if its cache syncs later |
     /// | shuts down, or has ended | an error |
     ///

@@ -150,8 +150,39 @@ impl<OK, V, K: Key, L, T> WatchOptions<OK, V, K, Priority, L, T> {
         self
     }
 
-    /// Adds the keys of initial objects with this priority, in place of
-    /// [the controller's](crate::Controller::initial_priority).
+    /// Adds the keys of initial objects with this priority, no matter whether the first list is published before the run or during it.
+    ///
+    /// With a priority below 0, objects that change after the start are reconciled before the objects of the first list. Keys of the first list
+    /// do not starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::testing::Simulation;
+    /// use flyball_controller::{Action, Controller, WatchOptions};
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Informer, Schema, Version};
+    /// use flyball_workqueue::{Priority, Queue};
+    /// use std::sync::mpsc;
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let mut sim = Simulation::new(1);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// (0..3).for_each(|number| drop(server.put(number)));
+    /// let numbers = sim.informer(Informer::builder(NUMBERS, server))?;
+    ///
+    /// let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).order(Priority::new()).timer(sim.timer()).build();
+    /// let options = WatchOptions::new().initial_priority(-10);
+    /// let controller = Controller::new(queue.clone()).watches_with(&numbers, |change| *change.key(), options);
+    /// queue.add(9)?; // stands for a change
+    /// let (send, order) = mpsc::channel();
+    /// sim.run(controller, move |key, _| {
+    ///     send.send(key).unwrap();
+    ///     async { Ok::<_, String>(Action::await_change()) }
+    /// });
+    /// sim.run_until_stalled();
+    /// assert_eq!(order.try_iter().collect::<Vec<_>>(), [9, 0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn initial_priority(mut self, priority: i8) -> Self {
         self.initial_priority = Some(priority);
         self

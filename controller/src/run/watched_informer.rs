@@ -24,13 +24,11 @@ use crate::run::watch_options::WatchOptions;
 /// A function that returns whether a key belongs to this controller.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
-/// The queue to which all watches of a controller add their keys, with the key filter, the priority of initial objects and the counters. Set when the
+/// The queue to which all watches of a controller add their keys, with the key filter and the counters. Set when the
 /// controller runs.
 pub(crate) struct KeySink<K, O: Order<K>, L, T> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) filter_key: Arc<KeyFilter<K>>,
-    /// The priority of the keys of initial objects.
-    pub(crate) initial_priority: i8,
     pub(crate) counters: Arc<ReportCounters>,
     pub(crate) in_flight: Arc<InFlight>,
 }
@@ -195,9 +193,9 @@ impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> WatchOptions<OK, 
             return add(&sink.queue, change, key);
         }
         let priority = match change.is_initial() {
-            true => self.initial_priority.or(self.priority).unwrap_or(sink.initial_priority),
-            false => self.priority.unwrap_or(0),
+            true => self.initial_priority.or(self.priority),
+            false => self.priority,
         };
-        sink.queue.add_with(key, AddOptions { priority, ..AddOptions::default() })
+        sink.queue.add_with(key, AddOptions { priority: priority.unwrap_or(0), ..AddOptions::default() })
     }
 }

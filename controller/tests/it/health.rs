@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use flyball_controller::{Action, Controller, NotLive, NotReady, RunError};
+use flyball_controller::{Action, Controller, ControllerConfig, NotLive, NotReady, RunError};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{advance, sleep};
@@ -70,7 +70,11 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
         world.put(1, 0);
         let things = world.informer();
         let controller = Controller::new(queue()).watches(&things, |change| *change.key());
-        let controller = if settles { controller.stop_when_idle() } else { controller };
+        let controller = if settles {
+            controller.with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
+        } else {
+            controller
+        };
         let health = controller.health();
         let running = tokio::spawn(controller.run(|_, _| async {
             sleep(SECOND).await;
@@ -107,7 +111,8 @@ async fn reads_no_clock_without_health() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_was_refused_or_never_run_has_ended() {
-    let refused = Controller::new(queue()).workers(0);
+    let refused = Controller::new(queue())
+        .with_config(ControllerConfig { workers: 0.into(), ..ControllerConfig::default() });
     let health = refused.health();
     refused.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
     assert_eq!(health.ready(), Err(NotReady::Ended));

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, NotReady, RunError, StartCondition, WatchOptions, WatchStatus};
+use flyball_controller::{
+    Action, Controller, ControllerConfig, NotReady, RunError, StartCondition, WatchOptions, WatchStatus,
+};
 use flyball_informer_cache::{
     Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, Stopped, WatchEvent,
     WatchRequest, WatchStream,
@@ -29,7 +31,7 @@ async fn no_worker_starts_before_every_cache_has_synced() {
         Controller::new(queue.clone())
             .watches(&one, |change| *change.key())
             .watches(&other, |change| *change.key())
-            .workers(4)
+            .with_config(ControllerConfig { workers: 4.into(), ..ControllerConfig::default() })
             .run(move |key, _| {
                 own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
@@ -171,7 +173,8 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
             .watches(&one, |change| *change.key())
             .watches(&other, |change| *change.key());
         let controller = match limit {
-            Some(limit) => controller.cache_sync_timeout(limit),
+            Some(limit) => controller
+                .with_config(ControllerConfig { cache_sync_timeout: limit, ..ControllerConfig::default() }),
             None => controller,
         };
         let health = controller.health();
@@ -304,7 +307,9 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
 async fn stop_when_idle_fails_after_a_panic_of_a_cache() {
     let world = HistorySource::new();
     let things = Informer::builder(THINGS, Fragile(world.clone())).seed(1).start().unwrap();
-    let controller = Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle();
+    let controller = Controller::new(queue())
+        .watches(&things, |change| *change.key())
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
     run_until_pending().await;
     world.put(1, 13);

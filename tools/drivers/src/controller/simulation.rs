@@ -31,8 +31,9 @@ use std::time::Duration;
 
 use flyball_controller::testing::{SimulatedTask, SimulatedTime, Simulation};
 use flyball_controller::{
-    Action, BatchConfig, Context, Controller, ControllerHandle, ControllerMetrics, FailureClass,
-    ReconcileError, ReconcileOutcome, RunError, RunReport, Shard, StartCondition, WatchId, WatchOptions,
+    Action, BatchConfig, Context, Controller, ControllerConfig, ControllerHandle, ControllerMetrics,
+    FailureClass, ReconcileError, ReconcileOutcome, RunError, RunReport, Shard, StartCondition, WatchId,
+    WatchOptions,
 };
 use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, SourceErrorKind, Version};
@@ -684,24 +685,8 @@ impl<'a, O: Order<u32>> Run<'a, O> {
             condition = Some(sender);
             controller = controller.wait_for_cache(met);
         }
-        controller = controller.cache_sync_timeout(match row[SYNC_TIMEOUT] {
-            0 => Duration::MAX,
-            _ => SYNC_LIMIT,
-        });
-        controller = match row[WORKERS] {
-            0 => controller.workers(1),
-            1 => controller.workers(3),
-            _ => controller.workers(1..=MAX_WORKERS).worker_idle_timeout(2 * SECOND),
-        };
-        let (grace, abort_after) = grace(&row);
-        controller = controller.shutdown_grace(grace).abort_after(abort_after);
-        if row[SHUTDOWN] == 1 {
-            controller = controller.drain_on_shutdown();
-        }
+        controller = controller.with_config(config(&row));
         let world = self.world.clone();
-        if row[RETRIES] == 1 {
-            controller = controller.max_attempts(3);
-        }
         controller = controller.on_give_up(move |key, _| {
             let mut record = world.record.lock();
             let begun = record.started[key];
@@ -714,9 +699,6 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 "permanent" => FailureClass::Permanent,
                 _ => FailureClass::Transient,
             });
-        }
-        if row[TIMEOUT] == 1 {
-            controller = controller.reconcile_timeout(RECONCILE_LIMIT);
         }
         if row[FINALLY] == 1 {
             let world = self.world.clone();
@@ -738,9 +720,6 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                     Ok(())
                 }
             });
-        }
-        if row[IDLE] == 1 {
-            controller = controller.stop_when_idle();
         }
         if row[CACHES] == 2 {
             controller = controller.start_before_sync();
@@ -1207,6 +1186,27 @@ fn required(row: &Row, informers: &[Informer<u32, Thing>]) -> Vec<Informer<u32, 
         _ => 0..0,
     };
     informers[required].to_vec()
+}
+
+/// The settings of a controller with these options.
+fn config(row: &Row) -> ControllerConfig {
+    let (shutdown_grace, abort_after) = grace(row);
+    ControllerConfig {
+        workers: match row[WORKERS] {
+            0 => 1.into(),
+            1 => 3.into(),
+            _ => (1..=MAX_WORKERS).into(),
+        },
+        worker_idle_timeout: 2 * SECOND,
+        reconcile_timeout: (row[TIMEOUT] == 1).then_some(RECONCILE_LIMIT),
+        max_attempts: (row[RETRIES] == 1).then_some(3),
+        cache_sync_timeout: if row[SYNC_TIMEOUT] == 0 { Duration::MAX } else { SYNC_LIMIT },
+        shutdown_grace,
+        abort_after,
+        drain_on_shutdown: row[SHUTDOWN] == 1,
+        stop_when_idle: row[IDLE] == 1,
+        ..ControllerConfig::default()
+    }
 }
 
 /// The grace of a shutdown, and the time after which reconciles are dropped.
