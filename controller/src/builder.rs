@@ -29,7 +29,7 @@ use futures_util::future::BoxFuture;
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
 ///
-/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every required
+/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every
 /// informer has synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the
 /// queue's limiter.
 ///
@@ -195,7 +195,7 @@ where
     /// `begins` is polled from the start of the run, also while the caches sync, so an election may begin at its first poll. If it completes before
     /// the caches have synced, the changes add their keys from then on, and the workers start when the caches have synced.
     ///
-    /// A controller in standby is [ready](Health::ready) when all required caches have synced. If it were not ready, a rolling update would wait for
+    /// A controller in standby is [ready](Health::ready) when all start conditions are met. If it were not ready, a rolling update would wait for
     /// the new replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
     /// controller. To keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function that
     /// returns whether this replica still leads.
@@ -231,7 +231,7 @@ where
     ///
     /// The run has these steps:
     /// 1. The controller observes all informers: it adds the keys of their objects, and then the keys of every later change.
-    /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. If an
+    /// 2. Workers start when **every** informer has synced and all other [start conditions](Self::start_when) are met. If an
     ///    informer ends before the controller, the run ends, unless the informer was shut down and
     ///    [`stop_when_idle`](ControllerConfig::stop_when_idle) is set. A controller [in standby](Self::standby_until) observes its
     ///    informers only after the standby.
@@ -246,9 +246,9 @@ where
     ///
     /// # Errors
     /// - [`RunError::Config`] if the configuration of the controller is invalid.
-    /// - [`RunError::SyncFailed`] if a required informer ended before it had synced or a [start condition](Self::wait_for_cache) failed, and
-    ///   [`RunError::SyncTimeout`] if a required informer took [too long](ControllerConfig::cache_sync_timeout) to sync. No key was reconciled in either case.
-    /// - [`RunError::CacheEnded`] if an informer ended at any other time, because the cache of that informer no longer changes. The error is returned
+    /// - [`RunError::StartFailed`] if a [start condition](Self::start_when) failed, and [`RunError::StartTimeout`] if the start conditions were not met
+    ///   [in time](ControllerConfig::start_timeout). No key was reconciled in either case.
+    /// - [`RunError::CacheEnded`] if an informer ended, at any time, because the cache of that informer no longer changes. The error is returned
     ///   after the running reconciles have ended, as at a shutdown.
     ///
     /// After an error the queue is not shut down, and keeps its keys.

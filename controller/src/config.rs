@@ -118,11 +118,69 @@ pub struct ControllerConfig {
     /// every period. With 10 percent, a requeue after an hour comes after 60 to 66 minutes. The extension depends on a hash of the key, so it is always
     /// the same for a key.
     pub requeue_spread_percent: u32,
-    /// How long the required informers may take to sync, from the start of the run. After this time the run ends with
-    /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which lists the caches that have not synced, with their
-    /// last errors. The default is 2 minutes, as in controller-runtime; `Duration::MAX` means no limit.
+    /// Whether workers start without waiting until the watched informers have synced. They still wait for the other
+    /// [start conditions](crate::Controller::start_when). Off by default.
+    ///
+    /// When an informer syncs later, the keys of its objects are added at that time. So reconciles may run while a cache is still empty or incomplete.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, ControllerConfig, TokioTimer};
+    /// # use flyball_informer_cache::testing::TestServer;
+    /// # use flyball_informer_cache::{Informer, Schema, Version};
+    /// # use flyball_workqueue::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    /// # let server = TestServer::new(schema, |_, _, _| {});
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
+    /// server.set_faults(|faults| faults.unresponsive = true); // it never syncs
+    /// let numbers = Informer::builder(schema, server).start()?;
+    /// queue.add(7)?;
+    /// queue.shut_down();
+    /// let report = Controller::new(queue)
+    ///     .watches(&numbers, |change| *change.key())
+    ///     .with_config(ControllerConfig { start_before_sync: true, ..ControllerConfig::default() })
+    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+    ///     .await?;
+    /// assert_eq!(report.reconciles, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub start_before_sync: bool,
+    /// How long it may take until all [start conditions](crate::Controller::start_when) are met, from the start of the run. After this time the run ends
+    /// with [`RunError::StartTimeout`](crate::RunError::StartTimeout), which lists the caches that have not synced, with their last errors. The default
+    /// is 2 minutes, as in controller-runtime; `Duration::MAX` means no limit.
+    ///
+    /// A [standby](crate::Controller::standby_until) may take longer. If watches are added during a standby, their caches may take this time from its end
+    /// on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, ControllerConfig, RunError, TokioTimer};
+    /// # use flyball_informer_cache::testing::TestServer;
+    /// # use flyball_informer_cache::{Informer, Schema, Version};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    /// # let server = TestServer::new(schema, |_, _, _| {});
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
+    /// server.set_faults(|faults| faults.unresponsive = true);
+    /// let numbers = Informer::builder(schema, server).start()?;
+    /// let ended = Controller::new(queue)
+    ///     .watches(&numbers, |change| *change.key())
+    ///     .with_config(ControllerConfig { start_timeout: Duration::from_secs(30), ..ControllerConfig::default() })
+    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+    ///     .await;
+    /// let Err(RunError::StartTimeout(missing)) = ended else { panic!("{ended:?}") };
+    /// assert_eq!(missing[0].to_string(), "the cache of `u32`, number 0");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub cache_sync_timeout: Duration,
+    pub start_timeout: Duration,
     /// How long running reconciles, and a [drain](Self::drain_on_shutdown), may take at
     /// [shutdown](crate::Controller::graceful_shutdown_on). After this time, reconciles that still run are [cancelled](crate::Context::cancelled), and no
     /// further reconcile starts. The default is 20 s; `Duration::MAX` means no limit.
@@ -223,11 +281,7 @@ impl ControllerConfig {
                 "max_failing_in_flight",
                 "the number of failing keys in flight must be positive",
             ),
-            (
-                !self.cache_sync_timeout.is_zero(),
-                "cache_sync_timeout",
-                "the cache sync timeout must be positive",
-            ),
+            (!self.start_timeout.is_zero(), "start_timeout", "the start timeout must be positive"),
             (
                 !self.conflict_backoff_initial.is_zero(),
                 "conflict_backoff_initial",
@@ -262,7 +316,8 @@ impl Default for ControllerConfig {
             conflict_backoff_initial: Duration::from_millis(10),
             conflict_backoff_max: Duration::from_secs(1),
             requeue_spread_percent: 0,
-            cache_sync_timeout: Duration::from_secs(120),
+            start_before_sync: false,
+            start_timeout: Duration::from_secs(120),
             shutdown_grace: Duration::from_secs(20),
             abort_after: Duration::from_secs(5),
             drain_on_shutdown: false,

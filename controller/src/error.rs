@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use flyball_informer_cache::InformerState;
 
@@ -61,13 +60,13 @@ impl Error for InvalidControllerConfig {}
 /// # Examples
 /// How a program may react to each error:
 /// ```
-/// use flyball_controller::{RunError, StartCondition};
+/// use flyball_controller::RunError;
 ///
 /// fn advice(error: &RunError) -> String {
 ///     match error {
 ///         RunError::Config(invalid) => format!("correct `{}`", invalid.setting()),
-///         RunError::SyncFailed(StartCondition::Cache { object_type, .. }) => format!("see why `{object_type}` ended"),
-///         RunError::SyncTimeout { missing, .. } => format!("{} caches cannot be listed: permissions?", missing.len()),
+///         RunError::StartTimeout(missing) => format!("{} caches cannot be listed: permissions?", missing.len()),
+///         RunError::CacheEnded(cache) if !cache.synced => format!("see why `{}` ended", cache.object_type),
 ///         RunError::CacheEnded(_) => "start again, with new informers".into(),
 ///         other => other.to_string(),
 ///     }
@@ -78,58 +77,18 @@ impl Error for InvalidControllerConfig {}
 pub enum RunError {
     /// The configuration is invalid. Nothing was started.
     Config(InvalidControllerConfig),
-    /// A required informer ended before it had synced, or another start condition of the workers failed, so the workers never started. The queue
-    /// stays open, and holds the keys that have been added so far.
-    SyncFailed(StartCondition),
-    /// Not all required caches had synced within the [sync timeout](crate::ControllerConfig::cache_sync_timeout), so the workers never started. The queue
-    /// stays open, and holds the keys that have been added so far.
-    SyncTimeout {
-        /// The timeout.
-        limit: Duration,
-        /// The required caches that had not synced.
-        missing: Vec<WatchStatus>,
-    },
-    /// The informer of a cache failed, or was shut down, while the controller ran, so the cache no longer changes. With
-    /// [`stop_when_idle`](crate::ControllerConfig::stop_when_idle), an informer that was shut down is not an error. Before the run returned this error, it
-    /// ended the running reconciles in the same way as at a [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut down, and
-    /// keeps the keys that were not reconciled, for a later controller with new caches.
+    /// A [start condition](crate::Controller::start_when) returned this error, so the workers never started. The queue stays open, and holds the keys that
+    /// have been added so far.
+    StartFailed(Arc<dyn Error + Send + Sync>),
+    /// Not all [start conditions](crate::Controller::start_when) were met within the [timeout](crate::ControllerConfig::start_timeout), so the workers
+    /// never started. Contains the watched caches that had not synced. The queue stays open, and holds the keys that have been added so far.
+    StartTimeout(Vec<WatchStatus>),
+    /// The informer of a cache failed, or was shut down, so the cache no longer changes. If it had not [synced](WatchStatus::synced) and the workers
+    /// had to wait for it, no key was reconciled. With [`stop_when_idle`](crate::ControllerConfig::stop_when_idle), an informer that was shut down after it
+    /// had synced is not an error. Before the run returned this error, it ended the running reconciles in the same way as at a
+    /// [shutdown](crate::Controller::graceful_shutdown_on). The queue is not shut down, and keeps the keys that were not reconciled, for a later controller
+    /// with new caches.
     CacheEnded(WatchStatus),
-}
-
-/// A condition that must be met before workers start.
-///
-/// # Examples
-/// ```
-/// # use flyball_controller::{Action, Controller, RunError, StartCondition, TokioTimer};
-/// # use flyball_workqueue::Queue;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
-/// let ended = Controller::new(queue)
-///     .wait_for_cache(async { Err("no permission to list nodes") })
-///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
-///     .await;
-/// let Err(RunError::SyncFailed(StartCondition::Future { index, error })) = ended else { panic!("{ended:?}") };
-/// assert_eq!((index, error.to_string().as_str()), (0, "no permission to list nodes"));
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum StartCondition {
-    /// The cache of an informer that the controller watches.
-    Cache {
-        /// The number of the watch, in the order in which the watches were added to the controller, from 0.
-        index: usize,
-        /// The name of the object type, for display; its format is not stable.
-        object_type: &'static str,
-    },
-    /// A future that was passed to [`wait_for_cache`](crate::Controller::wait_for_cache).
-    Future {
-        /// The number of the future, in the order of the calls, from 0.
-        index: usize,
-        /// The error that the future returned.
-        error: Arc<dyn Error + Send + Sync>,
-    },
 }
 
 impl From<InvalidControllerConfig> for RunError {
@@ -142,13 +101,11 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),
-            Self::SyncFailed(StartCondition::Cache { index, object_type }) => {
-                write!(f, "the informer of `{object_type}`, number {index}, ended before it had synced")
-            }
-            Self::SyncTimeout { limit, missing } => {
-                write!(f, "not synced after {limit:?}: ")?;
+            Self::StartFailed(error) => write!(f, "a start condition failed: {error}"),
+            Self::StartTimeout(missing) => {
+                f.write_str("the start conditions were not met in time")?;
                 for (number, cache) in missing.iter().enumerate() {
-                    write!(f, "{}{cache}", if number == 0 { "" } else { ", " })?;
+                    write!(f, "{}{cache}", if number == 0 { "; not synced: " } else { ", " })?;
                 }
                 Ok(())
             }
@@ -156,9 +113,6 @@ impl fmt::Display for RunError {
                 InformerState::Failed => write!(f, "the informer of {cache} panicked"),
                 _ => write!(f, "the informer of {cache} was stopped"),
             },
-            Self::SyncFailed(StartCondition::Future { index, error }) => {
-                write!(f, "start condition {index} failed: {error}")
-            }
         }
     }
 }
@@ -167,7 +121,7 @@ impl Error for RunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             // `Display` prints the message of `error` itself, so the source is the next error in the chain.
-            Self::SyncFailed(StartCondition::Future { error, .. }) => error.source(),
+            Self::StartFailed(error) => error.source(),
             _ => None,
         }
     }

@@ -45,8 +45,8 @@ impl Health {
         Self { watches, oldest: Arc::new(oldest) }
     }
 
-    /// Returns `Ok` if the workers have started, or if the controller is [in standby](crate::Controller::standby_until) and all required caches have
-    /// synced (with [`start_before_sync`](crate::Controller::start_before_sync), a standby does not wait for caches). A controller that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does
+    /// Returns `Ok` if the workers have started, or if the controller is [in standby](crate::Controller::standby_until) and all
+    /// [start conditions](crate::Controller::start_when) are met. A controller that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does
     /// not change the readiness, because the workers continue while the new cache syncs.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl fmt::Debug for Health {
 pub enum NotReady {
     /// The controller has not started.
     NotStarted,
-    /// A required cache has not synced, or a [condition](crate::Controller::wait_for_cache) that workers wait for is not met.
+    /// A [start condition](crate::Controller::start_when) is not met: most often, a cache has not synced.
     Syncing,
     /// A cache has ended, so it never changes again. The run ends with
     /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which holds the status of that cache.

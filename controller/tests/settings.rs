@@ -8,7 +8,7 @@ use flyball_controller::{Action, Controller, ControllerConfig, InvalidShard, Run
 use futures_util::FutureExt;
 use serde_json::{from_str, to_string};
 
-const FULL: &str = r#"{"workers":{"min":3,"max":9},"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"max_failing_in_flight":1,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","requeue_spread_percent":5,"cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true,"stop_when_idle":true}"#;
+const FULL: &str = r#"{"workers":{"min":3,"max":9},"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"max_failing_in_flight":1,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","requeue_spread_percent":5,"start_before_sync":true,"start_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true,"stop_when_idle":true}"#;
 
 #[test]
 fn what_is_written_is_read() {
@@ -20,7 +20,7 @@ fn what_is_written_is_read() {
         from_str::<ControllerConfig>(r#"{"reconcile_timeout":null}"#).unwrap(),
         ControllerConfig::default()
     );
-    let default = r#"{"workers":1,"worker_idle_timeout":"10s","conflict_backoff_initial":"10ms","conflict_backoff_max":"1s","requeue_spread_percent":0,"cache_sync_timeout":"2m","shutdown_grace":"20s","abort_after":"5s","drain_on_shutdown":false,"stop_when_idle":false}"#;
+    let default = r#"{"workers":1,"worker_idle_timeout":"10s","conflict_backoff_initial":"10ms","conflict_backoff_max":"1s","requeue_spread_percent":0,"start_before_sync":false,"start_timeout":"2m","shutdown_grace":"20s","abort_after":"5s","drain_on_shutdown":false,"stop_when_idle":false}"#;
     assert_eq!(to_string(&ControllerConfig::default()).unwrap(), default);
 }
 

@@ -33,8 +33,6 @@ pub(crate) struct RunConfig<K> {
     pub(crate) spans: ReconcileSpans<K>,
     /// Whether a watch has a resync period of zero.
     pub(crate) zero_resync_period: bool,
-    /// Whether workers start without waiting for the watched informers.
-    pub(crate) start_before_sync: bool,
 }
 
 impl<K> Default for RunConfig<K> {
@@ -48,7 +46,6 @@ impl<K> Default for RunConfig<K> {
             metrics: None,
             spans: ReconcileSpans::default(),
             zero_resync_period: false,
-            start_before_sync: false,
         }
     }
 }
@@ -86,7 +83,6 @@ impl<K> fmt::Debug for RunConfig<K> {
             .field("on_give_up", &self.on_give_up.is_some())
             .field("finally", &self.finally.is_some())
             .field("metrics", &self.metrics.is_some())
-            .field("start_before_sync", &self.start_before_sync)
             .finish_non_exhaustive()
     }
 }

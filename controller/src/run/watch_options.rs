@@ -21,8 +21,7 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, Order, Priority, Queue, Thre
 /// let options = WatchOptions::new()
 ///     .filter(predicate::spec(|pod: &Pod| (pod.generation, (pod.deleting, pod.finalizers.clone()))))
 ///     .priority(5)
-///     .initial_priority(-5)
-///     .optional();
+///     .initial_priority(-5);
 /// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), options);
 /// # }
 /// ```
@@ -35,21 +34,13 @@ pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = Exponential<K>, T = Th
     >,
     pub(crate) priority: Option<i8>,
     pub(crate) initial_priority: Option<i8>,
-    pub(crate) required: bool,
     pub(crate) resync_every: Option<Duration>,
 }
 
 impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
-    /// Creates the default options: every change is mapped to keys, and workers wait until the informer has synced.
+    /// Creates the default options: every change is mapped to keys.
     pub fn new() -> Self {
-        Self {
-            filter: None,
-            add: None,
-            priority: None,
-            initial_priority: None,
-            required: true,
-            resync_every: None,
-        }
+        Self { filter: None, add: None, priority: None, initial_priority: None, resync_every: None }
     }
 
     /// Maps only the changes for which `filter` returns `true`; [`predicate`](crate::predicate) has common filters.
@@ -91,14 +82,6 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
         add: impl Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync + 'static,
     ) -> Self {
         self.add = Some(Box::new(add));
-        self
-    }
-
-    /// Lets workers start before this informer has synced. The objects of its first list become keys when they arrive.
-    ///
-    /// Reconciles may run while this cache is still empty or incomplete. If the informer ends, synced or not, the run still ends.
-    pub fn optional(mut self) -> Self {
-        self.required = false;
         self
     }
 
@@ -202,7 +185,6 @@ impl<OK, V, K, O: Order<K>, L, T> fmt::Debug for WatchOptions<OK, V, K, O, L, T>
             .field("add_with", &self.add.is_some())
             .field("priority", &self.priority)
             .field("initial_priority", &self.initial_priority)
-            .field("required", &self.required)
             .field("resync_every", &self.resync_every)
             .finish()
     }

@@ -35,9 +35,6 @@ pub(crate) struct KeySink<K, O: Order<K>, L, T> {
 
 /// A type-erased informer.
 pub(crate) struct WatchedInformer {
-    pub(crate) object_type: &'static str,
-    /// Whether workers wait until the informer has synced.
-    pub(crate) required: bool,
     informer: Box<dyn AnyInformer>,
     /// Set when the watch is removed or the run ends. A change that is mapped after that adds no key.
     removed: AtomicBool,
@@ -64,7 +61,6 @@ where
         WatchStatus {
             index: 0,
             object_type: std::any::type_name::<V>(),
-            required: true,
             synced: self.is_synced(),
             state: status.state,
             last_error: status.last_error.map(|error| error.message),
@@ -85,7 +81,7 @@ where
 impl WatchedInformer {
     /// Returns the status of the cache, for the watch with this index.
     pub(crate) fn status(&self, index: usize) -> WatchStatus {
-        WatchStatus { index, required: self.required, ..self.informer.status() }
+        WatchStatus { index, ..self.informer.status() }
     }
 
     pub(crate) fn synced(&self) -> BoxFuture<'static, Result<(), Stopped>> {
@@ -134,12 +130,8 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    let watched = Arc::new(WatchedInformer {
-        object_type: std::any::type_name::<V>(),
-        required: options.required,
-        informer: Box::new(informer.clone()),
-        removed: AtomicBool::new(false),
-    });
+    let watched =
+        Arc::new(WatchedInformer { informer: Box::new(informer.clone()), removed: AtomicBool::new(false) });
     let resync_every = options.resync_every;
     let (observed, sink, shared) = (informer.clone(), sink.clone(), watched.clone());
     let observe = move || {

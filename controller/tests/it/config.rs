@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, ControllerConfig, RunError, StartCondition};
+use flyball_controller::{Action, Controller, ControllerConfig, RunError, WatchStatus};
 use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, Queue, Timer};
@@ -86,12 +86,14 @@ async fn invalid_configurations_are_refused_and_start_nothing() {
         "stop_when_idle"
     );
     assert_eq!(
-        refused(controller().with_config(ControllerConfig {
-            cache_sync_timeout: Duration::ZERO,
-            ..ControllerConfig::default()
-        }))
+        refused(
+            controller().with_config(ControllerConfig {
+                start_timeout: Duration::ZERO,
+                ..ControllerConfig::default()
+            })
+        )
         .await,
-        "cache_sync_timeout"
+        "start_timeout"
     );
     let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     let uncounted = Queue::builder().timer(TokioTimer::current()).limiter(bucket).build();
@@ -116,7 +118,7 @@ async fn invalid_configurations_are_refused_and_start_nothing() {
     let run = right.on_give_up(|_, _| {}).run(|_, _| async { Ok::<_, String>(Action::await_change()) });
     let ended = run.await;
     assert!(
-        matches!(ended, Err(RunError::SyncFailed(StartCondition::Cache { index: 0, .. }))),
+        matches!(ended, Err(RunError::CacheEnded(WatchStatus { index: 0, synced: false, .. }))),
         "the configuration is valid, so the controller ran until the cache ended"
     );
 }
@@ -126,10 +128,7 @@ fn errors_read_as_sentences_and_can_be_sent() {
     fn error<E: std::error::Error + Send + Sync + 'static>(error: E) -> String {
         error.to_string()
     }
-    let cache = StartCondition::Cache { index: 2, object_type: "Pod" };
-    let message = "the informer of `Pod`, number 2, ended before it had synced";
-    assert_eq!(error(RunError::SyncFailed(cache)), message);
     let why = std::sync::Arc::new(std::io::Error::other("no permission"));
-    let message = "start condition 1 failed: no permission";
-    assert_eq!(error(RunError::SyncFailed(StartCondition::Future { index: 1, error: why })), message);
+    let message = "a start condition failed: no permission";
+    assert_eq!(error(RunError::StartFailed(why)), message);
 }

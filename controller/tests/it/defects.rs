@@ -256,7 +256,7 @@ fn d6_wakes_all_waiters_of_the_first_list() {
         for _ in 0..4 {
             let (queue, children, own_log) = (queue(sim), children.clone(), woken.clone());
             queue.add(7).expect("the queue is open");
-            let controller = Controller::new(queue).wait_for_cache(async move { children.synced().await });
+            let controller = Controller::new(queue).start_when(async move { children.synced().await });
             sim.run(controller, move |_, _| {
                 own_log.note(Ok(()));
                 async { Ok::<_, String>(Action::await_change()) }

@@ -445,7 +445,7 @@ impl<'a> Run<'a> {
             workers: (least..=least + more).into(),
             worker_idle_timeout: Duration::from_millis(1 + self.below(12_000)),
             // No timeout, because faults may delay responses of the server for longer than the default timeout.
-            cache_sync_timeout: Duration::MAX,
+            start_timeout: Duration::MAX,
             max_attempts: Some(2 + self.below(4) as u32),
             ..ControllerConfig::default()
         };

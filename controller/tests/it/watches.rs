@@ -149,7 +149,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
 
     // The run fails if the informer of an added watch ends before it has synced, or does not sync in time.
     for ends in [true, false] {
-        let controller = Controller::new(queue()).watches(&mains, key).wait_for_cache(sleep_ok(10 * SECOND));
+        let controller = Controller::new(queue()).watches(&mains, key).start_when(sleep_ok(10 * SECOND));
         let handle = controller.handle();
         let (running, _) = start(controller);
         run_until_pending().await;
@@ -160,7 +160,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
         }
         match running.await.unwrap().unwrap_err() {
             RunError::CacheEnded(cache) => assert_eq!((cache.index, ends), (1, true)),
-            RunError::SyncTimeout { missing, .. } => assert_eq!((missing[0].index, ends), (1, false)),
+            RunError::StartTimeout(missing) => assert_eq!((missing[0].index, ends), (1, false)),
             error => panic!("{error}"),
         }
     }
@@ -213,7 +213,7 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
         let queue: Keys = queue();
         // No worker starts, so the keys stay in the queue.
         let controller =
-            Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), String>>());
+            Controller::new(queue.clone()).start_when(std::future::pending::<Result<(), String>>());
         let handle = controller.handle();
         let (running, _) = start(controller);
         let watch = handle.add_watch(&things, key).unwrap();
@@ -242,9 +242,10 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
 async fn a_failed_watch_is_removed_and_the_run_continues() {
     let world = HistorySource::new();
     let (broken, closed) = (world.informer(), HistorySource::closed().informer());
-    let controller = Controller::new(queue());
+    let config = ControllerConfig { start_before_sync: true, ..ControllerConfig::default() };
+    let controller = Controller::new(queue()).with_config(config);
     let handle = controller.handle();
-    let optional = handle.add_watch_with(&closed, key, WatchOptions::new().optional()).unwrap();
+    let optional = handle.add_watch(&closed, key).unwrap();
     let (running, _) = start(controller);
     run_until_pending().await;
     let watch = handle.add_watch(&broken, key).unwrap();
@@ -592,10 +593,8 @@ async fn a_watch_of_an_informer_that_has_ended_is_refused() {
     let stopped = HistorySource::new().informer();
     stopped.shut_down();
     stopped.stopped().await;
-    for options in [WatchOptions::new(), WatchOptions::new().optional()] {
-        let added = handle.add_watch_with(&stopped, key, options);
-        assert_eq!(added.err().map(|error| error.to_string()).as_deref(), Some("the informer has ended"));
-    }
+    let added = handle.add_watch(&stopped, key);
+    assert_eq!(added.err().map(|error| error.to_string()).as_deref(), Some("the informer has ended"));
     run_until_pending().await;
     assert!(!running.is_finished());
     assert_eq!((health.ready(), health.watches().len()), (Ok(()), 0));

@@ -125,11 +125,8 @@ impl Engine {
         if let Some(backoff) = &backoff {
             shutdown.graceful.push(backoff.gave_up().boxed());
         }
-        if !config.waits_for_all_caches {
-            controller = controller.start_before_sync();
-        }
         for condition in required {
-            controller = controller.wait_for_cache(condition);
+            controller = controller.start_when(condition);
         }
         for trigger in triggers {
             controller = O::attach(trigger, controller, options.clone());
@@ -318,7 +315,8 @@ fn configured<O: OrderedLoop>(
         conflict_backoff_initial: *config.conflicts.start(),
         conflict_backoff_max: *config.conflicts.end(),
         // As in kube-runtime, there is no timeout for a cache to sync. Caches that have not synced are logged.
-        cache_sync_timeout: Duration::MAX,
+        start_timeout: Duration::MAX,
+        start_before_sync: !config.waits_for_all_caches,
         shutdown_grace: config.grace.unwrap_or(Duration::MAX),
         abort_after: config.abort_after,
         drain_on_shutdown: config.drains,

@@ -32,8 +32,7 @@ use std::time::Duration;
 use flyball_controller::testing::{SimulatedTask, SimulatedTime, Simulation};
 use flyball_controller::{
     Action, BatchConfig, Context, Controller, ControllerConfig, ControllerHandle, ControllerMetrics,
-    FailureClass, ReconcileError, ReconcileOutcome, RunError, RunReport, Shard, StartCondition, WatchId,
-    WatchOptions,
+    FailureClass, ReconcileError, ReconcileOutcome, RunError, RunReport, Shard, WatchId, WatchOptions,
 };
 use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, SourceErrorKind, Version};
@@ -683,7 +682,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         if row[CONDITION] == 1 {
             let (sender, met) = oneshot::channel::<()>();
             condition = Some(sender);
-            controller = controller.wait_for_cache(met);
+            controller = controller.start_when(met);
         }
         controller = controller.with_config(config(&row));
         let world = self.world.clone();
@@ -721,15 +720,13 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 }
             });
         }
-        if row[CACHES] == 2 {
-            controller = controller.start_before_sync();
+        if row[CACHES] == 1 {
+            let first = self.informers[0].clone();
+            controller = controller.start_when(async move { first.synced().await });
         }
         for kind in 0..2 {
             let watch = self.next_watch(kind);
-            let mut options = self.options(watch);
-            if kind == 1 && row[CACHES] == 1 {
-                options = options.optional();
-            }
+            let options = self.options(watch);
             controller = controller.watches_with(&self.informers[kind], self.mapper(watch), options);
         }
         let handle = controller.handle();
@@ -997,12 +994,12 @@ impl<'a, O: Order<u32>> Run<'a, O> {
             Some(Err(error)) => {
                 let mut record = self.world.record.lock();
                 let expected = match &error {
-                    RunError::SyncFailed(StartCondition::Future { .. }) => {
+                    RunError::StartFailed(_) => {
                         record.happened.hit("a condition fails");
                         controller.condition_failed
                     }
-                    RunError::SyncFailed(_) | RunError::CacheEnded(_) => !self.stopped.is_empty(),
-                    RunError::SyncTimeout { .. } => {
+                    RunError::CacheEnded(_) => !self.stopped.is_empty(),
+                    RunError::StartTimeout(_) => {
                         record.happened.hit("a sync times out");
                         self.world.row[SYNC_TIMEOUT] == 1
                     }
@@ -1200,7 +1197,8 @@ fn config(row: &Row) -> ControllerConfig {
         worker_idle_timeout: 2 * SECOND,
         reconcile_timeout: (row[TIMEOUT] == 1).then_some(RECONCILE_LIMIT),
         max_attempts: (row[RETRIES] == 1).then_some(3),
-        cache_sync_timeout: if row[SYNC_TIMEOUT] == 0 { Duration::MAX } else { SYNC_LIMIT },
+        start_before_sync: row[CACHES] > 0,
+        start_timeout: if row[SYNC_TIMEOUT] == 0 { Duration::MAX } else { SYNC_LIMIT },
         shutdown_grace,
         abort_after,
         drain_on_shutdown: row[SHUTDOWN] == 1,
