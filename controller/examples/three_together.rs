@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, TokioTimer};
+use flyball_controller::{Action, Controller, ControllerConfig, TokioTimer};
 use flyball_informer_cache::{
     Index, Informer, ListRequest, Page, Schema, Source, SourceError, Version, WatchEvent, WatchRequest,
     WatchStream,
@@ -59,11 +59,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let shelf_of = |item: &Arc<Item>| item.shelf.clone();
             change.old().map(shelf_of).into_iter().chain(change.new().map(shelf_of))
         })
-        .workers(2)
-        .reconcile_timeout(Duration::from_secs(5))
-        .max_attempts(10)
-        .on_give_up(|shelf, failure| eprintln!("giving shelf {shelf} up: {failure}"))
-        .stop_when_idle(); // a service uses `.graceful_shutdown_on(a signal)` instead
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            reconcile_timeout: Some(Duration::from_secs(5)),
+            max_attempts: Some(10),
+            stop_when_idle: true, // a service uses `.graceful_shutdown_on(a signal)` instead
+            ..ControllerConfig::default()
+        })
+        .on_give_up(|shelf, failure| eprintln!("giving shelf {shelf} up: {failure}"));
     let (cache, wall) = (items.clone(), signs.clone());
     let running = tokio::spawn(controller.run(move |shelf: Arc<str>, _context| {
         let (cache, wall) = (cache.clone(), wall.clone());

@@ -5,7 +5,6 @@
 mod failures;
 mod shutdown;
 mod watches;
-mod workers;
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +17,6 @@ use flyball_workqueue::{Fifo, Key, Order, Queue, QueueLimiter, Timer};
 use crate::run::RunSetup;
 use crate::run::batch::{Batching, batch_results};
 use crate::run::reconciler::WorkerReconciler;
-use crate::run::retry::QueueClock;
 use crate::run::run_config::RunConfig;
 use crate::run::runtime::{Runtime, Tokio};
 use crate::run::watch_set::{RunGuard, WatchSet};
@@ -31,16 +29,15 @@ use futures_util::future::BoxFuture;
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
 ///
-/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every required
+/// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every
 /// informer has synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the
 /// queue's limiter.
 ///
 /// # Examples
 /// In this example the queue is already shut down, so the run ends by itself when all queued keys are reconciled:
 /// ```
-/// # use flyball_controller::{Action, Controller};
+/// # use flyball_controller::{Action, Controller, ControllerConfig, TokioTimer};
 /// # use flyball_ratelimit::Exponential;
-/// # use flyball_controller::TokioTimer;
 /// # use flyball_workqueue::Queue;
 /// # use std::time::Duration;
 /// # #[tokio::main(flavor = "current_thread")]
@@ -51,7 +48,7 @@ use futures_util::future::BoxFuture;
 /// queue.shut_down();
 ///
 /// let report = Controller::new(queue)
-///     .workers(4)
+///     .with_config(ControllerConfig { workers: 4.into(), ..ControllerConfig::default() })
 ///     .run(|key, _| async move {
 ///         println!("{key}");
 ///         Ok::<_, std::io::Error>(Action::await_change())
@@ -110,10 +107,9 @@ where
         };
         let watches = WatchSet::default();
         let setup = RunSetup {
-            config: RunConfig::new(QueueClock(queue.clone())),
+            config: RunConfig::default(),
             queue,
             sink: Arc::default(),
-            initial_priority: 0,
             conditions: Vec::new(),
             standby: None,
             stop: Box::pin(std::future::pending()),
@@ -123,32 +119,28 @@ where
         Self { setup }
     }
 
-    /// Replaces the settings of the controller with `settings`. Methods that are called later override single settings.
-    ///
-    /// # Errors
-    /// Returns an error if a controller cannot run with these settings.
+    /// Sets all settings that are plain values; a second call replaces those of the first. [`ControllerConfig::default`] applies without a call.
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{InvalidControllerConfig, Controller, ControllerConfig, TokioTimer};
+    /// # use flyball_controller::{Controller, ControllerConfig, TokioTimer};
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let file = r#"{ "workers": 4, "reconcile_timeout": "30s", "shutdown_grace": "1m" }"#;
     /// # #[cfg(feature = "serde")]
-    /// let settings: ControllerConfig = serde_json::from_str(file)?;
+    /// let config: ControllerConfig = serde_json::from_str(file)?;
     /// # #[cfg(not(feature = "serde"))]
-    /// # let settings = ControllerConfig::default();
-    /// let controller = Controller::new(queue).with_config(&settings)?;
+    /// # let config = ControllerConfig::default();
+    /// let controller = Controller::new(queue).with_config(config);
     /// # let _ = (controller, file);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn with_config(mut self, settings: &ControllerConfig) -> Result<Self, InvalidControllerConfig> {
-        settings.validate()?;
-        self.setup.config.settings = settings.clone();
-        Ok(self.conflict_backoff(Exponential::new(settings.conflict_backoff())))
+    pub fn with_config(mut self, config: ControllerConfig) -> Self {
+        self.setup.config.settings = config;
+        self
     }
 
     /// Reports the start, the end and the duration of every reconcile to `metrics`. To measure durations, the queue
@@ -203,7 +195,7 @@ where
     /// `begins` is polled from the start of the run, also while the caches sync, so an election may begin at its first poll. If it completes before
     /// the caches have synced, the changes add their keys from then on, and the workers start when the caches have synced.
     ///
-    /// A controller in standby is [ready](Health::ready) when all required caches have synced. If it were not ready, a rolling update would wait for
+    /// A controller in standby is [ready](Health::ready) when all start conditions are met. If it were not ready, a rolling update would wait for
     /// the new replica forever, and never stop the old replica. When `begins` completes, the keys of all objects are added, as at the start of any
     /// controller. To keep reconciles from starting after the leadership has ended, add [`filter_keys`](Self::filter_keys) with a function that
     /// returns whether this replica still leads.
@@ -233,20 +225,20 @@ where
         self
     }
 
-    /// Runs the controller. Returns a report when the run has ended. The run ends when the controller is shut down or [idle](Self::stop_when_idle),
+    /// Runs the controller. Returns a report when the run has ended. The run ends when the controller is shut down or [idle](ControllerConfig::stop_when_idle),
     /// or when other code has shut down the queue and all Ready keys are reconciled. The future must be polled within a tokio runtime, because it
     /// uses the runtime's timer.
     ///
     /// The run has these steps:
     /// 1. The controller observes all informers: it adds the keys of their objects, and then the keys of every later change.
-    /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. If an
+    /// 2. Workers start when **every** informer has synced and all other [start conditions](Self::start_when) are met. If an
     ///    informer ends before the controller, the run ends, unless the informer was shut down and
-    ///    [`stop_when_idle`](Self::stop_when_idle) is set. A controller [in standby](Self::standby_until) observes its
+    ///    [`stop_when_idle`](ControllerConfig::stop_when_idle) is set. A controller [in standby](Self::standby_until) observes its
     ///    informers only after the standby.
     /// 3. At [shutdown](Self::graceful_shutdown_on) the controller first stops mapping changes to keys.
     /// 4. Running reconciles finish, and no further reconcile starts, unless the controller
-    ///    [drains](Self::drain_on_shutdown) its queue. After the [grace](Self::shutdown_grace), reconciles that still
-    ///    run are [cancelled](Context::cancelled), and those that still run after a [further time](Self::abort_after) are dropped.
+    ///    [drains](ControllerConfig::drain_on_shutdown) its queue. After the [grace](ControllerConfig::shutdown_grace), reconciles that still
+    ///    run are [cancelled](Context::cancelled), and those that still run after a [further time](ControllerConfig::abort_after) are dropped.
     /// 5. The workers are joined and the queue is shut down. The keys that are still in the queue are in the
     ///    [report](RunReport::leftovers).
     ///
@@ -254,9 +246,9 @@ where
     ///
     /// # Errors
     /// - [`RunError::Config`] if the configuration of the controller is invalid.
-    /// - [`RunError::SyncFailed`] if a required informer ended before it had synced or a [start condition](Self::wait_for_cache) failed, and
-    ///   [`RunError::SyncTimeout`] if a required informer took [too long](Self::cache_sync_timeout) to sync. No key was reconciled in either case.
-    /// - [`RunError::CacheEnded`] if an informer ended at any other time, because the cache of that informer no longer changes. The error is returned
+    /// - [`RunError::StartFailed`] if a [start condition](Self::start_when) failed, and [`RunError::StartTimeout`] if the start conditions were not met
+    ///   [in time](ControllerConfig::start_timeout). No key was reconciled in either case.
+    /// - [`RunError::CacheEnded`] if an informer ended, at any time, because the cache of that informer no longer changes. The error is returned
     ///   after the running reconciles have ended, as at a shutdown.
     ///
     /// After an error the queue is not shut down, and keeps its keys.
@@ -307,7 +299,7 @@ where
     ///
     /// Only one worker at a time collects keys for batches, and a worker does not collect while it reconciles. So keys stay in the queue while all
     /// workers are busy. Keys in an open batch are leased, and the age of their leases includes the time in the batch. All open batches together hold
-    /// fewer keys than eight full batches would. The [`reconcile_timeout`](Self::reconcile_timeout) limits the whole call; the other settings,
+    /// fewer keys than eight full batches would. The [`reconcile_timeout`](ControllerConfig::reconcile_timeout) limits the whole call; the other settings,
     /// including [`finally`](Self::finally), apply to single keys.
     ///
     /// # Errors
@@ -374,7 +366,9 @@ where
     {
         self.setup.config.check::<L>(self.setup.watches.len())?;
         if batches.max_size == 0 {
-            return Err(InvalidControllerConfig::ZeroBatchSize.into());
+            return Err(
+                InvalidControllerConfig::new("run_batches", "a batch must hold at least one key").into()
+            );
         }
         let (batching, reconcile) = (Arc::new(Batching::new(batches)), Arc::new(reconcile));
         let collected = batching.clone();

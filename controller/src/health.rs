@@ -45,8 +45,8 @@ impl Health {
         Self { watches, oldest: Arc::new(oldest) }
     }
 
-    /// Returns `Ok` if the workers have started, or if the controller is [in standby](crate::Controller::standby_until) and all required caches have
-    /// synced (with [`start_before_sync`](crate::Controller::start_before_sync), a standby does not wait for caches). A controller that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does
+    /// Returns `Ok` if the workers have started, or if the controller is [in standby](crate::Controller::standby_until) and all
+    /// [start conditions](crate::Controller::start_when) are met. A controller that is shutting down, or one of whose caches has ended, is not ready. A watch that is added to a running controller does
     /// not change the readiness, because the workers continue while the new cache syncs.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Health {
     /// the caches it watches has ended, and the run is not over. A controller that has not started, or waits for its
     /// caches, is alive.
     ///
-    /// Choose `longest` well above the [`reconcile_timeout`](crate::Controller::reconcile_timeout). The timeout drops a
+    /// Choose `longest` well above the [`reconcile_timeout`](crate::ControllerConfig::reconcile_timeout). The timeout drops a
     /// reconcile only at an await point; this check also detects reconciles that block their thread.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl fmt::Debug for Health {
 pub enum NotReady {
     /// The controller has not started.
     NotStarted,
-    /// A required cache has not synced, or a [condition](crate::Controller::wait_for_cache) that workers wait for is not met.
+    /// A [start condition](crate::Controller::start_when) is not met: most often, a cache has not synced.
     Syncing,
     /// A cache has ended, so it never changes again. The run ends with
     /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which holds the status of that cache.
@@ -146,7 +146,7 @@ pub enum NotLive {
     /// A key has been leased for longer than the limit; contains the age of its lease.
     Stuck(Duration),
     /// A cache of the controller has ended and never changes again. If the controller [stops when
-    /// idle](crate::Controller::stop_when_idle), a cache that was shut down normally is not reported.
+    /// idle](crate::ControllerConfig::stop_when_idle), a cache that was shut down normally is not reported.
     CacheEnded,
     /// The controller has ended, or was dropped.
     Ended,

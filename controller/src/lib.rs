@@ -18,7 +18,7 @@ mod watch_status;
 
 pub use crate::builder::Controller;
 pub use crate::config::{ControllerConfig, Workers};
-pub use crate::error::{AddWatchError, InvalidControllerConfig, RunError, StartCondition};
+pub use crate::error::{AddWatchError, InvalidControllerConfig, RunError};
 pub use crate::health::{Health, NotLive, NotReady};
 pub use crate::metrics::ControllerMetrics;
 pub use crate::reconcile::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};

@@ -120,7 +120,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = workers;
     }
 
-    /// A worker starts, either at the start of the run or [because all other workers are busy](crate::Controller::workers).
+    /// A worker starts, either at the start of the run or [because all other workers are busy](crate::ControllerConfig::workers).
     fn worker_started(&self) {}
 
     /// A worker stopped, because it was idle for longer than its timeout, or because the controller ends.
@@ -141,7 +141,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
     }
 
     /// A reconcile was dropped with its worker, because the controller was dropped, or because the reconcile still ran when
-    /// [`abort_after`](crate::Controller::abort_after) was over.
+    /// [`abort_after`](crate::ControllerConfig::abort_after) was over.
     fn reconcile_dropped(&self) {}
 
     /// A key succeeded after `failures` failures: those that the queue's limiter has counted, and the counted conflicts. Called before the lease of

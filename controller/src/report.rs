@@ -80,7 +80,7 @@ pub struct RunReport<K> {
     /// that would have been mapped again after the end of the run.
     pub mapper_failures: u64,
     /// The keys that were in the queue at the end of the run: `ready` and `waiting` are the queued keys; `leased` are the keys whose reconciles
-    /// were [dropped](crate::Controller::abort_after), and the keys that other users of the queue have leased.
+    /// were [dropped](crate::ControllerConfig::abort_after), and the keys that other users of the queue have leased.
     pub leftovers: Leftovers<K>,
 }
 

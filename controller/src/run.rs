@@ -36,7 +36,7 @@ use flyball_workqueue::{DrainOptions, Key, Order, Queue, QueueLimiter, Timer};
 
 use crate::reconcile::context::ShutdownStage;
 use crate::report::ReportCounters;
-use crate::run::caches::{all, ended, synced};
+use crate::run::caches::{all, ended, in_time, synced};
 use crate::run::in_flight::InFlight;
 use crate::run::phase::RunPhase;
 use crate::run::remap::map_all_again;
@@ -45,7 +45,7 @@ use crate::run::runtime::{Runtime, Tasks};
 use crate::run::watch_set::{Lifecycle, RunGuard, WatchSet};
 use crate::run::watched_informer::KeySink;
 use crate::run::worker::{StartWorker, WorkerContext};
-use crate::{Context, RunError, RunReport, StartCondition};
+use crate::{Context, RunError, RunReport};
 use futures_util::future::BoxFuture;
 
 /// All parts of a run except the reconcile function.
@@ -54,9 +54,7 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
     pub(crate) config: RunConfig<K>,
     pub(crate) watches: WatchSet,
     pub(crate) sink: Arc<OnceLock<KeySink<K, O, L, T>>>,
-    /// The priority of the keys of initial objects.
-    pub(crate) initial_priority: i8,
-    /// The futures passed to `wait_for_cache`, for which workers also wait.
+    /// The start conditions of the user.
     pub(crate) conditions: Vec<BoxFuture<'static, Result<(), BoxError>>>,
     /// Completes when the standby ends. In standby the caches sync, but changes add no keys.
     pub(crate) standby: Option<BoxFuture<'static, ()>>,
@@ -82,10 +80,9 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    let RunSetup { queue, config, watches, sink, initial_priority, conditions, standby, stop, guard: _guard } =
-        setup;
-    let (settings, stop_when_idle, waits) =
-        (config.settings.clone(), config.stop_when_idle, !config.start_before_sync);
+    let RunSetup { queue, config, watches, sink, conditions, standby, stop, guard: _guard } = setup;
+    let settings = config.settings.clone();
+    let (stop_when_idle, waits) = (settings.stop_when_idle, !settings.start_before_sync);
     let (measures, max_workers) = (config.metrics.is_some(), settings.workers.max);
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
     let in_flight = Arc::<InFlight>::default();
@@ -93,7 +90,6 @@ where
     let keys = KeySink {
         queue: queue.clone(),
         filter_key: config.filter_key.clone(),
-        initial_priority,
         counters: counters.clone(),
         in_flight: in_flight.clone(),
     };
@@ -127,26 +123,38 @@ where
     }
     let all_synced = || async {
         match waits {
-            true => synced(&watches, &runtime, settings.cache_sync_timeout).await,
+            true => synced(&watches).await,
             false => Ok(watches.added()),
         }
     };
-    let ready = async {
-        let conditions = conditions.into_iter().enumerate().map(condition);
+    let conditions_met = async {
+        let conditions = conditions.into_iter().map(condition);
         let (conditions, synced) = (all(conditions), all_synced());
         tokio::try_join!(biased; conditions, synced).map(drop)
     };
+    // More watches may have been added in the meantime. Another thread may add one until the controller is running.
+    let enter_running = async {
+        while !watches.enter_running(all_synced().await?) {}
+        Ok(())
+    };
+    let limit = settings.start_timeout;
 
     let mut tasks = runtime.tasks();
     let main_future = async {
         match standby {
-            None => ready.await?,
+            None => {
+                let start = async {
+                    conditions_met.await?;
+                    enter_running.await
+                };
+                in_time(&watches, &runtime, limit, start).await?;
+            }
             Some(mut begins) => {
-                let mut ready = pin!(ready);
+                let mut conditions_met = pin!(in_time(&watches, &runtime, limit, conditions_met));
                 tokio::select! {
                     biased;
-                    ready = &mut ready => {
-                        ready?;
+                    met = &mut conditions_met => {
+                        met?;
                         watches.enter(Lifecycle::Standby);
                         begins.await;
                         watches.start_all();
@@ -154,13 +162,12 @@ where
                     // The end of the standby is awaited from the start, because its future may be lazy: an election begins when it is polled.
                     () = &mut begins => {
                         watches.start_all();
-                        ready.await?;
+                        conditions_met.await?;
                     }
                 }
+                in_time(&watches, &runtime, limit, enter_running).await?;
             }
         }
-        // More watches may have been added in the meantime. Another thread may add one until the controller is running.
-        while !watches.enter_running(all_synced().await?) {}
         workers.open();
         // The workers end when the queue is closed, because the queue is idle or because other code has shut it down.
         workers.run_workers(&mut tasks, worker).await;
@@ -239,11 +246,9 @@ where
     ended.map(|leftovers| counters.report(leftovers, mapper_failures))
 }
 
-/// Awaits a start condition. If the condition fails, the error contains its number and its error.
+/// Awaits a start condition of the user.
 fn condition(
-    (index, ready): (usize, BoxFuture<'static, Result<(), BoxError>>),
+    condition: BoxFuture<'static, Result<(), BoxError>>,
 ) -> BoxFuture<'static, Result<(), RunError>> {
-    let failed =
-        move |error: BoxError| RunError::SyncFailed(StartCondition::Future { index, error: error.into() });
-    Box::pin(async move { ready.await.map_err(failed) })
+    Box::pin(async move { condition.await.map_err(|error| RunError::StartFailed(error.into())) })
 }

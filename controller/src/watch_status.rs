@@ -15,7 +15,7 @@ use flyball_informer_cache::InformerState;
 ///
 /// fn missing(health: &Health) -> Vec<String> {
 ///     let watches: Vec<WatchStatus> = health.watches();
-///     let missing = watches.iter().filter(|watch| watch.required && !watch.synced);
+///     let missing = watches.iter().filter(|watch| !watch.synced);
 ///     missing.map(|watch| format!("{watch}, which is {:?}", watch.state)).collect()
 /// }
 /// ```
@@ -26,8 +26,6 @@ pub struct WatchStatus {
     pub index: usize,
     /// The name of the object type, for display; its format is not stable.
     pub object_type: &'static str,
-    /// Whether workers wait for the cache; see [`WatchOptions::optional`](crate::WatchOptions::optional).
-    pub required: bool,
     /// Whether the first list of the cache is published.
     pub synced: bool,
     /// The state of the cache's informer.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
-use crate::run::retry::{QueueClock, schedule};
 use crate::{Action, Context, Controller, FailureClass, ReconcileError};
 
 /// Settings for failures: which results count as a failure, and what happens to the key.
@@ -20,26 +19,8 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    /// Drops a reconcile that has not completed after `limit`, and counts it as a failure. By default there is no limit.
-    ///
-    /// The reconcile is dropped at an await point, so a reconcile that blocks its thread is not interrupted.
-    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
-        self.setup.config.settings.reconcile_timeout = Some(limit);
-        self
-    }
-
-    /// Gives a key up after `n` consecutive failures, instead of retrying it: [`on_give_up`](Self::on_give_up) is called, and the failure count is
-    /// reset. The next change adds the key again. By default keys are retried without limit. If `n` is 0, the run returns an error.
-    ///
-    /// A failure counts toward `n` only if the queue's limiter also counts it. If a key is added and reconciled during its backoff, a failure of that
-    /// reconcile does not count, so a burst of changes does not make the controller give up a key.
-    pub fn max_attempts(mut self, n: u32) -> Self {
-        self.setup.config.settings.max_attempts = Some(n);
-        self
-    }
-
     /// Calls `on_give_up` with the key and its last error when a key is given up: after the last of its
-    /// [attempts](Self::max_attempts), after a [permanent](FailureClass::Permanent) failure, or when the queue's limiter gives it up, such as a
+    /// [attempts](crate::ControllerConfig::max_attempts), after a [permanent](FailureClass::Permanent) failure, or when the queue's limiter gives it up, such as a
     /// [`MaxElapsed`](flyball_ratelimit::MaxElapsed).
     ///
     /// The worker calls `on_give_up` while the key is still leased; a panic in the function is caught.
@@ -52,7 +33,7 @@ where
     /// `finally` for writes that must happen in every case, such as a status that holds the reason for the failure.
     ///
     /// `finally` receives the key and the result of the reconcile, and runs while the key is still leased. The
-    /// [`reconcile_timeout`](Self::reconcile_timeout) also limits `finally`, as a separate call. If `finally` fails after a successful reconcile, the
+    /// [`reconcile_timeout`](crate::ControllerConfig::reconcile_timeout) also limits `finally`, as a separate call. If `finally` fails after a successful reconcile, the
     /// reconcile counts as failed. If the reconcile itself failed, its failure determines what happens to the key, even if `finally` also fails.
     /// `finally` is not called for a reconcile that is dropped with its worker.
     ///
@@ -211,51 +192,6 @@ where
         of: impl Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
         self.setup.config.failure_policy.minimum_wait = Some(Box::new(of));
-        self
-    }
-
-    /// Sets the backoff after a [conflict](FailureClass::Conflict). By default the wait is 10 ms after the first conflict,
-    /// and doubles up to 1 s.
-    ///
-    /// The policy counts the consecutive conflicts of each key. The count is reset when the key succeeds, or when the controller or the
-    /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the queue gives up a key that was added again while it was
-    /// leased, the count is not reset. A key has at most one pending wait. If the key is added again and reconciled during that wait, a conflict of
-    /// that reconcile changes neither the count nor the end of the wait.
-    ///
-    /// If two writers conflict with each other, use a policy with jitter, so that they do not retry at the same time.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_controller::testing::Simulation;
-    /// use flyball_controller::{Action, Controller, FailureClass};
-    /// use flyball_ratelimit::Exponential;
-    /// use flyball_workqueue::Queue;
-    /// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
-    /// use std::time::Duration;
-    ///
-    /// let mut sim = Simulation::new(1);
-    /// let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(sim.timer()).build();
-    /// queue.add("a")?;
-    /// let controller = Controller::new(queue)
-    ///     .classify(|_| FailureClass::Conflict)
-    ///     .conflict_backoff(Exponential::new(Duration::from_millis(50)..=Duration::from_secs(5)));
-    /// let tries = Arc::new(AtomicU32::new(0));
-    /// let count = tries.clone();
-    /// sim.run(controller, move |_, _| {
-    ///     count.fetch_add(1, Ordering::Relaxed);
-    ///     async { Err::<Action, _>("another writer was faster") }
-    /// });
-    /// sim.advance(Duration::from_millis(49));
-    /// assert_eq!(tries.load(Ordering::Relaxed), 1);
-    /// sim.advance(Duration::from_millis(101)); // after 50 ms, and 100 ms after that
-    /// assert_eq!(tries.load(Ordering::Relaxed), 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn conflict_backoff<P>(mut self, policy: P) -> Self
-    where
-        P: QueueLimiter<K>,
-    {
-        self.setup.config.failure_policy.conflicts = schedule(policy, QueueClock(self.setup.queue.clone()));
         self
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
-use flyball_workqueue::{Key, Order, Priority, QueueLimiter, Timer};
+use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
 use crate::run::watched_informer::watched;
 use crate::{Controller, ControllerHandle, IntoKeys, WatchOptions};
@@ -61,7 +61,7 @@ where
     }
 
     /// Like [`watches`](Self::watches), with [options](WatchOptions): a filter, a priority, a resync period, a
-    /// function that adds the keys, and whether workers wait for the informer.
+    /// function that adds the keys.
     ///
     /// # Examples
     /// ```no_run
@@ -69,12 +69,10 @@ where
     /// # use flyball_informer_cache::Informer;
     /// # use flyball_workqueue::Queue;
     /// # struct Pod { generation: Option<u64>, deleting: bool }
-    /// # fn example(pods: Informer<String, Pod>, hints: Informer<String, ()>) {
+    /// # fn example(pods: Informer<String, Pod>) {
     /// # let queue = Queue::<String>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let specs = WatchOptions::new().filter(predicate::spec(|pod: &Pod| (pod.generation, pod.deleting)));
-    /// let controller = Controller::new(queue)
-    ///     .watches_with(&pods, |change| change.key().clone(), specs)
-    ///     .watches_with(&hints, |change| change.key().clone(), WatchOptions::new().optional());
+    /// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), specs);
     /// let health = controller.health();
     /// for watch in health.watches().iter().filter(|watch| !watch.synced) {
     ///     eprintln!("missing: {watch}");
@@ -104,100 +102,51 @@ where
         ControllerHandle { watches: self.setup.watches.clone(), sink: Arc::downgrade(&self.setup.sink) }
     }
 
-    /// Sets how long the required informers may take to sync, from the start of the run. After this time the run ends with
-    /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which lists the caches that have not synced, with their
-    /// last errors. The default is 2 minutes, as in controller-runtime; `Duration::MAX` means no limit.
+    /// Adds a start condition: workers start when `condition` has completed, and all other start conditions are met. Use this for caches that reconciles
+    /// read although this controller does not watch them, or for anything else that must happen first.
     ///
-    /// The timeout does not apply to futures passed to [`wait_for_cache`](Self::wait_for_cache).
-    ///
-    /// # Examples
-    /// ```
-    /// # use flyball_controller::{Action, Controller, RunError, TokioTimer};
-    /// # use flyball_informer_cache::testing::TestServer;
-    /// # use flyball_informer_cache::{Informer, Schema, Version};
-    /// # use flyball_workqueue::Queue;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
-    /// # let server = TestServer::new(schema, |_, _, _| {});
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
-    /// server.set_faults(|faults| faults.unresponsive = true);
-    /// let numbers = Informer::builder(schema, server).start()?;
-    /// let ended = Controller::new(queue)
-    ///     .watches(&numbers, |change| *change.key())
-    ///     .cache_sync_timeout(Duration::from_secs(30))
-    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
-    ///     .await;
-    /// let Err(RunError::SyncTimeout { missing, .. }) = ended else { panic!("{ended:?}") };
-    /// assert_eq!(missing[0].to_string(), "the cache of `u32`, number 0");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn cache_sync_timeout(mut self, limit: Duration) -> Self {
-        self.setup.config.settings.cache_sync_timeout = limit;
-        self
-    }
-
-    /// Delays the start of the workers until `ready` has completed and the watched informers have synced. Use this for caches that reconciles read
-    /// although this controller does not watch them, or for any other condition.
-    ///
-    /// If `ready` returns an error, the run ends with [`RunError::SyncFailed`](crate::RunError::SyncFailed), which contains the error.
+    /// The first start condition of every controller is that all caches that it watches have synced;
+    /// [`start_before_sync`](crate::ControllerConfig::start_before_sync) removes it. If a condition returns an error, the run ends with
+    /// [`RunError::StartFailed`](crate::RunError::StartFailed), which contains the error. One
+    /// [timeout](crate::ControllerConfig::start_timeout) applies to all conditions together. All of them are awaited concurrently, from the start of the
+    /// run, also [in standby](Self::standby_until).
     ///
     /// # Examples
+    /// A cache that is read, but not watched:
     /// ```no_run
-    /// # use flyball_controller::{Action, Controller};
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
     /// # use flyball_informer_cache::Informer;
     /// # use flyball_workqueue::Queue;
-    /// # use flyball_controller::TokioTimer;
     /// # async fn example(pods: Informer<u32, u32>, nodes: Informer<u32, u32>) {
     /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
     /// let of_pods = Controller::new(queue)
     ///     .watches(&pods, |change| *change.key())
     ///     // Its reconciles read nodes, too.
-    ///     .wait_for_cache(async move { nodes.synced().await });
+    ///     .start_when(async move { nodes.synced().await });
     /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
     /// # }
     /// ```
-    pub fn wait_for_cache<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self
+    ///
+    /// An optional watch is one whose sync is not in the list: here workers wait for `pods` alone. The objects of `hints` become keys when they arrive.
+    /// ```no_run
+    /// # use flyball_controller::{Action, Controller, ControllerConfig, TokioTimer};
+    /// # use flyball_informer_cache::Informer;
+    /// # use flyball_workqueue::Queue;
+    /// # async fn example(pods: Informer<u32, u32>, hints: Informer<u32, u32>) {
+    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
+    /// let of_pods = Controller::new(queue)
+    ///     .watches(&pods, |change| *change.key())
+    ///     .watches(&hints, |change| *change.key())
+    ///     .with_config(ControllerConfig { start_before_sync: true, ..ControllerConfig::default() })
+    ///     .start_when(async move { pods.synced().await });
+    /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
+    /// # }
+    /// ```
+    pub fn start_when<E>(mut self, condition: impl Future<Output = Result<(), E>> + Send + 'static) -> Self
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.setup.conditions.push(Box::pin(async move { ready.await.map_err(Into::into) }));
-        self
-    }
-
-    /// Starts the workers without waiting until the watched informers have synced. The workers still wait for futures passed to
-    /// [`wait_for_cache`](Self::wait_for_cache), for example for caches that reconciles read.
-    ///
-    /// When an informer syncs later, the keys of its objects are added at that time.
-    ///
-    /// # Examples
-    /// ```
-    /// # use flyball_controller::{Action, Controller, TokioTimer};
-    /// # use flyball_informer_cache::testing::TestServer;
-    /// # use flyball_informer_cache::{Informer, Schema, Version};
-    /// # use flyball_workqueue::Queue;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
-    /// # let server = TestServer::new(schema, |_, _, _| {});
-    /// # let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
-    /// server.set_faults(|faults| faults.unresponsive = true); // it never syncs
-    /// let numbers = Informer::builder(schema, server).start()?;
-    /// queue.add(7)?;
-    /// queue.shut_down();
-    /// let report = Controller::new(queue)
-    ///     .watches(&numbers, |change| *change.key())
-    ///     .start_before_sync()
-    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
-    ///     .await?;
-    /// assert_eq!(report.reconciles, 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn start_before_sync(mut self) -> Self {
-        self.setup.config.start_before_sync = true;
+        self.setup.conditions.push(Box::pin(async move { condition.await.map_err(Into::into) }));
         self
     }
 
@@ -233,52 +182,6 @@ where
     /// ```
     pub fn filter_keys(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         self.setup.config.filter_key = Arc::new(mine);
-        self
-    }
-}
-
-/// Settings for a queue with [priorities](Priority).
-impl<K, L, T> Controller<K, Priority, L, T>
-where
-    K: Key,
-    L: QueueLimiter<K>,
-    T: Timer,
-{
-    /// Sets the priority of the keys of initial objects, no matter whether the first list is published before the run or during it. The
-    /// default is 0; the [options](WatchOptions::initial_priority) of a watch take precedence.
-    ///
-    /// With a priority below 0, objects that change after the start are reconciled before the objects of the first list. Keys of the first list
-    /// do not starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_controller::testing::Simulation;
-    /// use flyball_controller::{Action, Controller};
-    /// use flyball_informer_cache::testing::TestServer;
-    /// use flyball_informer_cache::{Informer, Schema, Version};
-    /// use flyball_workqueue::{Priority, Queue};
-    /// use std::sync::mpsc;
-    ///
-    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
-    /// let mut sim = Simulation::new(1);
-    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
-    /// (0..3).for_each(|number| drop(server.put(number)));
-    /// let numbers = sim.informer(Informer::builder(NUMBERS, server))?;
-    ///
-    /// let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).order(Priority::new()).timer(sim.timer()).build();
-    /// let controller = Controller::new(queue.clone()).watches(&numbers, |change| *change.key()).initial_priority(-10);
-    /// queue.add(9)?; // stands for a change
-    /// let (send, order) = mpsc::channel();
-    /// sim.run(controller, move |key, _| {
-    ///     send.send(key).unwrap();
-    ///     async { Ok::<_, String>(Action::await_change()) }
-    /// });
-    /// sim.run_until_stalled();
-    /// assert_eq!(order.try_iter().collect::<Vec<_>>(), [9, 0, 1, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn initial_priority(mut self, priority: i8) -> Self {
-        self.setup.initial_priority = priority;
         self
     }
 }

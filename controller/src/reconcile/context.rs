@@ -75,7 +75,7 @@ impl Context {
     }
 
     /// Returns whether the controller is shutting down, or has ended. From then on changes are no longer mapped, and no further
-    /// reconcile starts, unless the controller [drains](crate::Controller::drain_on_shutdown) its queue.
+    /// reconcile starts, unless the controller [drains](crate::ControllerConfig::drain_on_shutdown) its queue.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::ShuttingDown
@@ -90,14 +90,14 @@ impl Context {
         self.reached(ShutdownStage::ShuttingDown).await;
     }
 
-    /// Returns whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over, or the run has ended. A reconcile that does not
-    /// return [soon](crate::Controller::abort_after) after the grace is dropped.
+    /// Returns whether the [grace](crate::ControllerConfig::shutdown_grace) of the shutdown is over, or the run has ended. A reconcile that does not
+    /// return [soon](crate::ControllerConfig::abort_after) after the grace is dropped.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.stage.borrow() >= ShutdownStage::Cancelled
     }
 
-    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over, or the run has ended, in whichever way. Use this in a
+    /// Waits until the [grace](crate::ControllerConfig::shutdown_grace) of the shutdown is over, or the run has ended, in whichever way. Use this in a
     /// reconcile that must not be dropped at an arbitrary await point: such a reconcile should return when the wait completes.
     ///
     /// A reconcile may also pass a clone of its context to a task that it spawns, so that the task ends with the run.

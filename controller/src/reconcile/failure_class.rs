@@ -4,8 +4,8 @@
 ///
 /// | | the key | counted as a failure | after shutdown |
 /// |---|---|---|---|
-/// | `Transient` | is retried after the delay of the queue's limiter, and [not before the minimum wait](crate::Controller::retry_after_at_least), up to [`max_attempts`](crate::Controller::max_attempts) | yes | a leftover |
-/// | `Conflict` | is retried with [a backoff of its own](crate::Controller::conflict_backoff) | no: the failure count is kept | a leftover |
+/// | `Transient` | is retried after the delay of the queue's limiter, and [not before the minimum wait](crate::Controller::retry_after_at_least), up to [`max_attempts`](crate::ControllerConfig::max_attempts) | yes | a leftover |
+/// | `Conflict` | is retried with [a backoff of its own](crate::ControllerConfig::conflict_backoff_initial) | no: the failure count is kept | a leftover |
 /// | `Permanent` | is [given up](crate::Controller::on_give_up); the next change adds it again | no: the failure count is reset | is given up |
 ///
 /// In all three cases, a key that was added while it was reconciled is reconciled again immediately. Exception: with [strict

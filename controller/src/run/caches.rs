@@ -2,55 +2,60 @@
 //!
 //! Cancel safety: dropping one of these futures only ends its wait.
 
+use std::future::Future;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use crate::RunError;
 use crate::run::runtime::Runtime;
 use crate::run::watch_set::{WatchSet, has_ended};
-use crate::{RunError, StartCondition};
 use futures_util::future::BoxFuture;
 
-/// Waits until every required cache has synced. Returns the number of watches that had been added by then.
-pub(crate) async fn synced<X: Runtime>(
+/// Waits until every cache has synced. Returns the number of watches that had been added by then.
+pub(crate) async fn synced(watches: &WatchSet) -> Result<usize, RunError> {
+    let mut changes = watches.subscribe();
+    loop {
+        let (added, informers) = {
+            let state = changes.borrow_and_update();
+            (state.added(), state.informers())
+        };
+        let waits = informers.into_iter().map(|(index, informer)| -> BoxFuture<'static, _> {
+            Box::pin(async move {
+                if informer.synced().await.is_ok() {
+                    return Ok(());
+                }
+                // The state of the informer says how it has ended only when it has stopped.
+                informer.stopped().await;
+                Err(informer.status(index))
+            })
+        });
+        tokio::select! {
+            // Biased, so that a simulation with the same seed repeats the run.
+            biased;
+            // `changed` cannot fail, because the `WatchSet` holds the sender.
+            _ = changes.changed() => {}
+            synced = all(waits) => match synced {
+                Err(cache) if watches.contains(cache.index) => return Err(RunError::CacheEnded(cache)),
+                // The watch of the informer that ended was removed in the meantime.
+                Err(_) => {}
+                Ok(()) => return Ok(added),
+            }
+        }
+    }
+}
+
+/// Awaits `wait`, which waits for start conditions. After `limit`, returns [`RunError::StartTimeout`] with the caches that have not synced.
+pub(crate) async fn in_time<X: Runtime, T: Send>(
     watches: &WatchSet,
     runtime: &X,
     limit: Duration,
-) -> Result<usize, RunError> {
-    let all_synced = async {
-        let mut changes = watches.subscribe();
-        loop {
-            let (added, informers) = {
-                let state = changes.borrow_and_update();
-                (state.added(), state.informers())
-            };
-            let waits =
-                informers.into_iter().filter(|(_, informer)| informer.required).map(|(index, informer)| {
-                    let object_type = informer.object_type;
-                    let failed = RunError::SyncFailed(StartCondition::Cache { index, object_type });
-                    let wait: BoxFuture<'static, _> =
-                        Box::pin(async move { informer.synced().await.map_err(|_| (index, failed)) });
-                    wait
-                });
-            tokio::select! {
-                // Biased, so that a simulation with the same seed repeats the run.
-                biased;
-                // `changed` cannot fail, because the `WatchSet` holds the sender.
-                _ = changes.changed() => {}
-                synced = all(waits) => match synced {
-                    Err((index, error)) if watches.contains(index) => return Err(error),
-                    // The watch of the informer that ended was removed in the meantime.
-                    Err(_) => {}
-                    Ok(()) => return Ok(added),
-                }
-            }
-        }
-    };
-    runtime.timeout(limit, all_synced).await.unwrap_or_else(|| {
-        let missing =
-            watches.statuses().into_iter().filter(|cache| cache.required && !cache.synced).collect();
-        Err(RunError::SyncTimeout { limit, missing })
+    wait: impl Future<Output = Result<T, RunError>> + Send,
+) -> Result<T, RunError> {
+    runtime.timeout(limit, wait).await.unwrap_or_else(|| {
+        let missing = watches.statuses().into_iter().filter(|cache| !cache.synced).collect();
+        Err(RunError::StartTimeout(missing))
     })
 }
 

@@ -77,7 +77,7 @@ pub struct ControllerHandle<K, O: Order<K> = Fifo, L = Exponential<K>, T = Threa
 /// # let queue = Queue::<u32>::builder().limiter(flyball_ratelimit::controller_default()).timer(TokioTimer::current()).build();
 /// let controller = Controller::new(queue);
 /// let (handle, health) = (controller.handle(), controller.health());
-/// let watch: WatchId = handle.add_watch_with(&hints, |change| *change.key(), WatchOptions::new().optional())?;
+/// let watch: WatchId = handle.add_watch_with(&hints, |change| *change.key(), WatchOptions::new())?;
 /// assert_eq!(health.watches()[0].index, watch.index());
 ///
 /// drop(controller);
@@ -104,7 +104,7 @@ where
     /// |---|---|
     /// | has not started | the same as [`Controller::watches`](crate::Controller::watches) |
     /// | waits for its caches | workers also wait for its cache; the keys of its objects are added, or, if a standby follows, when the standby ends |
-    /// | is in standby | its keys are added when the standby ends; then a new [sync timeout](crate::Controller::cache_sync_timeout) starts |
+    /// | is in standby | its keys are added when the standby ends; then a new [timeout](crate::ControllerConfig::start_timeout) starts |
     /// | reconciles | the keys of its existing objects are added before this call returns; workers do not wait if its cache syncs later |
     /// | shuts down, or has ended | an error |
     ///

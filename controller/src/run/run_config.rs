@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use flyball_ratelimit::Policy;
-use flyball_sync::Clock;
-use flyball_workqueue::Key;
 
 use crate::run::retry::FailurePolicy;
 use crate::run::span::ReconcileSpans;
@@ -33,28 +31,21 @@ pub(crate) struct RunConfig<K> {
     pub(crate) finally: Option<Box<Finally<K>>>,
     pub(crate) metrics: Option<Box<dyn ControllerMetrics>>,
     pub(crate) spans: ReconcileSpans<K>,
-    pub(crate) stop_when_idle: bool,
     /// Whether a watch has a resync period of zero.
     pub(crate) zero_resync_period: bool,
-    /// Whether workers start without waiting for the watched informers.
-    pub(crate) start_before_sync: bool,
 }
 
-impl<K: Key> RunConfig<K> {
-    /// Returns the defaults. `clock` measures the backoff after conflicts.
-    pub(crate) fn new(clock: impl Clock) -> Self {
-        let settings = ControllerConfig::default();
+impl<K> Default for RunConfig<K> {
+    fn default() -> Self {
         Self {
-            failure_policy: FailurePolicy::new(settings.conflict_backoff(), clock),
-            settings,
+            settings: ControllerConfig::default(),
+            failure_policy: FailurePolicy::default(),
             filter_key: Arc::new(|_| true),
             on_give_up: None,
             finally: None,
             metrics: None,
             spans: ReconcileSpans::default(),
-            stop_when_idle: false,
             zero_resync_period: false,
-            start_before_sync: false,
         }
     }
 }
@@ -62,18 +53,26 @@ impl<K: Key> RunConfig<K> {
 impl<K> RunConfig<K> {
     /// Checks whether a controller with this many informers and a limiter of type `L` can run with this configuration.
     pub(crate) fn check<L: Policy<K>>(&self, informers: usize) -> Result<(), InvalidControllerConfig> {
-        self.settings.validate()?;
-        match self {
-            Self { settings, .. }
-                if !L::COUNTS_FAILURES
-                    && (settings.max_attempts.is_some() || settings.max_failing_in_flight.is_some()) =>
-            {
-                Err(InvalidControllerConfig::LimiterCountsNoFailures)
-            }
-            Self { zero_resync_period: true, .. } => Err(InvalidControllerConfig::ZeroResyncPeriod),
-            Self { stop_when_idle: true, .. } if informers == 0 => Err(InvalidControllerConfig::NoInformers),
-            _ => Ok(()),
+        let settings = &self.settings;
+        settings.validate()?;
+        let limits_failures = settings.max_attempts.is_some() || settings.max_failing_in_flight.is_some();
+        if limits_failures && !L::COUNTS_FAILURES {
+            let problem =
+                "a limit of attempts or of failing keys needs a queue with a limiter that counts failures";
+            return Err(InvalidControllerConfig::new("limiter", problem));
         }
+        if self.zero_resync_period {
+            return Err(InvalidControllerConfig::new(
+                "resync_every",
+                "the period of a resync must be positive",
+            ));
+        }
+        // Such a controller only reconciles keys that other code adds, so it cannot determine when no work is left.
+        if settings.stop_when_idle && informers == 0 {
+            let problem = "a controller without an informer can never be idle";
+            return Err(InvalidControllerConfig::new("stop_when_idle", problem));
+        }
+        Ok(())
     }
 }
 
@@ -84,8 +83,6 @@ impl<K> fmt::Debug for RunConfig<K> {
             .field("on_give_up", &self.on_give_up.is_some())
             .field("finally", &self.finally.is_some())
             .field("metrics", &self.metrics.is_some())
-            .field("stop_when_idle", &self.stop_when_idle)
-            .field("start_before_sync", &self.start_before_sync)
             .finish_non_exhaustive()
     }
 }

@@ -21,8 +21,7 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, Order, Priority, Queue, Thre
 /// let options = WatchOptions::new()
 ///     .filter(predicate::spec(|pod: &Pod| (pod.generation, (pod.deleting, pod.finalizers.clone()))))
 ///     .priority(5)
-///     .initial_priority(-5)
-///     .optional();
+///     .initial_priority(-5);
 /// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), options);
 /// # }
 /// ```
@@ -35,21 +34,13 @@ pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = Exponential<K>, T = Th
     >,
     pub(crate) priority: Option<i8>,
     pub(crate) initial_priority: Option<i8>,
-    pub(crate) required: bool,
     pub(crate) resync_every: Option<Duration>,
 }
 
 impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
-    /// Creates the default options: every change is mapped to keys, and workers wait until the informer has synced.
+    /// Creates the default options: every change is mapped to keys.
     pub fn new() -> Self {
-        Self {
-            filter: None,
-            add: None,
-            priority: None,
-            initial_priority: None,
-            required: true,
-            resync_every: None,
-        }
+        Self { filter: None, add: None, priority: None, initial_priority: None, resync_every: None }
     }
 
     /// Maps only the changes for which `filter` returns `true`; [`predicate`](crate::predicate) has common filters.
@@ -91,14 +82,6 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
         add: impl Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync + 'static,
     ) -> Self {
         self.add = Some(Box::new(add));
-        self
-    }
-
-    /// Lets workers start before this informer has synced. The objects of its first list become keys when they arrive.
-    ///
-    /// Reconciles may run while this cache is still empty or incomplete. If the informer ends, synced or not, the run still ends.
-    pub fn optional(mut self) -> Self {
-        self.required = false;
         self
     }
 
@@ -150,8 +133,39 @@ impl<OK, V, K: Key, L, T> WatchOptions<OK, V, K, Priority, L, T> {
         self
     }
 
-    /// Adds the keys of initial objects with this priority, in place of
-    /// [the controller's](crate::Controller::initial_priority).
+    /// Adds the keys of initial objects with this priority, no matter whether the first list is published before the run or during it.
+    ///
+    /// With a priority below 0, objects that change after the start are reconciled before the objects of the first list. Keys of the first list
+    /// do not starve, because each priority gets its [share](flyball_workqueue::Priority::share) of the dequeued keys.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::testing::Simulation;
+    /// use flyball_controller::{Action, Controller, WatchOptions};
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Informer, Schema, Version};
+    /// use flyball_workqueue::{Priority, Queue};
+    /// use std::sync::mpsc;
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let mut sim = Simulation::new(1);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// (0..3).for_each(|number| drop(server.put(number)));
+    /// let numbers = sim.informer(Informer::builder(NUMBERS, server))?;
+    ///
+    /// let queue = Queue::builder().limiter(flyball_ratelimit::controller_default()).order(Priority::new()).timer(sim.timer()).build();
+    /// let options = WatchOptions::new().initial_priority(-10);
+    /// let controller = Controller::new(queue.clone()).watches_with(&numbers, |change| *change.key(), options);
+    /// queue.add(9)?; // stands for a change
+    /// let (send, order) = mpsc::channel();
+    /// sim.run(controller, move |key, _| {
+    ///     send.send(key).unwrap();
+    ///     async { Ok::<_, String>(Action::await_change()) }
+    /// });
+    /// sim.run_until_stalled();
+    /// assert_eq!(order.try_iter().collect::<Vec<_>>(), [9, 0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn initial_priority(mut self, priority: i8) -> Self {
         self.initial_priority = Some(priority);
         self
@@ -171,7 +185,6 @@ impl<OK, V, K, O: Order<K>, L, T> fmt::Debug for WatchOptions<OK, V, K, O, L, T>
             .field("add_with", &self.add.is_some())
             .field("priority", &self.priority)
             .field("initial_priority", &self.initial_priority)
-            .field("required", &self.required)
             .field("resync_every", &self.resync_every)
             .finish()
     }

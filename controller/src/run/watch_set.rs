@@ -37,7 +37,7 @@ pub(crate) struct State {
     observing: bool,
     /// Whether the run ends when no work is left. If not, the run also ends when a watched informer is stopped.
     stop_when_idle: bool,
-    /// Whether workers start only when all required caches have synced.
+    /// Whether workers start only when all caches have synced.
     starts_synced: bool,
     /// The number of watches that were ever added, which is also the index of the next watch.
     added: usize,
@@ -292,7 +292,7 @@ impl WatchSet {
     /// Returns whether the start of the workers still has to wait for a cache.
     pub(crate) fn is_syncing(&self) -> bool {
         let starts_synced = self.0.borrow().starts_synced;
-        starts_synced && self.statuses().iter().any(|watch| watch.required && !watch.synced)
+        starts_synced && self.statuses().iter().any(|watch| !watch.synced)
     }
 
     /// Returns the status of the watch whose cache ended the run, or of the first watch whose cache has ended although the run needs it.

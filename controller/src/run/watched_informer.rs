@@ -24,22 +24,17 @@ use crate::run::watch_options::WatchOptions;
 /// A function that returns whether a key belongs to this controller.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
-/// The queue to which all watches of a controller add their keys, with the key filter, the priority of initial objects and the counters. Set when the
+/// The queue to which all watches of a controller add their keys, with the key filter and the counters. Set when the
 /// controller runs.
 pub(crate) struct KeySink<K, O: Order<K>, L, T> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) filter_key: Arc<KeyFilter<K>>,
-    /// The priority of the keys of initial objects.
-    pub(crate) initial_priority: i8,
     pub(crate) counters: Arc<ReportCounters>,
     pub(crate) in_flight: Arc<InFlight>,
 }
 
 /// A type-erased informer.
 pub(crate) struct WatchedInformer {
-    pub(crate) object_type: &'static str,
-    /// Whether workers wait until the informer has synced.
-    pub(crate) required: bool,
     informer: Box<dyn AnyInformer>,
     /// Set when the watch is removed or the run ends. A change that is mapped after that adds no key.
     removed: AtomicBool,
@@ -66,7 +61,6 @@ where
         WatchStatus {
             index: 0,
             object_type: std::any::type_name::<V>(),
-            required: true,
             synced: self.is_synced(),
             state: status.state,
             last_error: status.last_error.map(|error| error.message),
@@ -87,7 +81,7 @@ where
 impl WatchedInformer {
     /// Returns the status of the cache, for the watch with this index.
     pub(crate) fn status(&self, index: usize) -> WatchStatus {
-        WatchStatus { index, required: self.required, ..self.informer.status() }
+        WatchStatus { index, ..self.informer.status() }
     }
 
     pub(crate) fn synced(&self) -> BoxFuture<'static, Result<(), Stopped>> {
@@ -136,12 +130,8 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    let watched = Arc::new(WatchedInformer {
-        object_type: std::any::type_name::<V>(),
-        required: options.required,
-        informer: Box::new(informer.clone()),
-        removed: AtomicBool::new(false),
-    });
+    let watched =
+        Arc::new(WatchedInformer { informer: Box::new(informer.clone()), removed: AtomicBool::new(false) });
     let resync_every = options.resync_every;
     let (observed, sink, shared) = (informer.clone(), sink.clone(), watched.clone());
     let observe = move || {
@@ -195,9 +185,9 @@ impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> WatchOptions<OK, 
             return add(&sink.queue, change, key);
         }
         let priority = match change.is_initial() {
-            true => self.initial_priority.or(self.priority).unwrap_or(sink.initial_priority),
-            false => self.priority.unwrap_or(0),
+            true => self.initial_priority.or(self.priority),
+            false => self.priority,
         };
-        sink.queue.add_with(key, AddOptions { priority, ..AddOptions::default() })
+        sink.queue.add_with(key, AddOptions { priority: priority.unwrap_or(0), ..AddOptions::default() })
     }
 }

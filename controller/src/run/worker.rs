@@ -20,6 +20,7 @@ use crate::run::in_flight::{InFlight, Reconcile};
 use crate::run::phase::{PhaseSignal, RunPhase};
 use crate::run::pool::WorkerPool;
 use crate::run::reconciler::{BoxedCall, Reconciler};
+use crate::run::retry::Conflicts;
 use crate::run::run_config::{Finally, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::span::ReconcileSpan;
@@ -55,6 +56,7 @@ pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T> {
     pub(crate) pool: WorkerPool,
     pub(crate) phase: PhaseSignal,
     failing: FailingKeys,
+    conflicts: Conflicts<K, O, L, T>,
     pub(crate) in_flight: Arc<InFlight>,
 }
 
@@ -76,7 +78,8 @@ where
     ) -> Self {
         let pool = WorkerPool::new(&config.settings);
         let (phase, failing) = (PhaseSignal::default(), FailingKeys::default());
-        Self { runtime, queue, config, context, counters, pool, phase, failing, in_flight }
+        let conflicts = Conflicts::new(config.settings.conflict_backoff(), queue.clone());
+        Self { runtime, queue, config, context, counters, pool, phase, failing, conflicts, in_flight }
     }
 
     /// Opens the pool, so that workers are started and take keys.
@@ -176,7 +179,7 @@ where
         if mine == Some(false) {
             self.counters.filtered_keys.count();
             // If the key comes back to this replica, its backoff and its attempts begin anew.
-            self.call(|| self.config.failure_policy.forget(lease.key()));
+            self.call(|| self.forget_conflicts(lease.key()));
             self.call(|| self.queue.forget(lease.key()));
             self.call(|| lease.done());
             return None;
@@ -275,8 +278,13 @@ where
         self.call(|| self.config.failure_policy.of(failure)).unwrap_or_default()
     }
 
+    /// Forgets the conflicts of a key that succeeded or was given up, and returns how many there were.
+    fn forget_conflicts(&self, key: &K) -> u32 {
+        if self.config.failure_policy.counts() { self.conflicts.forget(key) } else { 0 }
+    }
+
     fn count_recovery(&self, lease: &Lease<K>) {
-        let failures = lease.num_requeues().saturating_add(self.config.failure_policy.forget(lease.key()));
+        let failures = lease.num_requeues().saturating_add(self.forget_conflicts(lease.key()));
         if failures > 0 {
             self.counters.successful_retries.count();
             self.report(|metrics| metrics.retry_succeeded(failures));
@@ -299,11 +307,11 @@ where
                 }
                 // If the queue gave up the key, or the key was cancelled, its conflicts are forgotten, too.
                 if let Some(key) = key.filter(|key| self.queue.state(key) == KeyState::Absent) {
-                    self.config.failure_policy.forget(&key);
+                    self.forget_conflicts(&key);
                 }
             }
             FailureClass::Conflict => {
-                let wait = self.config.failure_policy.conflicts.next(lease.key());
+                let wait = self.conflicts.next(lease.key());
                 lease.end(LeaseOutcome::DoneAndRequeueAfter(wait));
             }
             FailureClass::Permanent => self.give_up(lease, failure, class),
@@ -317,7 +325,7 @@ where
             self.call(|| given_up(lease.key(), failure));
         }
         self.report(|metrics| metrics.gave_up(class));
-        self.config.failure_policy.forget(lease.key());
+        self.forget_conflicts(lease.key());
         lease.succeed();
     }
 

@@ -35,7 +35,7 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 /// Tests a reconciler that assigns an address to every pod, while the network is slow and requests fail:
 /// ```
 /// use flyball_controller::testing::Simulation;
-/// use flyball_controller::{Action, Controller};
+/// use flyball_controller::{Action, Controller, ControllerConfig};
 /// use flyball_informer_cache::testing::TestServer;
 /// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
 /// use flyball_ratelimit::Exponential;
@@ -55,7 +55,8 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 ///
 ///     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(60));
 ///     let queue = Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build();
-///     let controller = Controller::new(queue).watches(&pods, |change| *change.key()).workers(2);
+///     let config = ControllerConfig { workers: 2.into(), ..ControllerConfig::default() };
+///     let controller = Controller::new(queue).watches(&pods, |change| *change.key()).with_config(config);
 ///     let (cluster, time, answers) = (server.clone(), sim.time(), AtomicU32::new(sim.next_random() as u32 % 2));
 ///     sim.run(controller, move |name, _| {
 ///         let (pods, cluster, time) = (pods.clone(), cluster.clone(), time.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, TokioTimer};
+use flyball_controller::{Action, Controller, ControllerConfig, TokioTimer};
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::Queue;
 use testkit::allocator::{CountingAllocator, allocations, allocations_so_far};
@@ -43,7 +43,11 @@ async fn a_reconcile_allocates_nothing() {
             }
         };
         counted.store(u64::MAX, Ordering::Relaxed);
-        let report = Controller::new(queue).workers(1).run(reconcile).await.unwrap();
+        let report = Controller::new(queue)
+            .with_config(ControllerConfig { workers: 1.into(), ..ControllerConfig::default() })
+            .run(reconcile)
+            .await
+            .unwrap();
         assert_eq!((report.reconciles, counted.load(Ordering::Relaxed)), (1_000, 0), "{turns} turns");
     }
 }

@@ -20,7 +20,7 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
     let (own_log, own_given_up, own_queue) = (runs.clone(), given_up.clone(), queue.clone());
     let running = tokio::spawn(
         Controller::new(queue.clone())
-            .max_attempts(3)
+            .with_config(ControllerConfig { max_attempts: Some(3), ..ControllerConfig::default() })
             .on_give_up(move |key, failure| {
                 assert_eq!(own_queue.stats().leased, 1, "the key is still leased");
                 own_given_up.note((*key, failure.to_string()));
@@ -58,8 +58,11 @@ async fn on_give_up_receives_every_kind_and_may_panic() {
     let given_up = Log::new();
     let own_given_up = given_up.clone();
     let controller = Controller::new(queue)
-        .reconcile_timeout(SECOND)
-        .max_attempts(1)
+        .with_config(ControllerConfig {
+            reconcile_timeout: Some(SECOND),
+            max_attempts: Some(1),
+            ..ControllerConfig::default()
+        })
         .on_give_up(move |key, failure| {
             if *key == 4 {
                 panic_quietly("a hook panics");
@@ -99,12 +102,13 @@ async fn adds_during_a_backoff_use_up_no_attempts() {
     let (runs, given_up) = (Log::new(), Log::new());
     let (own_log, own_given_up) = (runs.clone(), given_up.clone());
     let running = tokio::spawn(
-        Controller::new(queue.clone()).max_attempts(3).on_give_up(move |_, _| own_given_up.note(())).run(
-            move |_, _| {
+        Controller::new(queue.clone())
+            .with_config(ControllerConfig { max_attempts: Some(3), ..ControllerConfig::default() })
+            .on_give_up(move |_, _| own_given_up.note(()))
+            .run(move |_, _| {
                 own_log.note(());
                 async { Err::<Action, _>("no luck") }
-            },
-        ),
+            }),
     );
     run_until_pending().await;
     for _ in 0..20 {
@@ -123,8 +127,11 @@ async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     let queue = queue();
     _ = queue.add_many(0..1_000);
     let report = Controller::new(queue)
-        .workers(1)
-        .max_attempts(3)
+        .with_config(ControllerConfig {
+            workers: 1.into(),
+            max_attempts: Some(3),
+            ..ControllerConfig::default()
+        })
         .on_give_up(|_, _| {})
         .graceful_shutdown_on(sleep(3_100 * SECOND))
         .run(|_, _| async {
@@ -152,8 +159,10 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
     let (own, others) = (queue(), dead.build());
     let reconcile = |_, _| async { Err::<Action, _>("no luck") };
     let minute = |_: &u32, _: &ReconcileError| Some(60 * SECOND);
-    let attempts =
-        Controller::new(own.clone()).retry_after_at_least(minute).max_attempts(4).on_give_up(move |_, _| {
+    let attempts = Controller::new(own.clone())
+        .retry_after_at_least(minute)
+        .with_config(ControllerConfig { max_attempts: Some(4), ..ControllerConfig::default() })
+        .on_give_up(move |_, _| {
             own_given_up.note((2, begin.elapsed().as_secs()));
         });
     let running = [
@@ -220,9 +229,12 @@ async fn a_limit_of_failing_keys_leaves_workers_for_healthy_keys() {
     for batches in [false, true] {
         let (queue, log, begin) = (queue(), Log::new(), Instant::now());
         let (failing, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let mut config = ControllerConfig::default();
-        config.max_failing_in_flight = Some(2);
-        let controller = Controller::new(queue.clone()).with_config(&config).unwrap().workers(4);
+        let config = ControllerConfig {
+            workers: 4.into(),
+            max_failing_in_flight: Some(2),
+            ..ControllerConfig::default()
+        };
+        let controller = Controller::new(queue.clone()).with_config(config);
         let (own_log, counted, maximum) = (log.clone(), failing.clone(), most.clone());
         let reconcile = move |key: u32, _| {
             own_log.note((key, begin.elapsed()));
@@ -275,17 +287,17 @@ async fn a_limit_of_failing_keys_leaves_workers_for_healthy_keys() {
 async fn a_drain_reconciles_failing_keys_beyond_the_limit() {
     let (queue, log) = (queue(), Log::new());
     let own_log = log.clone();
-    let mut config = ControllerConfig::default();
-    config.max_failing_in_flight = Some(1);
     // Two healthy keys are before the failing ones, and run when the drain begins.
     _ = queue.add_many([100, 101]);
     (0..4).for_each(|key| _ = queue.add_rate_limited(key));
     sleep(2 * SECOND).await;
     let report = Controller::new(queue)
-        .with_config(&config)
-        .unwrap()
-        .workers(2)
-        .drain_on_shutdown()
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            max_failing_in_flight: Some(1),
+            drain_on_shutdown: true,
+            ..ControllerConfig::default()
+        })
         .graceful_shutdown_on(sleep(SECOND / 2))
         .run(move |key, _| {
             own_log.note(key);

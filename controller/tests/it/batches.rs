@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{
-    Action, BatchConfig, Controller, ControllerMetrics, FailureClass, InvalidControllerConfig,
-    ReconcileError, ReconcileOutcome, RunError,
+    Action, BatchConfig, Controller, ControllerConfig, ControllerMetrics, FailureClass, ReconcileError,
+    ReconcileOutcome, RunError,
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, TokioTimer};
@@ -39,15 +39,20 @@ fn well(keys: &[u32]) -> Results {
 fn run(sim: &Simulation, queue: &Keys, workers: usize, batches: BatchConfig<u32, u32>) -> Log<Vec<u32>> {
     let log = Log::new();
     let (own_log, time) = (log.clone(), sim.time());
-    sim.run_batches(Controller::new(queue.clone()).workers(workers), batches, move |keys, _| {
-        let results = well(&keys);
-        own_log.note(keys);
-        let time = time.clone();
-        async move {
-            time.sleep(SECOND).await;
-            Ok::<_, String>(results)
-        }
-    });
+    sim.run_batches(
+        Controller::new(queue.clone())
+            .with_config(ControllerConfig { workers: workers.into(), ..ControllerConfig::default() }),
+        batches,
+        move |keys, _| {
+            let results = well(&keys);
+            own_log.note(keys);
+            let time = time.clone();
+            async move {
+                time.sleep(SECOND).await;
+                Ok::<_, String>(results)
+            }
+        },
+    );
     log
 }
 
@@ -154,8 +159,11 @@ async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
         (0..3).for_each(|key| _ = queue.add(key));
         let own_given_up = given_up.clone();
         let report = Controller::new(queue.clone())
-            .reconcile_timeout(SECOND)
-            .max_attempts(2)
+            .with_config(ControllerConfig {
+                reconcile_timeout: Some(SECOND),
+                max_attempts: Some(2),
+                ..ControllerConfig::default()
+            })
             .on_give_up(move |key, failure| own_given_up.note((*key, failure.to_string())))
             .graceful_shutdown_on(sleep(30 * SECOND))
             .run_batches(BatchConfig::new(3), move |keys, _| {
@@ -279,7 +287,7 @@ fn no_batch_starts_after_the_leadership_has_ended_during_the_batch_before_it() {
             let (queue, log, leads) = (simulated(sim), Log::new(), Arc::new(AtomicBool::new(true)));
             let (own_log, own_leads, filter) = (log.clone(), leads.clone(), leads.clone());
             let controller = Controller::new(queue.clone())
-                .workers(workers)
+                .with_config(ControllerConfig { workers: workers.into(), ..ControllerConfig::default() })
                 .filter_keys(move |_| filter.load(Ordering::Relaxed));
             let by_tens = BatchConfig::new(2).max_wait(SECOND).group_by(|key| key / 10);
             let time = sim.time();
@@ -372,9 +380,12 @@ async fn a_drain_closes_open_batches() {
     (0..7).for_each(|key| _ = queue.add(key));
     let own_log = log.clone();
     let report = Controller::new(queue)
-        .workers(2)
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            drain_on_shutdown: true,
+            ..ControllerConfig::default()
+        })
         .graceful_shutdown_on(sleep(SECOND))
-        .drain_on_shutdown()
         .run_batches(BatchConfig::new(5).max_wait(3600 * SECOND).group_by(|key| key % 2), move |keys, _| {
             let results = well(&keys);
             own_log.note(keys);
@@ -394,9 +405,12 @@ async fn shutdown_requeues_keys_of_open_batches() {
         let queue = queue();
         (0..3).for_each(|key| _ = queue.add(key));
         let report = Controller::new(queue.clone())
-            .workers(2)
+            .with_config(ControllerConfig {
+                workers: 2.into(),
+                shutdown_grace: SECOND,
+                ..ControllerConfig::default()
+            })
             .graceful_shutdown_on(sleep(SECOND))
-            .shutdown_grace(SECOND)
             .run_batches(
                 BatchConfig::new(2).max_wait(3600 * SECOND).group_by(|key| key % 2),
                 move |keys, _| async move {
@@ -421,7 +435,7 @@ async fn after_the_grace_all_keys_of_a_batch_are_left_over() {
     (0..5).for_each(|key| _ = queue.add(key));
     let report = Controller::new(queue)
         .graceful_shutdown_on(sleep(SECOND))
-        .shutdown_grace(SECOND)
+        .with_config(ControllerConfig { shutdown_grace: SECOND, ..ControllerConfig::default() })
         .run_batches(BatchConfig::new(3), |_, _| pending::<Result<Results, String>>())
         .await
         .unwrap();
@@ -437,7 +451,11 @@ fn dropping_the_controller_loses_no_key() {
         (0..12).for_each(|key| _ = queue.add(key));
         let (done, time) = (Log::new(), sim.time());
         let own_log = done.clone();
-        let controller = Controller::new(queue.clone()).workers(1..=3).worker_idle_timeout(SECOND);
+        let controller = Controller::new(queue.clone()).with_config(ControllerConfig {
+            workers: (1..=3).into(),
+            worker_idle_timeout: SECOND,
+            ..ControllerConfig::default()
+        });
         let batches = BatchConfig::new(3).max_wait(2 * SECOND).group_by(|key| key % 5);
         let running = sim.run_batches(controller, batches, move |keys, _| {
             let (time, own_log) = (time.clone(), own_log.clone());
@@ -468,7 +486,9 @@ async fn stop_when_idle_ends_with_batches() {
     let world = crate::support::HistorySource::new();
     (0..10).for_each(|key| _ = world.put(key, 0));
     let things = world.informer();
-    let controller = Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle();
+    let controller = Controller::new(queue())
+        .watches(&things, |change| *change.key())
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let running =
         tokio::spawn(controller.run_batches(BatchConfig::new(4).max_wait(SECOND), |keys, _| async move {
             Ok::<_, String>(well(&keys))
@@ -490,7 +510,9 @@ async fn stop_when_idle_ends_after_a_key_without_a_batch() {
         let queue: crate::support::Keys =
             queue.give_up_after(std::num::NonZeroU32::new(1).unwrap(), |_, _| {}).build();
         let controller = Controller::new(queue.clone()).watches(&things, |change| *change.key());
-        let controller = controller.filter_keys(move |_| mine).stop_when_idle();
+        let controller = controller
+            .filter_keys(move |_| mine)
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
         let batches = BatchConfig::new(4).group_by(|_| -> u32 { panic_quietly("no group") });
         let running = tokio::spawn(
             controller.run_batches(batches, |keys, _| async move { Ok::<_, String>(well(&keys)) }),
@@ -535,7 +557,7 @@ async fn a_key_without_a_group_holds_up_no_batch() {
 async fn a_batch_of_nothing_is_refused() {
     let run =
         Controller::new(queue()).run_batches(BatchConfig::new(0), |_, _| async { Ok::<_, String>(vec![]) });
-    assert!(matches!(run.await, Err(RunError::Config(InvalidControllerConfig::ZeroBatchSize))));
+    assert!(matches!(run.await, Err(RunError::Config(invalid)) if invalid.setting() == "run_batches"));
 }
 
 /// One group always has enough keys for a full batch; the other group has a single key. Returns the time in milliseconds at which the single key
@@ -589,8 +611,11 @@ async fn a_dirty_key_of_an_open_batch_runs_twice_without_waiting() {
         let (queue, log, begin) = (queue(), Log::new(), Instant::now());
         let controller = Controller::new(queue.clone()).watches(&things, |change| *change.key());
         let controller = match how {
-            "drain" => controller.graceful_shutdown_on(sleep(2 * SECOND)).drain_on_shutdown(),
-            "run_until_pending" => controller.stop_when_idle(),
+            "drain" => controller
+                .graceful_shutdown_on(sleep(2 * SECOND))
+                .with_config(ControllerConfig { drain_on_shutdown: true, ..ControllerConfig::default() }),
+            "run_until_pending" => controller
+                .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() }),
             _ => controller,
         };
         let own_log = log.clone();

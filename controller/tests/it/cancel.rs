@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Controller, ControllerConfig};
 use tokio::time::advance;
 
 use crate::support::{HistorySource, Log, SECOND, queue, run_until_pending, sorted};
@@ -46,7 +46,7 @@ async fn dropped_after(polls: u32) -> bool {
         let mut first = pin!(
             Controller::new(queue.clone())
                 .watches(&things, |change| *change.key())
-                .workers(2)
+                .with_config(ControllerConfig { workers: 2.into(), ..ControllerConfig::default() })
                 .run(reconcile(log.clone(), running.clone()))
         );
         for _ in 0..polls {
@@ -67,7 +67,7 @@ async fn dropped_after(polls: u32) -> bool {
     let second = tokio::spawn(
         Controller::new(queue.clone())
             .watches(&things, |change| *change.key())
-            .workers(2)
+            .with_config(ControllerConfig { workers: 2.into(), ..ControllerConfig::default() })
             .run(reconcile(log.clone(), running.clone())),
     );
     run_until_pending().await;

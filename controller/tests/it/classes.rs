@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, FailureClass, ReconcileError, RunReport};
+use flyball_controller::{Action, Controller, ControllerConfig, FailureClass, ReconcileError, RunReport};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, Queue};
@@ -130,9 +130,13 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
 
 #[tokio::test(start_paused = true)]
 async fn the_schedule_of_conflicts_may_be_chosen() {
-    let schedule = || Exponential::new(100 * MILLI..=200 * MILLI);
+    let config = ControllerConfig {
+        conflict_backoff_initial: 100 * MILLI,
+        conflict_backoff_max: 200 * MILLI,
+        ..ControllerConfig::default()
+    };
     let failures = &[FailureClass::Conflict; 4];
-    let (runs, _) = run(&queue(), failures, |controller| controller.conflict_backoff(schedule())).await;
+    let (runs, _) = run(&queue(), failures, |controller| controller.with_config(config)).await;
     assert_eq!(runs, [0, 100, 300, 500, 700]);
 }
 
@@ -144,7 +148,7 @@ async fn attempts_are_used_up_by_transient_failures_alone() {
     let failures = &[Transient, Conflict, Conflict, Conflict, Transient];
     let (runs, report) = run(&queue(), failures, |controller| {
         controller
-            .max_attempts(2)
+            .with_config(ControllerConfig { max_attempts: Some(2), ..ControllerConfig::default() })
             .on_give_up(move |key, failure| own_given_up.note((*key, failure.to_string())))
     })
     .await;
@@ -199,7 +203,7 @@ async fn classify_receives_every_kind_and_may_panic() {
     let seen = Log::new();
     let own_log = seen.clone();
     let report = Controller::new(queue)
-        .reconcile_timeout(SECOND)
+        .with_config(ControllerConfig { reconcile_timeout: Some(SECOND), ..ControllerConfig::default() })
         .classify(move |failure| {
             own_log.note(failure.to_string());
             match failure {
@@ -277,16 +281,19 @@ async fn waits_at_least_the_minimum_after_a_transient_failure() {
     let (own_log, waits) = (asked.clone(), AtomicUsize::new(0));
     let failures = &[Transient, Transient, Conflict, Transient, Transient, Transient, Permanent];
     let (runs, report) = run(&queue, failures, |controller| {
-        controller.max_attempts(9).on_give_up(|_, _| {}).retry_after_at_least(move |_, failure| {
-            own_log.note(failure.to_string());
-            match waits.fetch_add(1, Ordering::Relaxed) {
-                0 => Some(1_500 * MILLI),
-                1 => Some(1_500 * MILLI),
-                2 => None,
-                3 => panic_quietly("retry_after_at_least panics"),
-                _ => Some(17 * SECOND),
-            }
-        })
+        controller
+            .with_config(ControllerConfig { max_attempts: Some(9), ..ControllerConfig::default() })
+            .on_give_up(|_, _| {})
+            .retry_after_at_least(move |_, failure| {
+                own_log.note(failure.to_string());
+                match waits.fetch_add(1, Ordering::Relaxed) {
+                    0 => Some(1_500 * MILLI),
+                    1 => Some(1_500 * MILLI),
+                    2 => None,
+                    3 => panic_quietly("retry_after_at_least panics"),
+                    _ => Some(17 * SECOND),
+                }
+            })
     })
     .await;
     // The waits: 1.5 s (minimum) instead of 1 s, 2 s (limiter), a conflict, 4 s and 8 s (limiter), 17 s (minimum) instead of 16 s.
@@ -306,13 +313,13 @@ async fn a_burst_of_adds_does_not_drive_up_the_wait_after_conflicts() {
             adding.add(1).unwrap();
         }
     });
-    let waits = Exponential::new(10 * MILLI..=300 * SECOND);
+    let config = ControllerConfig { conflict_backoff_max: 300 * SECOND, ..ControllerConfig::default() };
     let (log, begin) = (Log::new(), Instant::now());
     let own_log = log.clone();
     queue.add(1).unwrap();
     Controller::new(queue)
         .classify(class_of)
-        .conflict_backoff(waits)
+        .with_config(config)
         .graceful_shutdown_on(sleep(SECOND))
         .run(move |_, _| {
             own_log.note(begin.elapsed().as_millis());

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Controller, ControllerConfig};
 use flyball_informer_cache::testing::{TestServer, TestServerWatch};
 use flyball_informer_cache::{
     Change, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest,
@@ -81,7 +81,7 @@ fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<
     let (own_log, cache, time) = (log.clone(), children.clone(), sim.time());
     let controller = Controller::new(queue(sim))
         .watches(children, move |change: &Change<u32, Child>| key_of(change.object()))
-        .workers(2);
+        .with_config(ControllerConfig { workers: 2.into(), ..ControllerConfig::default() });
     sim.run(controller, move |key, _| {
         let all = cache.snapshot();
         let own = all.iter().map(|(_, child)| child).filter(|child| key_of(child) == key);
@@ -256,7 +256,7 @@ fn d6_wakes_all_waiters_of_the_first_list() {
         for _ in 0..4 {
             let (queue, children, own_log) = (queue(sim), children.clone(), woken.clone());
             queue.add(7).expect("the queue is open");
-            let controller = Controller::new(queue).wait_for_cache(async move { children.synced().await });
+            let controller = Controller::new(queue).start_when(async move { children.synced().await });
             sim.run(controller, move |_, _| {
                 own_log.note(Ok(()));
                 async { Ok::<_, String>(Action::await_change()) }
@@ -323,14 +323,18 @@ fn d1_serves_all_keys_under_overload() {
     let (queue, log) = (queue(&sim), Log::new());
     (0..KEYS).for_each(|key| _ = queue.add(key));
     let (own_log, time) = (log.clone(), sim.time());
-    sim.run(Controller::new(queue).workers(10), move |key, _| {
-        own_log.note(key);
-        let time = time.clone();
-        async move {
-            time.sleep(Duration::from_millis(49)).await;
-            Ok::<_, String>(Action::requeue_after(5 * SECOND))
-        }
-    });
+    sim.run(
+        Controller::new(queue)
+            .with_config(ControllerConfig { workers: 10.into(), ..ControllerConfig::default() }),
+        move |key, _| {
+            own_log.note(key);
+            let time = time.clone();
+            async move {
+                time.sleep(Duration::from_millis(49)).await;
+                Ok::<_, String>(Action::requeue_after(5 * SECOND))
+            }
+        },
+    );
     sim.advance(60 * SECOND);
     let mut runs = BTreeMap::<u32, u32>::new();
     log.take().into_iter().for_each(|key| *runs.entry(key).or_default() += 1);

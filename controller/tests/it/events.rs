@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, BatchConfig, Context, Controller, RunReport, WatchOptions};
+use flyball_controller::{
+    Action, BatchConfig, Context, Controller, ControllerConfig, RunReport, WatchOptions,
+};
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_workqueue::{AddOptions, DelayMode};
 use tokio::sync::oneshot;
@@ -24,13 +26,15 @@ async fn every_kind_of_change_becomes_a_reconcile() {
     let things = world.informer();
     let log = Log::new();
     let (own_log, cache) = (log.clone(), things.clone());
-    let running: JoinHandle<Result<RunReport<u32>, _>> =
-        tokio::spawn(Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle().run(
-            move |key, _| {
+    let running: JoinHandle<Result<RunReport<u32>, _>> = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, |change| *change.key())
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
+            .run(move |key, _| {
                 own_log.note((key, cache.store().get(&key).map(|thing| thing.value)));
                 async { Ok::<_, String>(Action::await_change()) }
-            },
-        ));
+            }),
+    );
     run_until_pending().await;
     assert_eq!(log.take(), [(1, Some(0))], "an object that was there before");
     world.put(2, 5);
@@ -64,7 +68,7 @@ async fn a_change_may_become_no_key_or_several() {
     let running = tokio::spawn(
         Controller::new(queue())
             .watches(&things, |change| (0..change.object().value).map(|copy| copy * 10).collect::<Vec<_>>())
-            .stop_when_idle()
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
             .run(move |key, _| {
                 own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
@@ -105,7 +109,7 @@ async fn add_with_adds_each_key() {
                     queue.add_with(key, AddOptions { delay: 100 * MILLI, mode, ..AddOptions::default() })
                 }),
             )
-            .stop_when_idle()
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
             .run(move |key, _| {
                 own_log.note((key, begin.elapsed().as_millis()));
                 async { Ok::<_, String>(Action::await_change()) }
@@ -175,7 +179,7 @@ async fn counts_unmapped_changes_and_ends() {
                 &things,
                 |change| if *change.key() == 2 { panic_quietly("always") } else { *change.key() },
             )
-            .stop_when_idle()
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     things.synced().await.unwrap();
@@ -399,7 +403,7 @@ async fn a_key_of_a_failed_change_that_panics_when_dropped_does_not_end_the_run(
     };
     let running = Controller::new(queue())
         .watches(&things, mapper)
-        .stop_when_idle()
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
         .run(|_, _| async { Ok::<_, String>(Action::await_change()) });
     let mut running = std::pin::pin!(running);
     tokio::select! {
@@ -516,13 +520,15 @@ async fn a_running_reconcile_is_notified_when_its_object_changes() {
             }),
         };
         let controller = Controller::new(queue()).watches_with(&things, |change| *change.key(), options);
-        let controller = controller.workers(2).finally({
-            let log = log.clone();
-            move |key, _, context| {
-                log.note((key, "finally", context.is_superseded()));
-                async { Ok::<_, String>(()) }
-            }
-        });
+        let controller = controller
+            .with_config(ControllerConfig { workers: 2.into(), ..ControllerConfig::default() })
+            .finally({
+                let log = log.clone();
+                move |key, _, context| {
+                    log.note((key, "finally", context.is_superseded()));
+                    async { Ok::<_, String>(()) }
+                }
+            });
         let reconcile = move |key, context: Context| {
             let own_log = own_log.clone();
             async move {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, BatchConfig, Controller, FailureClass, ReconcileError};
+use flyball_controller::{Action, BatchConfig, Controller, ControllerConfig, FailureClass, ReconcileError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -31,7 +31,11 @@ async fn finally_runs_after_every_reconcile_while_the_key_is_leased() {
     let (log, own_queue) = (Log::new(), queue.clone());
     let (own_log, reconciled) = (log.clone(), log.clone());
     let report = Controller::new(queue.clone())
-        .reconcile_timeout(SECOND)
+        .with_config(ControllerConfig {
+            reconcile_timeout: Some(SECOND),
+            max_attempts: Some(1),
+            ..ControllerConfig::default()
+        })
         .finally(move |key, ended, _| {
             let (own_log, own_queue) = (own_log.clone(), own_queue.clone());
             async move {
@@ -42,7 +46,6 @@ async fn finally_runs_after_every_reconcile_while_the_key_is_leased() {
                 Ok::<_, String>(())
             }
         })
-        .max_attempts(1)
         .on_give_up(|_, _| {})
         .graceful_shutdown_on(sleep(20 * SECOND))
         .run(move |key, _| {
@@ -80,7 +83,11 @@ async fn a_failed_finally_fails_the_reconcile_and_replaces_no_failure() {
         queue.add(1).unwrap();
         let own_given_up = given_up.clone();
         let report = Controller::new(queue)
-            .reconcile_timeout(SECOND)
+            .with_config(ControllerConfig {
+                reconcile_timeout: Some(SECOND),
+                max_attempts: Some(1),
+                ..ControllerConfig::default()
+            })
             .finally(move |_, _, _| {
                 if then == "panic at once" {
                     panic_quietly("at once");
@@ -95,7 +102,6 @@ async fn a_failed_finally_fails_the_reconcile_and_replaces_no_failure() {
                     }
                 }
             })
-            .max_attempts(1)
             .on_give_up(move |_, failure| own_given_up.note(failure.to_string()))
             .graceful_shutdown_on(sleep(9 * SECOND))
             .run(move |_, _| async move {
@@ -138,7 +144,11 @@ async fn finally_is_not_called_for_a_dropped_reconcile() {
     queue.add(2).unwrap();
     let own_log = log.clone();
     let report = Controller::new(queue)
-        .workers(2)
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            shutdown_grace: SECOND,
+            ..ControllerConfig::default()
+        })
         .finally(move |key, _, _| {
             let own_log = own_log.clone();
             async move {
@@ -149,7 +159,6 @@ async fn finally_is_not_called_for_a_dropped_reconcile() {
             }
         })
         .graceful_shutdown_on(sleep(SECOND))
-        .shutdown_grace(SECOND)
         .run(|key, _| async move {
             if key == 1 { pending().await } else { Ok::<_, String>(Action::await_change()) }
         })

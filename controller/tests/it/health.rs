@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use flyball_controller::{Action, Controller, NotLive, NotReady, RunError};
+use flyball_controller::{Action, Controller, ControllerConfig, NotLive, NotReady, RunError};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{advance, sleep};
@@ -70,7 +70,11 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
         world.put(1, 0);
         let things = world.informer();
         let controller = Controller::new(queue()).watches(&things, |change| *change.key());
-        let controller = if settles { controller.stop_when_idle() } else { controller };
+        let controller = if settles {
+            controller.with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
+        } else {
+            controller
+        };
         let health = controller.health();
         let running = tokio::spawn(controller.run(|_, _| async {
             sleep(SECOND).await;
@@ -107,7 +111,8 @@ async fn reads_no_clock_without_health() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_was_refused_or_never_run_has_ended() {
-    let refused = Controller::new(queue()).workers(0);
+    let refused = Controller::new(queue())
+        .with_config(ControllerConfig { workers: 0.into(), ..ControllerConfig::default() });
     let health = refused.health();
     refused.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
     assert_eq!(health.ready(), Err(NotReady::Ended));
@@ -116,7 +121,7 @@ async fn a_controller_that_was_refused_or_never_run_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_never_synced_has_ended() {
+async fn a_cache_that_ended_before_it_had_synced_is_named() {
     let things = HistorySource::closed().informer();
     let controller = Controller::new(queue()).watches(&things, |change| *change.key());
     let health = controller.health();
@@ -124,7 +129,9 @@ async fn a_controller_that_never_synced_has_ended() {
     run_until_pending().await;
     things.shut_down();
     running.await.unwrap().unwrap_err();
-    assert_eq!(health.ready(), Err(NotReady::Ended));
+    let named =
+        NotReady::CacheEnded { index: 0, object_type: std::any::type_name::<crate::support::Thing>() };
+    assert_eq!(health.ready(), Err(named));
     assert_eq!(NotReady::Syncing.to_string(), "the controller waits for its caches");
     assert_eq!(NotLive::Stuck(SECOND).to_string(), "a key has been worked on for 1s");
 }
@@ -178,7 +185,7 @@ async fn a_standby_that_starts_before_sync_is_ready_without_its_caches() {
     let things = world.informer();
     let controller = Controller::new(queue())
         .watches(&things, |change| *change.key())
-        .start_before_sync()
+        .with_config(ControllerConfig { start_before_sync: true, ..ControllerConfig::default() })
         .standby_until(pending());
     let health = controller.health();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));

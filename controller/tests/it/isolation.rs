@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Context, Controller, RunReport};
+use flyball_controller::{Action, Context, Controller, ControllerConfig, RunReport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, advance, sleep};
 
@@ -61,7 +61,7 @@ async fn run(badly: FailureMode) -> (Vec<(u32, u64)>, RunReport<u32>) {
         }
     };
     let controller = Controller::new(queue.clone())
-        .reconcile_timeout(10 * SECOND)
+        .with_config(ControllerConfig { reconcile_timeout: Some(10 * SECOND), ..ControllerConfig::default() })
         .graceful_shutdown_on(sleep(100 * SECOND));
     let report = controller.run(reconcile).await.unwrap();
     assert_eq!(left(&report), 0);
@@ -140,7 +140,7 @@ async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
         queue.add(Fragile(1)).unwrap();
         queue.add(Fragile(2)).unwrap();
         let controller = Controller::new(queue)
-            .max_attempts(1)
+            .with_config(ControllerConfig { max_attempts: Some(1), ..ControllerConfig::default() })
             .on_give_up(|_, _| {})
             .graceful_shutdown_on(sleep(SECOND / 2));
         let report = if batches {

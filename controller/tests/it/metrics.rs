@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{
-    Action, Controller, ControllerMetrics, FailureClass, ReconcileDurations, ReconcileOutcome,
+    Action, Controller, ControllerConfig, ControllerMetrics, FailureClass, ReconcileDurations,
+    ReconcileOutcome,
 };
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::Queue;
@@ -58,7 +59,7 @@ async fn reports_every_outcome_with_its_duration() {
             "hopeless" => FailureClass::Permanent,
             _ => FailureClass::Transient,
         })
-        .reconcile_timeout(9 * SECOND)
+        .with_config(ControllerConfig { reconcile_timeout: Some(9 * SECOND), ..ControllerConfig::default() })
         .graceful_shutdown_on(sleep(100 * SECOND))
         .run(move |_, _| {
             let run = runs.fetch_add(1, Ordering::Relaxed);
@@ -178,13 +179,18 @@ fn a_sum_of_times_that_is_too_large_stays_at_its_end() {
     (0..2).for_each(|key| _ = queue.add(key));
     queue.shut_down();
     let time = sim.time();
-    let running = sim.run(Controller::new(queue).workers(2).metrics(()), move |_: u32, _| {
-        let time = time.clone();
-        async move {
-            time.sleep(centuries).await;
-            Ok::<_, String>(Action::await_change())
-        }
-    });
+    let running = sim.run(
+        Controller::new(queue)
+            .with_config(ControllerConfig { workers: 2.into(), ..ControllerConfig::default() })
+            .metrics(()),
+        move |_: u32, _| {
+            let time = time.clone();
+            async move {
+                time.sleep(centuries).await;
+                Ok::<_, String>(Action::await_change())
+            }
+        },
+    );
     sim.advance(centuries);
     let times = running.take_output().unwrap().unwrap().durations;
     assert_eq!(times.successes, Duration::from_nanos(u64::MAX), "twice 400 years");

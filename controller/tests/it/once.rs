@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Controller, ControllerConfig};
 use parking_lot::Mutex;
 
 use crate::support::{HistorySource, queue};
@@ -25,8 +25,14 @@ async fn a_key_is_never_reconciled_twice_at_once_and_its_last_change_is_seen() {
     let watched = Arc::new(Mutex::new(Watched::default()));
     let (watching, cache) = (watched.clone(), things.clone());
     let running = tokio::spawn(
-        Controller::new(queue()).watches(&things, |change| *change.key()).workers(16).stop_when_idle().run(
-            move |key, _| {
+        Controller::new(queue())
+            .watches(&things, |change| *change.key())
+            .with_config(ControllerConfig {
+                workers: 16.into(),
+                stop_when_idle: true,
+                ..ControllerConfig::default()
+            })
+            .run(move |key, _| {
                 let (watching, cache) = (watching.clone(), cache.clone());
                 async move {
                     {
@@ -46,8 +52,7 @@ async fn a_key_is_never_reconciled_twice_at_once_and_its_last_change_is_seen() {
                     now.reconciled.insert(key, value);
                     Ok::<_, String>(Action::await_change())
                 }
-            },
-        ),
+            }),
     );
     let mut last = Default::default();
     for value in 1..=CHANGES {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flyball_controller::{Action, Controller, WatchOptions, predicate};
+use flyball_controller::{Action, Controller, ControllerConfig, WatchOptions, predicate};
 use flyball_informer_cache::Change;
 
 use crate::support::{HistorySource, Log, Thing, queue, run_until_pending};
@@ -20,7 +20,7 @@ async fn filtered_changes_become_no_key() {
             |change| *change.key(),
             WatchOptions::new().filter(predicate::changed(|thing: &Thing| thing.value / 10)),
         )
-        .stop_when_idle();
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let running = tokio::spawn(controller.run(move |key, _| {
         own_log.note((key, cache.store().get(&key).map(|thing| thing.value)));
         async { Ok::<_, String>(Action::await_change()) }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flyball_controller::{Action, Controller, FailureClass, WatchOptions};
+use flyball_controller::{Action, Controller, ControllerConfig, FailureClass, WatchOptions};
 use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
@@ -48,23 +48,25 @@ async fn initial_goes_last(world: &HistorySource, before: impl AsyncFnOnce(&Info
     let (world, queue, log) = (world.clone(), queue(), Log::new());
     let own_log = log.clone();
     let first = AtomicBool::new(true);
-    let controller =
-        Controller::new(queue.clone()).watches(&things, |change| *change.key()).initial_priority(-100);
-    let controller = controller.stop_when_idle().run(move |key, _| {
-        own_log.note(key);
-        let first = first.swap(false, Ordering::Relaxed);
-        let event = first.then(|| world.put(7, 0));
-        let (queue, things) = (queue.clone(), things.clone());
-        async move {
-            // The event arrives while the first key of the initial list is reconciled.
-            if let Some(version) = event {
-                things.store().wait_for_version(version).await.expect("the store is open");
-                assert_eq!(queue.priority(&7), Some(0));
-                things.shut_down();
+    let options = WatchOptions::new().initial_priority(-100);
+    let controller = Controller::new(queue.clone()).watches_with(&things, |change| *change.key(), options);
+    let controller = controller
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
+        .run(move |key, _| {
+            own_log.note(key);
+            let first = first.swap(false, Ordering::Relaxed);
+            let event = first.then(|| world.put(7, 0));
+            let (queue, things) = (queue.clone(), things.clone());
+            async move {
+                // The event arrives while the first key of the initial list is reconciled.
+                if let Some(version) = event {
+                    things.store().wait_for_version(version).await.expect("the store is open");
+                    assert_eq!(queue.priority(&7), Some(0));
+                    things.shut_down();
+                }
+                Ok::<_, String>(Action::await_change())
             }
-            Ok::<_, String>(Action::await_change())
-        }
-    });
+        });
     controller.await.unwrap();
     let order = log.take();
     assert_eq!((order.len(), order[1]), (4, 7), "{order:?}");
@@ -91,7 +93,7 @@ async fn a_mapper_may_set_the_priority() {
                 )
             }),
         )
-        .stop_when_idle();
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let running = tokio::spawn(controller.run(move |key, _| {
         own_log.note(key);
         async { Ok::<_, String>(Action::await_change()) }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
-use flyball_controller::{Action, Controller, ControllerMetrics};
+use flyball_controller::{Action, Controller, ControllerConfig, ControllerMetrics};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue};
@@ -48,7 +48,9 @@ impl ControllerMetrics for Gauge {
 /// Runs a controller with 2 to 5 workers. Each reconcile takes a second.
 fn run(sim: &Simulation, queue: &Keys) -> (Gauge, Log<u32>) {
     let (gauge, log) = (Gauge::default(), Log::new());
-    let controller = Controller::new(queue.clone()).workers(2..=5).metrics(gauge.clone());
+    let controller = Controller::new(queue.clone())
+        .with_config(ControllerConfig { workers: (2..=5).into(), ..ControllerConfig::default() })
+        .metrics(gauge.clone());
     let (own_log, time) = (log.clone(), sim.time());
     sim.run(controller, move |key, _| {
         own_log.note(key);
@@ -95,7 +97,11 @@ fn scales_with_the_load_within_bounds() {
 fn keeps_the_only_idle_worker() {
     Simulation::explore(100, |sim| {
         let (queue, log) = (simulated(sim), Log::new());
-        let controller = Controller::new(queue.clone()).workers(1..=3).worker_idle_timeout(SECOND);
+        let controller = Controller::new(queue.clone()).with_config(ControllerConfig {
+            workers: (1..=3).into(),
+            worker_idle_timeout: SECOND,
+            ..ControllerConfig::default()
+        });
         let (own_log, time) = (log.clone(), sim.time());
         sim.run(controller, move |key, _| {
             own_log.note((key, time.now()));
@@ -139,7 +145,9 @@ fn an_idle_pool_polls_nothing() {
 fn a_fixed_number_of_workers_does_not_change() {
     let mut sim = Simulation::new(2);
     let (queue, gauge) = (simulated(&sim), Gauge::default());
-    let controller = Controller::new(queue.clone()).workers(3).metrics(gauge.clone());
+    let controller = Controller::new(queue.clone())
+        .with_config(ControllerConfig { workers: 3.into(), ..ControllerConfig::default() })
+        .metrics(gauge.clone());
     sim.run(controller, |_, _| async { Ok::<_, String>(Action::await_change()) });
     for key in 0..9 {
         queue.add(key).unwrap();
@@ -156,9 +164,12 @@ fn a_panic_or_timeout_keeps_the_worker() {
     Simulation::explore(50, |sim| {
         let (queue, gauge) = (simulated(sim), Gauge::default());
         let controller = Controller::new(queue.clone())
-            .workers(1..=4)
-            .reconcile_timeout(SECOND)
-            .max_attempts(1)
+            .with_config(ControllerConfig {
+                workers: (1..=4).into(),
+                reconcile_timeout: Some(SECOND),
+                max_attempts: Some(1),
+                ..ControllerConfig::default()
+            })
             .on_give_up(|_, _| {})
             .metrics(gauge.clone());
         sim.run(controller, |key, _| async move {
@@ -181,10 +192,13 @@ fn may_be_shut_down_or_dropped_while_scaling() {
         let (queue, gauge) = (simulated(sim), Gauge::default());
         (0..12).for_each(|key| _ = queue.add(key));
         let controller = Controller::new(queue.clone())
-            .workers(1..=4)
-            .worker_idle_timeout(SECOND)
+            .with_config(ControllerConfig {
+                workers: (1..=4).into(),
+                worker_idle_timeout: SECOND,
+                drain_on_shutdown: true,
+                ..ControllerConfig::default()
+            })
             .metrics(gauge.clone())
-            .drain_on_shutdown()
             .graceful_shutdown_on(sim.time().sleep(Duration::from_millis(sim.next_random() % 4_000)));
         let time = sim.time();
         let running = sim.run(controller, move |_, _| {
@@ -226,13 +240,16 @@ async fn scales_up_during_a_drain() {
     let (queue, gauge, begin) = (queue(), Gauge::default(), Instant::now());
     let adding = queue.clone();
     let report = Controller::new(queue)
-        .workers(1..=10)
+        .with_config(ControllerConfig {
+            workers: (1..=10).into(),
+            drain_on_shutdown: true,
+            ..ControllerConfig::default()
+        })
         .metrics(gauge.clone())
         .graceful_shutdown_on(async move {
             sleep(SECOND).await;
             (0..100).for_each(|key| _ = adding.add(key));
         })
-        .drain_on_shutdown()
         .run(|_, _| async {
             sleep(SECOND).await;
             Ok::<_, String>(Action::await_change())
@@ -249,8 +266,11 @@ async fn nothing_is_lost_on_threads() {
     let (queue, gauge, done) = (queue(), Gauge::default(), Arc::new(AtomicUsize::new(0)));
     let (counted, ending) = (done.clone(), queue.clone());
     let controller = Controller::new(queue.clone())
-        .workers(1..=8)
-        .worker_idle_timeout(Duration::from_nanos(1))
+        .with_config(ControllerConfig {
+            workers: (1..=8).into(),
+            worker_idle_timeout: Duration::from_nanos(1),
+            ..ControllerConfig::default()
+        })
         .metrics(gauge.clone());
     let running = tokio::spawn(controller.run(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);

@@ -12,13 +12,16 @@ async fn a_controller_runs_as_it_is_configured() {
     (1..=3).for_each(|key| drop(queue.add(key)));
     let (log, begin) = (Log::new(), Instant::now());
     let own_log = log.clone();
-    let mut settings = ControllerConfig::default();
-    settings.reconcile_timeout = Some(2 * SECOND);
-    (settings.workers, settings.max_attempts) = ((1..=3).into(), Some(2));
-    (settings.conflict_backoff_initial, settings.conflict_backoff_max) = (SECOND / 10, SECOND / 5);
+    let config = ControllerConfig {
+        workers: (1..=3).into(),
+        reconcile_timeout: Some(2 * SECOND),
+        max_attempts: Some(2),
+        conflict_backoff_initial: SECOND / 10,
+        conflict_backoff_max: SECOND / 5,
+        ..ControllerConfig::default()
+    };
     let report = Controller::new(queue)
-        .with_config(&settings)
-        .unwrap()
+        .with_config(config)
         .classify(|failure| match failure.to_string().as_str() {
             "conflict" => FailureClass::Conflict,
             _ => FailureClass::Transient,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, FailureClass, Shard};
+use flyball_controller::{Action, Controller, ControllerConfig, FailureClass, Shard};
 use flyball_workqueue::KeyState;
 use tokio::time::{Instant, sleep};
 
@@ -25,7 +25,7 @@ async fn every_key_belongs_to_one_replica() {
             Controller::new(queue())
                 .watches(&things, |change| *change.key())
                 .filter_keys(move |key| shard.contains(key.to_le_bytes()))
-                .stop_when_idle()
+                .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
                 .run(move |key, _| {
                     own_log.note((key, index));
                     async { Ok::<_, String>(Action::await_change()) }
@@ -87,7 +87,7 @@ async fn a_key_of_another_replica_loses_its_failures_and_conflicts() {
             Controller::new(queue.clone())
                 .classify(move |_| class)
                 .filter_keys(move |_| owned.load(Ordering::SeqCst))
-                .max_attempts(4)
+                .with_config(ControllerConfig { max_attempts: Some(4), ..ControllerConfig::default() })
                 .run(move |_, _| {
                     own_times.note(begin.elapsed());
                     async { Err::<Action, _>("no luck") }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Controller, ControllerConfig};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -25,9 +25,12 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     let running = tokio::spawn(
         Controller::new(queue.clone())
             .watches(&things, |change| *change.key())
-            .workers(2)
+            .with_config(ControllerConfig {
+                workers: 2.into(),
+                drain_on_shutdown: true,
+                ..ControllerConfig::default()
+            })
             .graceful_shutdown_on(async { drop(stop.await) })
-            .drain_on_shutdown()
             .run(move |key, context| {
                 let own_log = own_log.clone();
                 async move {
@@ -95,10 +98,13 @@ async fn a_drain_starts_nothing_after_its_grace_and_cuts_nothing_in_the_middle()
     (0..600).for_each(|key| _ = queue.add(key).unwrap());
     let counted = dropped.clone();
     let report = Controller::new(queue)
-        .workers(8)
+        .with_config(ControllerConfig {
+            workers: 8.into(),
+            drain_on_shutdown: true,
+            shutdown_grace: 7 * SECOND,
+            ..ControllerConfig::default()
+        })
         .graceful_shutdown_on(sleep(SECOND / 2))
-        .drain_on_shutdown()
-        .shutdown_grace(7 * SECOND)
         .run(move |_, _| {
             let guard = Dropped(counted.clone());
             async move {
@@ -120,7 +126,7 @@ async fn reconciles_are_cancelled_after_the_grace_and_dropped_some_time_later() 
     (0..4).for_each(|key| _ = queue.add(key).unwrap());
     let own_log = log.clone();
     let report = Controller::new(queue)
-        .workers(3)
+        .with_config(ControllerConfig { workers: 3.into(), ..ControllerConfig::default() })
         .graceful_shutdown_on(sleep(SECOND))
         .run(move |key, context| {
             let own_log = own_log.clone();
@@ -171,10 +177,13 @@ async fn drops_and_reports_reconciles_after_the_grace() {
     let counted = dropped.clone();
     let begin = Instant::now();
     let report = Controller::new(queue)
-        .workers(2)
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            shutdown_grace: 2 * SECOND,
+            abort_after: SECOND,
+            ..ControllerConfig::default()
+        })
         .graceful_shutdown_on(sleep(SECOND))
-        .shutdown_grace(2 * SECOND)
-        .abort_after(SECOND)
         .run(move |_, _| {
             let guard = Dropped(counted.clone());
             async move {
@@ -204,9 +213,12 @@ async fn after_the_grace_a_reconcile_that_panics_when_dropped_takes_no_report_aw
         queue.add(key).unwrap();
     }
     let report = Controller::new(queue)
-        .workers(2)
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            shutdown_grace: SECOND,
+            ..ControllerConfig::default()
+        })
         .graceful_shutdown_on(sleep(SECOND))
-        .shutdown_grace(SECOND)
         .run(|_, _| async {
             let _panic_on_drop = PanicOnDrop;
             pending::<Result<Action, String>>().await
@@ -286,12 +298,17 @@ async fn stop_when_idle_ends_after_the_last_retry() {
     let begin = Instant::now();
     let failures = AtomicU32::new(0);
     let running = tokio::spawn(
-        Controller::new(queue()).watches(&things, |change| *change.key()).workers(3).stop_when_idle().run(
-            move |_, _| {
+        Controller::new(queue())
+            .watches(&things, |change| *change.key())
+            .with_config(ControllerConfig {
+                workers: 3.into(),
+                stop_when_idle: true,
+                ..ControllerConfig::default()
+            })
+            .run(move |_, _| {
                 let fails = failures.fetch_add(1, Ordering::SeqCst) < 3;
                 async move { if fails { Err("not yet") } else { Ok(Action::await_change()) } }
-            },
-        ),
+            }),
     );
     things.synced().await.unwrap();
     run_until_pending().await;
@@ -314,7 +331,7 @@ async fn stop_when_idle_ends_immediately_without_work() {
     let never = Notify::new();
     let run = Controller::new(queue())
         .watches(&things, |change| *change.key())
-        .stop_when_idle()
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
         .run(|_, _| async { Ok::<_, String>(Action::await_change()) });
     tokio::select! {
         report = run => assert_eq!(report.unwrap().reconciles, 0),
@@ -332,7 +349,7 @@ async fn stop_when_idle_ends_when_the_last_waiting_key_is_cancelled() {
     let running = tokio::spawn(
         Controller::new(queue.clone())
             .watches(&things, |change| *change.key())
-            .stop_when_idle()
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     run_until_pending().await;

@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::{SimulatedTask, SimulatedTime, Simulation};
 use flyball_controller::{
-    Action, BatchConfig, Controller, ControllerMetrics, FailureClass, ReconcileError, ReconcileOutcome,
-    RunError, RunReport, Shard, WatchOptions,
+    Action, BatchConfig, Controller, ControllerConfig, ControllerMetrics, FailureClass, ReconcileError,
+    ReconcileOutcome, RunError, RunReport, Shard, WatchOptions,
 };
 use flyball_informer_cache::testing::{TestServer, TestServerWatch};
 use flyball_informer_cache::{
@@ -441,17 +441,27 @@ impl<'a> Run<'a> {
         let (least, more) = (1 + self.below(3) as usize, self.below(4) as usize);
         let (shard, alike) = (self.shards[of], self.world.broken == Broken::Shards);
         let (classifies, waits, finishes) = (world.clone(), world.clone(), world.clone());
+        let mut config = ControllerConfig {
+            workers: (least..=least + more).into(),
+            worker_idle_timeout: Duration::from_millis(1 + self.below(12_000)),
+            // No timeout, because faults may delay responses of the server for longer than the default timeout.
+            start_timeout: Duration::MAX,
+            max_attempts: Some(2 + self.below(4) as u32),
+            ..ControllerConfig::default()
+        };
+        if self.below(2) == 0 {
+            config.reconcile_timeout = Some(5 * SECOND);
+        }
+        if self.below(2) == 0 {
+            (config.shutdown_grace, config.abort_after) = (SECOND, Duration::from_millis(self.below(3_000)));
+        }
+        config.drain_on_shutdown = self.below(2) == 0;
         let mut controller = Controller::new(self.queues[of].clone())
-            .workers(least..=least + more)
-            .worker_idle_timeout(Duration::from_millis(1 + self.below(12_000)))
+            .with_config(config)
             .filter_keys(move |key| alike || contains(shard, *key))
             .classify(move |failure| class_of(&classifies, failure))
             .retry_after_at_least(move |_, _| least_wait(&waits))
-            .initial_priority(-5)
-            // No timeout, because faults may delay responses of the server for longer than the default timeout.
-            .cache_sync_timeout(Duration::MAX)
             .graceful_shutdown_on(async { drop(receiver.await) })
-            .max_attempts(2 + self.below(4) as u32)
             .on_give_up(move |key, _| {
                 let mut record = gives_up.record.lock();
                 let begun = record.started_at[key];
@@ -462,16 +472,6 @@ impl<'a> Run<'a> {
                     panic_quietly("given up");
                 }
             });
-        if self.below(2) == 0 {
-            controller = controller.reconcile_timeout(5 * SECOND);
-        }
-        if self.below(2) == 0 {
-            controller =
-                controller.shutdown_grace(SECOND).abort_after(Duration::from_millis(self.below(3_000)));
-        }
-        if self.below(2) == 0 {
-            controller = controller.drain_on_shutdown();
-        }
         if self.below(2) == 0 {
             controller = controller.finally(move |_, _, _| {
                 let (bad, world) = (finishes.record.lock().chance(10), finishes.clone());
@@ -488,7 +488,11 @@ impl<'a> Run<'a> {
         for (kind, informer) in world.kinds.iter().enumerate() {
             let world = world.clone();
             controller = match kind {
-                0 => controller.watches(informer, move |change| world.map_change(kind, change, shard)),
+                0 => controller.watches_with(
+                    informer,
+                    move |change| world.map_change(kind, change, shard),
+                    WatchOptions::new().initial_priority(-5),
+                ),
                 // The priority of a key depends on the object.
                 _ => controller.watches_with(
                     informer,

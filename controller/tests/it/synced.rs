@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, NotReady, RunError, StartCondition, WatchOptions, WatchStatus};
+use flyball_controller::{Action, Controller, ControllerConfig, NotReady, RunError, WatchStatus};
 use flyball_informer_cache::{
     Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, Stopped, WatchEvent,
     WatchRequest, WatchStream,
@@ -29,7 +29,7 @@ async fn no_worker_starts_before_every_cache_has_synced() {
         Controller::new(queue.clone())
             .watches(&one, |change| *change.key())
             .watches(&other, |change| *change.key())
-            .workers(4)
+            .with_config(ControllerConfig { workers: 4.into(), ..ControllerConfig::default() })
             .run(move |key, _| {
                 own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
@@ -63,8 +63,11 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
     run_until_pending().await;
     other.shut_down();
     let error = running.await.unwrap().unwrap_err();
-    let RunError::SyncFailed(StartCondition::Cache { index, object_type }) = error else { panic!("{error}") };
-    assert_eq!((index, object_type), (1, type_name::<Thing>()));
+    let RunError::CacheEnded(WatchStatus { index, object_type, synced, state, .. }) = error else {
+        panic!("{error}")
+    };
+    assert_eq!((index, object_type, synced), (1, type_name::<Thing>(), false));
+    assert_eq!(state, InformerState::Stopped);
     assert!(!queue.is_shutting_down());
     assert_eq!(queue.ready_len(), 1, "the key of the other cache is still there");
 }
@@ -84,9 +87,9 @@ async fn without_a_cache_the_workers_start_immediately() {
     running.abort();
 }
 
-/// Workers also wait for a cache that is passed to `wait_for_cache`, such as a cache of another controller.
+/// Workers also wait for a future that is passed to `start_when`, such as a cache of another controller.
 #[tokio::test(start_paused = true)]
-async fn workers_wait_for_wait_for_cache() {
+async fn workers_wait_for_start_conditions() {
     let (own, others) = (HistorySource::new(), HistorySource::closed());
     own.put(1, 0);
     others.put(2, 0);
@@ -96,7 +99,7 @@ async fn workers_wait_for_wait_for_cache() {
     let running = tokio::spawn(
         Controller::new(first)
             .watches(&one, |change| *change.key())
-            .wait_for_cache(async move { other.synced().await })
+            .start_when(async move { other.synced().await })
             .run(move |key, _| {
                 own_log.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
@@ -118,26 +121,23 @@ async fn a_failed_condition_ends_the_run_early() {
     let controller = || Controller::new(queue()).watches(&late, |change| *change.key());
     let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
     let refused = controller()
-        .wait_for_cache(pending::<Result<(), String>>())
-        .wait_for_cache(async { Err(std::io::Error::other("not elected")) })
+        .start_when(pending::<Result<(), String>>())
+        .start_when(async { Err(std::io::Error::other("not elected")) })
         .run(reconcile)
         .await
         .unwrap_err();
-    assert_eq!(refused.to_string(), "start condition 1 failed: not elected");
-    let RunError::SyncFailed(StartCondition::Future { index: 1, error }) = refused else {
-        panic!("{refused}")
-    };
+    assert_eq!(refused.to_string(), "a start condition failed: not elected");
+    let RunError::StartFailed(error) = refused else { panic!("{refused}") };
     assert!(error.is::<std::io::Error>(), "the error itself, and not only its message");
 
     let awaited = never.clone();
-    let running =
-        tokio::spawn(controller().wait_for_cache(async move { awaited.synced().await }).run(reconcile));
+    let running = tokio::spawn(controller().start_when(async move { awaited.synced().await }).run(reconcile));
     run_until_pending().await;
     never.shut_down();
     run_until_pending().await;
     assert!(running.is_finished());
     let failed = running.await.unwrap().unwrap_err();
-    let RunError::SyncFailed(StartCondition::Future { index: 0, error }) = failed else { panic!("{failed}") };
+    let RunError::StartFailed(error) = failed else { panic!("{failed}") };
     assert!(error.is::<Stopped>());
 }
 
@@ -171,14 +171,15 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
             .watches(&one, |change| *change.key())
             .watches(&other, |change| *change.key());
         let controller = match limit {
-            Some(limit) => controller.cache_sync_timeout(limit),
+            Some(limit) => controller
+                .with_config(ControllerConfig { start_timeout: limit, ..ControllerConfig::default() }),
             None => controller,
         };
         let health = controller.health();
         let error =
             controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
         assert_eq!(begin.elapsed(), limit.unwrap_or(120 * SECOND), "2 minutes by default");
-        let RunError::SyncTimeout { missing, .. } = &error else { panic!("{error}") };
+        let RunError::StartTimeout(missing) = &error else { panic!("{error}") };
         let [WatchStatus { index: 1, synced: false, last_error: Some(last), .. }] = &missing[..] else {
             panic!("{error:?}")
         };
@@ -186,7 +187,10 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
         let thing = type_name::<Thing>();
         let words =
             format!("the cache of `{thing}`, number 1 (last error: source failed: things are forbidden)");
-        assert_eq!(error.to_string(), format!("not synced after {:?}: {words}", begin.elapsed()));
+        assert_eq!(
+            error.to_string(),
+            format!("the start conditions were not met in time; not synced: {words}")
+        );
         assert_eq!(
             (queue.ready_len(), queue.is_shutting_down(), health.ready()),
             (1, false, Err(NotReady::Ended))
@@ -195,7 +199,7 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn does_not_wait_for_optional_watches_and_maps_their_first_list() {
+async fn does_not_wait_for_caches_whose_sync_is_no_condition_and_maps_their_first_list() {
     let (main, late, never) = (HistorySource::new(), HistorySource::closed(), forbidden());
     main.put(1, 0);
     late.put(2, 0);
@@ -204,8 +208,10 @@ async fn does_not_wait_for_optional_watches_and_maps_their_first_list() {
     let own_log = log.clone();
     let controller = Controller::new(queue)
         .watches(&one, |change| *change.key())
-        .watches_with(&other, |change| *change.key(), WatchOptions::new().optional())
-        .watches_with(&never, |change| *change.key(), WatchOptions::new().optional());
+        .watches(&other, |change| *change.key())
+        .watches(&never, |change| *change.key())
+        .with_config(ControllerConfig { start_before_sync: true, ..ControllerConfig::default() })
+        .start_when(async move { one.synced().await });
     let health = controller.health();
     let running = tokio::spawn(controller.run(move |key, _| {
         own_log.note(key);
@@ -222,7 +228,7 @@ async fn does_not_wait_for_optional_watches_and_maps_their_first_list() {
     assert_eq!((log.take(), synced()), (vec![2], vec![true, true, false]));
     never.shut_down();
     let error = running.await.unwrap().unwrap_err();
-    assert!(matches!(error, RunError::CacheEnded(WatchStatus { index: 2, required: false, .. })), "{error}");
+    assert!(matches!(error, RunError::CacheEnded(WatchStatus { index: 2, synced: false, .. })), "{error}");
 }
 
 /// A source whose watch panics at the value 13.
@@ -304,7 +310,9 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
 async fn stop_when_idle_fails_after_a_panic_of_a_cache() {
     let world = HistorySource::new();
     let things = Informer::builder(THINGS, Fragile(world.clone())).seed(1).start().unwrap();
-    let controller = Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle();
+    let controller = Controller::new(queue())
+        .watches(&things, |change| *change.key())
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
     run_until_pending().await;
     world.put(1, 13);
@@ -330,7 +338,7 @@ async fn the_polls_of_start_conditions_are_linear_in_their_number() {
     let polls = Arc::new(AtomicU64::new(0));
     let mut controller = Controller::new(queue());
     for number in 0..CONDITIONS {
-        controller = controller.wait_for_cache(counting(number, &polls));
+        controller = controller.start_when(counting(number, &polls));
     }
     let health = controller.health();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
@@ -339,6 +347,31 @@ async fn the_polls_of_start_conditions_are_linear_in_their_number() {
     let polls = polls.load(Ordering::Relaxed);
     assert!(polls <= 4 * u64::from(CONDITIONS), "{polls} polls of {CONDITIONS} conditions");
     running.abort();
+}
+
+/// The timeout applies to all conditions together, also to those of the user, and not to each wait anew.
+#[tokio::test(start_paused = true)]
+async fn one_timeout_applies_to_all_start_conditions() {
+    let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
+    let begin = Instant::now();
+    let controller = Controller::new(queue()).start_when(pending::<Result<(), String>>());
+    let error = controller.run(reconcile).await.unwrap_err();
+    assert!(matches!(&error, RunError::StartTimeout(missing) if missing.is_empty()), "{error}");
+    assert_eq!(error.to_string(), "the start conditions were not met in time");
+    assert_eq!(begin.elapsed(), 120 * SECOND);
+
+    // The cache is added when most of the time is over.
+    let begin = Instant::now();
+    let late = HistorySource::closed().informer();
+    let controller = Controller::new(queue());
+    let handle = controller.handle();
+    let controller = controller.start_when(async move {
+        sleep(100 * SECOND).await;
+        handle.add_watch(&late, |change| *change.key()).map(drop)
+    });
+    let error = controller.run(reconcile).await.unwrap_err();
+    assert!(matches!(&error, RunError::StartTimeout(missing) if missing.len() == 1), "{error}");
+    assert_eq!(begin.elapsed(), 120 * SECOND);
 }
 
 /// The election of a leader may begin only when its future is polled. It must not wait for the caches.

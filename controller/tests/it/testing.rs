@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_controller::testing::{SimulatedTime, Simulation};
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Controller, ControllerConfig};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, Nanos};
 use flyball_workqueue::{Fifo, Queue};
@@ -33,15 +33,19 @@ fn schedule_of(seed: u64) -> Vec<(u64, u32, bool)> {
     let (queue, log, time) = (queue(&sim), Log::new(), sim.time());
     (0..8).for_each(|key| drop(queue.add(key)));
     let own_log = log.clone();
-    sim.run(Controller::new(queue).workers(3), move |key, _| {
-        let (own_log, time) = (own_log.clone(), time.clone());
-        async move {
-            own_log.note((seconds(&time), key, true));
-            time.sleep(SECOND * (key % 3)).await;
-            own_log.note((seconds(&time), key, false));
-            Ok::<_, String>(Action::await_change())
-        }
-    });
+    sim.run(
+        Controller::new(queue)
+            .with_config(ControllerConfig { workers: 3.into(), ..ControllerConfig::default() }),
+        move |key, _| {
+            let (own_log, time) = (own_log.clone(), time.clone());
+            async move {
+                own_log.note((seconds(&time), key, true));
+                time.sleep(SECOND * (key % 3)).await;
+                own_log.note((seconds(&time), key, false));
+                Ok::<_, String>(Action::await_change())
+            }
+        },
+    );
     sim.advance(60 * SECOND);
     log.take()
 }
@@ -107,8 +111,11 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
         queue.add(1).unwrap();
         let (own_log, stop) = (log.clone(), time.sleep(20 * SECOND));
         let controller = Controller::new(queue.clone())
-            .reconcile_timeout(2 * SECOND)
-            .shutdown_grace(5 * SECOND)
+            .with_config(ControllerConfig {
+                reconcile_timeout: Some(2 * SECOND),
+                shutdown_grace: 5 * SECOND,
+                ..ControllerConfig::default()
+            })
             .graceful_shutdown_on(stop);
         let run = sim.run(controller, move |_, context| {
             let (own_log, time) = (own_log.clone(), time.clone());

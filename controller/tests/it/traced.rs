@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flyball_controller::{Action, BatchConfig, Controller};
+use flyball_controller::{Action, BatchConfig, Controller, ControllerConfig};
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -91,8 +91,11 @@ async fn a_reconcile_is_a_span_from_its_call_to_its_end() {
     (1..=3).for_each(|key| _ = queue.add(key));
     let controller = Controller::new(queue)
         .with_tracing("pods")
-        .workers(2)
-        .reconcile_timeout(SECOND)
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            reconcile_timeout: Some(SECOND),
+            ..ControllerConfig::default()
+        })
         .finally(|_, _, _| async {
             tracing::info!("finally");
             Ok::<_, String>(())

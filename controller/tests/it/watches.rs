@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{
-    Action, AddWatchError, BatchConfig, Controller, ControllerHandle, Health, InvalidControllerConfig,
-    NotReady, RunError, RunReport, WatchOptions,
+    Action, AddWatchError, BatchConfig, Controller, ControllerConfig, ControllerHandle, Health, NotReady,
+    RunError, RunReport, WatchOptions,
 };
 use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, Version};
@@ -149,7 +149,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
 
     // The run fails if the informer of an added watch ends before it has synced, or does not sync in time.
     for ends in [true, false] {
-        let controller = Controller::new(queue()).watches(&mains, key).wait_for_cache(sleep_ok(10 * SECOND));
+        let controller = Controller::new(queue()).watches(&mains, key).start_when(sleep_ok(10 * SECOND));
         let handle = controller.handle();
         let (running, _) = start(controller);
         run_until_pending().await;
@@ -160,7 +160,7 @@ async fn workers_that_have_not_started_wait_for_an_added_watch() {
         }
         match running.await.unwrap().unwrap_err() {
             RunError::CacheEnded(cache) => assert_eq!((cache.index, ends), (1, true)),
-            RunError::SyncTimeout { missing, .. } => assert_eq!((missing[0].index, ends), (1, false)),
+            RunError::StartTimeout(missing) => assert_eq!((missing[0].index, ends), (1, false)),
             error => panic!("{error}"),
         }
     }
@@ -213,7 +213,7 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
         let queue: Keys = queue();
         // No worker starts, so the keys stay in the queue.
         let controller =
-            Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), String>>());
+            Controller::new(queue.clone()).start_when(std::future::pending::<Result<(), String>>());
         let handle = controller.handle();
         let (running, _) = start(controller);
         let watch = handle.add_watch(&things, key).unwrap();
@@ -242,9 +242,10 @@ async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
 async fn a_failed_watch_is_removed_and_the_run_continues() {
     let world = HistorySource::new();
     let (broken, closed) = (world.informer(), HistorySource::closed().informer());
-    let controller = Controller::new(queue());
+    let config = ControllerConfig { start_before_sync: true, ..ControllerConfig::default() };
+    let controller = Controller::new(queue()).with_config(config);
     let handle = controller.handle();
-    let optional = handle.add_watch_with(&closed, key, WatchOptions::new().optional()).unwrap();
+    let optional = handle.add_watch(&closed, key).unwrap();
     let (running, _) = start(controller);
     run_until_pending().await;
     let watch = handle.add_watch(&broken, key).unwrap();
@@ -288,10 +289,11 @@ async fn once_the_controller_shuts_down_nothing_is_added() {
     let handle = never.handle();
     drop(never);
     assert!(refused(&handle));
-    let invalid = Controller::new(crate::support::queue()).workers(0);
+    let invalid = Controller::new(crate::support::queue())
+        .with_config(ControllerConfig { workers: 0.into(), ..ControllerConfig::default() });
     let handle = invalid.handle();
     let error = start(invalid).0.await.unwrap().unwrap_err();
-    assert!(matches!(error, RunError::Config(InvalidControllerConfig::ZeroWorkers)) && refused(&handle));
+    assert!(matches!(error, RunError::Config(_)) && refused(&handle));
     let (handle, _, running, _) = working().await;
     running.abort();
     let _ = running.await;
@@ -379,7 +381,9 @@ async fn a_job_waits_for_what_its_reconciles_add() {
     second.put(2, 0);
     let (firsts, seconds) = (first.informer(), second.informer());
     firsts.synced().await.unwrap();
-    let controller = Controller::new(queue()).watches(&firsts, key).stop_when_idle();
+    let controller = Controller::new(queue())
+        .watches(&firsts, key)
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let (handle, log) = (controller.handle(), Log::new());
     let (own_log, added) = (log.clone(), seconds.clone());
     let running = tokio::spawn(controller.run(move |key, _| {
@@ -409,7 +413,9 @@ async fn a_job_waits_for_a_watch_that_a_thread_is_adding() {
     seconds.synced().await.unwrap();
     seconds.shut_down();
     seconds.stopped().await;
-    let controller = Controller::new(queue()).watches(&firsts, key).stop_when_idle();
+    let controller = Controller::new(queue())
+        .watches(&firsts, key)
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let handle = controller.handle();
     let (running, log) = start(controller);
     run_until_pending().await;
@@ -466,7 +472,9 @@ async fn a_key_that_is_refused_does_not_take_the_others_with_it() {
         .timer(TokioTimer::current())
         .build();
     let keys = |change: &Change<u32, Thing>| if change.is_initial() { vec![2] } else { vec![1, 2] };
-    let controller = Controller::new(queue).watches(&informer, keys).workers(1);
+    let controller = Controller::new(queue)
+        .watches(&informer, keys)
+        .with_config(ControllerConfig { workers: 1.into(), ..ControllerConfig::default() });
     let log = Log::new();
     let own_log = log.clone();
     let running = tokio::spawn(controller.run(move |key, _| {
@@ -500,8 +508,13 @@ fn watches_added_and_removed_at_random() {
         let queue = Queue::<u32>::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random());
         let queue = queue.order(Priority::new()).build();
         let main = sim.informer(Informer::builder(NUMBERS, servers[0].clone())).unwrap();
-        let mut controller =
-            Controller::new(queue).workers(1..=3).watches(&main, |_| None::<u32>).stop_when_idle();
+        let mut controller = Controller::new(queue)
+            .with_config(ControllerConfig {
+                workers: (1..=3).into(),
+                stop_when_idle: true,
+                ..ControllerConfig::default()
+            })
+            .watches(&main, |_| None::<u32>);
         if sim.next_random() % 2 == 0 {
             controller = controller.standby_until(sim.time().sleep(SECOND * (sim.next_random() % 4) as u32));
         }
@@ -580,10 +593,8 @@ async fn a_watch_of_an_informer_that_has_ended_is_refused() {
     let stopped = HistorySource::new().informer();
     stopped.shut_down();
     stopped.stopped().await;
-    for options in [WatchOptions::new(), WatchOptions::new().optional()] {
-        let added = handle.add_watch_with(&stopped, key, options);
-        assert_eq!(added.err().map(|error| error.to_string()).as_deref(), Some("the informer has ended"));
-    }
+    let added = handle.add_watch(&stopped, key);
+    assert_eq!(added.err().map(|error| error.to_string()).as_deref(), Some("the informer has ended"));
     run_until_pending().await;
     assert!(!running.is_finished());
     assert_eq!((health.ready(), health.watches().len()), (Ok(()), 0));
@@ -595,7 +606,9 @@ async fn a_watch_of_an_informer_that_has_ended_is_refused() {
     let things = things.informer();
     things.synced().await.unwrap();
     let never = HistorySource::new().informer();
-    let controller = Controller::new(queue()).watches(&never, key).stop_when_idle();
+    let controller = Controller::new(queue())
+        .watches(&never, key)
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() });
     let (handle, own_log) = (controller.handle(), log.clone());
     let running = tokio::spawn(controller.run(move |key, _| {
         own_log.note(key);

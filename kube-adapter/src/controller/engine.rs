@@ -125,11 +125,8 @@ impl Engine {
         if let Some(backoff) = &backoff {
             shutdown.graceful.push(backoff.gave_up().boxed());
         }
-        if !config.waits_for_all_caches {
-            controller = controller.start_before_sync();
-        }
         for condition in required {
-            controller = controller.wait_for_cache(condition);
+            controller = controller.start_when(condition);
         }
         for trigger in triggers {
             controller = O::attach(trigger, controller, options.clone());
@@ -303,7 +300,7 @@ fn queue<O: OrderedLoop>(order: O, config: &Config) -> Keys<O> {
 }
 
 fn configured<O: OrderedLoop>(
-    mut controller: Loop<O>,
+    controller: Loop<O>,
     config: &Config,
     crash_backoff: &Arc<CrashBackoff>,
 ) -> Loop<O> {
@@ -312,24 +309,25 @@ fn configured<O: OrderedLoop>(
         0 => usize::MAX,
         most => most.into(),
     };
-    let mut settings = ControllerConfig::default();
-    settings.max_failing_in_flight = (config.max_failing > 0).then_some(config.max_failing.into());
-    // The other settings are set below.
-    controller = controller.with_config(&settings).expect("the limit is positive");
-    controller = controller
-        .workers(1..=most)
+    let settings = ControllerConfig {
+        workers: (1..=most).into(),
+        max_failing_in_flight: (config.max_failing > 0).then_some(config.max_failing.into()),
+        conflict_backoff_initial: *config.conflicts.start(),
+        conflict_backoff_max: *config.conflicts.end(),
+        // As in kube-runtime, there is no timeout for a cache to sync. Caches that have not synced are logged.
+        start_timeout: Duration::MAX,
+        start_before_sync: !config.waits_for_all_caches,
+        shutdown_grace: config.grace.unwrap_or(Duration::MAX),
+        abort_after: config.abort_after,
+        drain_on_shutdown: config.drains,
+        ..ControllerConfig::default()
+    };
+    let controller = controller
+        .with_config(settings)
         .classify(ReconcileFailed::class_of)
         .retry_after_at_least(move |key, failure| {
             ReconcileFailed::delay_of(failure).or_else(|| Some(crash_backoff.as_ref()?.0.record_failure(key)))
-        })
-        .conflict_backoff(Exponential::new(config.conflicts.clone()));
-    let grace = config.grace.unwrap_or(Duration::MAX);
-    // As in kube-runtime, there is no timeout for a cache to sync. Caches that have not synced are logged.
-    controller = controller.cache_sync_timeout(Duration::MAX);
-    controller = controller.shutdown_grace(grace).abort_after(config.abort_after);
-    if config.drains {
-        controller = controller.drain_on_shutdown();
-    }
+        });
     match &config.controller_metrics {
         None => controller,
         Some(metrics) => controller.metrics(metrics.clone()),

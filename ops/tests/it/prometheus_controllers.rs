@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use flyball_controller::{
-    Action, BatchConfig, Controller, ControllerMetrics, FailureClass, ReconcileOutcome,
+    Action, BatchConfig, Controller, ControllerConfig, ControllerMetrics, FailureClass, ReconcileOutcome,
 };
 use flyball_ops::PrometheusControllers;
 use prometheus_client::encoding::text::encode;
@@ -49,7 +49,11 @@ async fn scrape_of_a_busy_controller() {
     queue.add(1).unwrap();
     let (runs, again, noted) = (AtomicU32::new(0), queue.clone(), scraped.clone());
     Controller::new(queue)
-        .workers(2)
+        .with_config(ControllerConfig {
+            workers: 2.into(),
+            reconcile_timeout: Some(9 * SECOND),
+            ..ControllerConfig::default()
+        })
         .metrics(prometheus.controller("pods"))
         .classify(|failure| match failure.to_string().as_str() {
             "conflict" => FailureClass::Conflict,
@@ -57,7 +61,6 @@ async fn scrape_of_a_busy_controller() {
             _ => FailureClass::Transient,
         })
         .on_give_up(move |key, _| drop(again.add(*key)))
-        .reconcile_timeout(9 * SECOND)
         .graceful_shutdown_on(sleep(100 * SECOND))
         .run(move |_, _| {
             let run = runs.fetch_add(1, Ordering::Relaxed);
@@ -133,10 +136,13 @@ async fn controllers_of_the_same_name_are_one_series() {
     let (queue, kept) = (queue(), prometheus.controller("pods"));
     queue.add(1).unwrap();
     let running = Controller::new(queue.clone())
-        .workers(1..=3)
+        .with_config(ControllerConfig {
+            workers: (1..=3).into(),
+            shutdown_grace: SECOND,
+            ..ControllerConfig::default()
+        })
         .metrics(prometheus.controller("pods"))
         .graceful_shutdown_on(sleep(SECOND))
-        .shutdown_grace(SECOND)
         .run(|_, _| pending::<Result<Action, String>>());
     let running = tokio::spawn(running);
     sleep(SECOND / 2).await;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, RunReport};
+use flyball_controller::{Action, Controller, ControllerConfig, RunReport};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, Monotonic, TokioTimer};
 use flyball_workqueue::{Fifo, Queue};
@@ -50,10 +50,13 @@ pub(crate) fn count(replicas: &Arc<Replicas>, faults: &Arc<Injector>, args: &Arg
             let pod = change.object().clone();
             owners(change).map(move |key| queued(key, &**pod))
         })
-        .workers(args.workers as usize)
-        .stop_when_idle()
-        .graceful_shutdown_on(async move { stop.requested().await })
-        .shutdown_grace(GRACE);
+        .with_config(ControllerConfig {
+            workers: (args.workers as usize).into(),
+            stop_when_idle: true,
+            shutdown_grace: GRACE,
+            ..ControllerConfig::default()
+        })
+        .graceful_shutdown_on(async move { stop.requested().await });
     let replicas = replicas.clone();
     tokio::spawn(controller.run(move |key, _| {
         let (replicas, faults) = (replicas.clone(), faults.clone());
@@ -76,10 +79,13 @@ pub(crate) fn collect(
             let pod = change.object().clone();
             mapper.selecting(change).into_iter().map(move |key| queued(key, &**pod))
         })
-        .workers(args.workers as usize)
-        .stop_when_idle()
-        .graceful_shutdown_on(async move { stop.requested().await })
-        .shutdown_grace(GRACE);
+        .with_config(ControllerConfig {
+            workers: (args.workers as usize).into(),
+            stop_when_idle: true,
+            shutdown_grace: GRACE,
+            ..ControllerConfig::default()
+        })
+        .graceful_shutdown_on(async move { stop.requested().await });
     let endpoints = endpoints.clone();
     tokio::spawn(controller.run(move |key, _| {
         let (endpoints, faults) = (endpoints.clone(), faults.clone());

@@ -93,8 +93,8 @@ pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyho
     live.kinds().iter().for_each(|kind| kind.shut_down());
     for running in [counting, collecting] {
         match running.await.context("a controller")? {
-            // `SyncFailed` is not an error here: the run was stopped before the first lists were complete.
-            Err(flyball_controller::RunError::SyncFailed(_)) if !summary.synced => {}
+            // A cache that has not synced is not an error here: the run was stopped before the first lists were complete.
+            Err(flyball_controller::RunError::CacheEnded(cache)) if !cache.synced && !summary.synced => {}
             ended => drop(ended.context("a controller")?),
         }
     }

@@ -25,7 +25,7 @@ options! {
     OWNED = 2: ["owned: everything", "owned: a shard", "owned: during the term", "owned: a shard during the term"];
     CHANGES = 3: ["changes: all", "changes: filtered"];
     STANDBY = 4: ["standby: none", "standby: until the election"];
-    CACHES = 5: ["caches: required", "caches: one optional", "caches: not awaited"];
+    CACHES = 5: ["caches: required", "caches: one awaited", "caches: not awaited"];
     CONDITION = 6: ["condition: none", "condition: a future"];
     SYNC_TIMEOUT = 7: ["sync timeout: none", "sync timeout: short"];
     WORKERS = 8: ["workers: one", "workers: three", "workers: scaling"];

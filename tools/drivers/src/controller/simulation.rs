@@ -31,8 +31,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::{SimulatedTask, SimulatedTime, Simulation};
 use flyball_controller::{
-    Action, BatchConfig, Context, Controller, ControllerHandle, ControllerMetrics, FailureClass,
-    ReconcileError, ReconcileOutcome, RunError, RunReport, Shard, StartCondition, WatchId, WatchOptions,
+    Action, BatchConfig, Context, Controller, ControllerConfig, ControllerHandle, ControllerMetrics,
+    FailureClass, ReconcileError, ReconcileOutcome, RunError, RunReport, Shard, WatchId, WatchOptions,
 };
 use flyball_informer_cache::testing::TestServer;
 use flyball_informer_cache::{Change, Informer, Schema, SourceErrorKind, Version};
@@ -682,26 +682,10 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         if row[CONDITION] == 1 {
             let (sender, met) = oneshot::channel::<()>();
             condition = Some(sender);
-            controller = controller.wait_for_cache(met);
+            controller = controller.start_when(met);
         }
-        controller = controller.cache_sync_timeout(match row[SYNC_TIMEOUT] {
-            0 => Duration::MAX,
-            _ => SYNC_LIMIT,
-        });
-        controller = match row[WORKERS] {
-            0 => controller.workers(1),
-            1 => controller.workers(3),
-            _ => controller.workers(1..=MAX_WORKERS).worker_idle_timeout(2 * SECOND),
-        };
-        let (grace, abort_after) = grace(&row);
-        controller = controller.shutdown_grace(grace).abort_after(abort_after);
-        if row[SHUTDOWN] == 1 {
-            controller = controller.drain_on_shutdown();
-        }
+        controller = controller.with_config(config(&row));
         let world = self.world.clone();
-        if row[RETRIES] == 1 {
-            controller = controller.max_attempts(3);
-        }
         controller = controller.on_give_up(move |key, _| {
             let mut record = world.record.lock();
             let begun = record.started[key];
@@ -714,9 +698,6 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 "permanent" => FailureClass::Permanent,
                 _ => FailureClass::Transient,
             });
-        }
-        if row[TIMEOUT] == 1 {
-            controller = controller.reconcile_timeout(RECONCILE_LIMIT);
         }
         if row[FINALLY] == 1 {
             let world = self.world.clone();
@@ -739,18 +720,13 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 }
             });
         }
-        if row[IDLE] == 1 {
-            controller = controller.stop_when_idle();
-        }
-        if row[CACHES] == 2 {
-            controller = controller.start_before_sync();
+        if row[CACHES] == 1 {
+            let first = self.informers[0].clone();
+            controller = controller.start_when(async move { first.synced().await });
         }
         for kind in 0..2 {
             let watch = self.next_watch(kind);
-            let mut options = self.options(watch);
-            if kind == 1 && row[CACHES] == 1 {
-                options = options.optional();
-            }
+            let options = self.options(watch);
             controller = controller.watches_with(&self.informers[kind], self.mapper(watch), options);
         }
         let handle = controller.handle();
@@ -1018,12 +994,12 @@ impl<'a, O: Order<u32>> Run<'a, O> {
             Some(Err(error)) => {
                 let mut record = self.world.record.lock();
                 let expected = match &error {
-                    RunError::SyncFailed(StartCondition::Future { .. }) => {
+                    RunError::StartFailed(_) => {
                         record.happened.hit("a condition fails");
                         controller.condition_failed
                     }
-                    RunError::SyncFailed(_) | RunError::CacheEnded(_) => !self.stopped.is_empty(),
-                    RunError::SyncTimeout { .. } => {
+                    RunError::CacheEnded(_) => !self.stopped.is_empty(),
+                    RunError::StartTimeout(_) => {
                         record.happened.hit("a sync times out");
                         self.world.row[SYNC_TIMEOUT] == 1
                     }
@@ -1207,6 +1183,28 @@ fn required(row: &Row, informers: &[Informer<u32, Thing>]) -> Vec<Informer<u32, 
         _ => 0..0,
     };
     informers[required].to_vec()
+}
+
+/// The settings of a controller with these options.
+fn config(row: &Row) -> ControllerConfig {
+    let (shutdown_grace, abort_after) = grace(row);
+    ControllerConfig {
+        workers: match row[WORKERS] {
+            0 => 1.into(),
+            1 => 3.into(),
+            _ => (1..=MAX_WORKERS).into(),
+        },
+        worker_idle_timeout: 2 * SECOND,
+        reconcile_timeout: (row[TIMEOUT] == 1).then_some(RECONCILE_LIMIT),
+        max_attempts: (row[RETRIES] == 1).then_some(3),
+        start_before_sync: row[CACHES] > 0,
+        start_timeout: if row[SYNC_TIMEOUT] == 0 { Duration::MAX } else { SYNC_LIMIT },
+        shutdown_grace,
+        abort_after,
+        drain_on_shutdown: row[SHUTDOWN] == 1,
+        stop_when_idle: row[IDLE] == 1,
+        ..ControllerConfig::default()
+    }
 }
 
 /// The grace of a shutdown, and the time after which reconciles are dropped.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Controller, ControllerConfig};
 use flyball_informer_cache::{Informer, Schema, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
@@ -37,7 +37,7 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
     let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
     let store = informer.store().clone();
     let controller =
-        Controller::new(queue).watches(&informer, |change| change.object().key.clone()).workers(workers);
+        Controller::new(queue).watches(&informer, |change| change.object().key.clone()).with_config(ControllerConfig { workers: workers.into(), ..ControllerConfig::default() });
     let reconciles = controller.run(move |key, _| {
         let state = store.get(&key).expect("the object is missing").state;
         let work = work.clone();
