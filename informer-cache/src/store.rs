@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::store::inner::StoreInner;
 
+mod access;
 mod builder;
 mod effects;
 mod indexes;

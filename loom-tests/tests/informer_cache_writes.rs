@@ -1,6 +1,6 @@
 //! Models of writes of many objects (relists and transactions), while other threads wait for them or hold earlier snapshots.
 
-use flyball_informer_cache::Version;
+use flyball_informer_cache::{Version, WatchEvent};
 use loom_tests::cache::object::{BY_VERSION, beside, content, holding, is_exact, object, store, writer};
 use loom_tests::{Model, block_on, model, thread};
 
@@ -85,6 +85,29 @@ fn transaction_vs_snapshot() {
 }
 
 #[test]
+fn shared_transaction_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::shared_transaction_vs_upsert",
+        threads: 2,
+        floor: 23,
+        catches: "a transaction that is compared with a table before it has the writer, so that it overwrites a newer object",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writing = beside(&store, |store| {
+            let mut transaction = store.transaction();
+            transaction.upsert(object(1, 2));
+            transaction.upsert(object(2, 2));
+            transaction.commit().len()
+        });
+        store.upsert(object(1, 3));
+        assert!((1..=2).contains(&writing.join().unwrap()));
+        assert_eq!(content(&store.snapshot()), (vec![(1, 3), (2, 2)], 3));
+        store.check().unwrap();
+    });
+}
+
+#[test]
 fn wait_for_vs_transaction() {
     let claim = Model {
         name: "informer_cache::wait_for_vs_transaction",
@@ -134,7 +157,9 @@ fn wait_for_vs_bookmark() {
     };
     model(claim, || {
         let store = store();
-        let writer = beside(&store, |store| store.bookmark(Version::new(7)));
+        let writer = beside(&store, |store| {
+            store.apply(WatchEvent::Bookmark(Version::new(7)));
+        });
         assert_eq!(block_on(store.wait_for_version(Version::new(7))), Ok(Version::new(7)));
         writer.join().unwrap();
         store.check().unwrap();
@@ -175,8 +200,10 @@ fn held_snapshots_vs_two_bookmarks() {
     };
     model(claim, || {
         let store = store();
-        let older = beside(&store, |store| store.bookmark(Version::new(2)));
-        store.bookmark(Version::new(3));
+        let older = beside(&store, |store| {
+            store.apply(WatchEvent::Bookmark(Version::new(2)));
+        });
+        store.apply(WatchEvent::Bookmark(Version::new(3)));
         let view = store.snapshot();
         older.join().unwrap();
         assert_eq!(view.version(), store.version());

@@ -131,7 +131,7 @@ where
     /// objects are dropped last, so a panic in their destructors propagates after all changes are delivered.
     pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
         let Self { writer, draft } = self;
-        writer.publish(draft, version)
+        writer.access().publish(draft, version)
     }
 }
 
@@ -323,20 +323,17 @@ where
         drop(self.put(row, record));
     }
 
-    /// Like [`insert`](Self::insert), but for the next of these objects, which have been read already; returns `false` if there is none. `stamp` may
-    /// change the version of the object. Adds the values that are not kept to `unlisted`. While user code runs, the object is in `items` or in
-    /// `unlisted`, so a panic does not drop it.
+    /// Like [`insert`](Self::insert), but for the next of these objects, which have been read already; returns `false` if there is none. Adds the values
+    /// that are not kept to `unlisted`. While user code runs, the object is in `items` or in `unlisted`, so a panic does not drop it.
     pub(super) fn insert_next(
         &mut self,
         items: &mut VecDeque<ParsedObject<K, V>>,
-        stamp: impl FnOnce(&mut Record<K, V>),
         unlisted: &mut Unlisted<K, V>,
     ) -> bool {
         let row = items.front().and_then(|next| self.list.base.find(next.hash, |known| *known == next.key));
         let Some(next) = items.pop_front() else { return false };
-        let (mut record, key) = next.after(row.and_then(|row| self.list.base.rows.get(row)));
+        let (record, key) = next.after(row.and_then(|row| self.list.base.rows.get(row)));
         unlisted.keys.extend(key);
-        stamp(&mut record);
         unlisted.next = Some(record.clone());
         let (unchanged, replaced) = self.put(row, record);
         unlisted.objects.extend(unchanged);

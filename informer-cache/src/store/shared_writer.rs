@@ -11,7 +11,6 @@
 //! destructors of index values that are not stored. A write from such code panics, because it would deadlock otherwise.
 
 use std::borrow::Borrow;
-use std::collections::VecDeque;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
@@ -19,15 +18,12 @@ use std::sync::Arc;
 
 use flyball_sync::locks::{AtomicUsize, Mutex, Ordering, thread_number};
 
-use super::effects::Effects;
-use super::indexes::IndexBuild;
-use super::object_reader::ParsedObject;
-use super::publication::{Publication, Stage};
-use super::relist::{RelistDraft, Unlisted};
+use super::access::Access;
+use super::publication::Publication;
 use super::write::WriterCore;
-use crate::table::record::Record;
 use crate::{
-    AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Version, WatchEvent, WriteOutcome, Writer,
+    AnyIndex, Change, DuplicateIndex, MissingIndex, Store, Transaction, Version, WatchEvent, WriteOutcome,
+    Writer,
 };
 
 /// A [`Writer`] that several threads, tasks and observers can use; made by [`Writer::into_shared`]. `SharedWriter` is a handle: clones share the
@@ -68,7 +64,7 @@ use crate::{
 /// let observer = pods.observe(move |change| drop(written.upsert(*change.key())));
 ///
 /// pods.apply(WatchEvent::Added(("a", 7)));
-/// pods.bookmark(Version::new(9));
+/// pods.apply(WatchEvent::Bookmark(Version::new(9)));
 /// assert_eq!((pods.version(), names.len()), (Version::new(9), 1));
 ///
 /// pods.add_index(&BY_LENGTH)?;
@@ -86,15 +82,6 @@ struct Shared<K, V> {
     store: Store<K, V>,
     turn: Mutex<Writer<K, V>>,
     holder: AtomicUsize,
-}
-
-/// A list that replaces the content of the store. What is left of it is dropped after `turn` is released, even if user code panics under `turn`.
-struct Replacement<K, V> {
-    /// The objects that are not listed yet.
-    items: VecDeque<ParsedObject<K, V>>,
-    draft: Option<RelistDraft<K, V>>,
-    unlisted: Unlisted<K, V>,
-    list: Option<Publication<K, V>>,
 }
 
 /// A guard that resets `holder` when it is dropped, because the current thread no longer holds `turn`.
@@ -132,17 +119,7 @@ where
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
     pub fn apply(&self, event: WatchEvent<V>) -> WriteOutcome {
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
-            WatchEvent::Deleted(object) => {
-                let key = self.inner.reader.schema.key(&object);
-                self.delete(&key, Some(object))
-            }
-            WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
-                self.bookmark(version);
-                WriteOutcome::Bookmarked
-            }
-        }
+        self.access().apply(event)
     }
 
     /// Like [`Writer::upsert`].
@@ -151,8 +128,7 @@ where
     /// Panics like [`Writer::upsert`]. Also panics if user code that runs under the lock of this writer calls it; nothing is changed in that case,
     /// either.
     pub fn upsert(&self, object: V) -> WriteOutcome {
-        let mut arrived = Some(self.inner.read(object));
-        self.write(|core, effects| core.upsert(&mut arrived, effects))
+        self.access().upsert(object)
     }
 
     /// Like [`Writer::delete`].
@@ -164,16 +140,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let (hash, last, version) = self.deletion(key, last);
-        self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
-    }
-
-    /// Like [`Writer::bookmark`].
-    ///
-    /// # Panics
-    /// The same as for [`upsert`](Self::upsert).
-    pub fn bookmark(&self, version: Version) {
-        self.write(|core, effects| core.bookmark(version, effects));
+        self.access().delete(key, last)
     }
 
     /// Like [`Writer::replace`]. Reads the keys and versions of all `items`, and transforms them, before it takes the lock; the objects that are not
@@ -182,34 +149,29 @@ where
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
     pub fn replace(&self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
-        self.replace_stamped(items, |_| {}, || version)
+        self.access().replace(items, version)
     }
 
-    /// Like [`replace`](Self::replace), with versions that are chosen under `turn`, so that they are greater than those of earlier writes. Calls
-    /// `stamp` with each object, in the order of the list, to set its version, and then `version` for the version of the list.
-    pub(crate) fn replace_stamped(
-        &self,
-        items: impl IntoIterator<Item = V>,
-        mut stamp: impl FnMut(&mut Record<K, V>),
-        version: impl FnOnce() -> Version,
-    ) -> Vec<Change<K, V>> {
-        let items = items.into_iter().map(|item| self.inner.read(item)).collect();
-        let mut replacement = Replacement { items, draft: None, unlisted: Unlisted::default(), list: None };
-        self.turn(&mut replacement, |core, Replacement { items, draft, unlisted, list }| {
-            core.release_table();
-            let listing = draft.insert(RelistDraft::new(&core.store));
-            while listing.insert_next(items, &mut stamp, unlisted) {}
-            if let Some(draft) = draft.take() {
-                list.insert(Publication::of_list(&core.store, draft, version())).run_to(Stage::Reporting);
-            }
-        });
-        let Replacement { list, unlisted, .. } = replacement;
-        let mut list = list.expect("the list was published above");
-        list.run_to(Stage::Done);
-        let changes = list.into_changes();
-        // Dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
-        drop(unlisted);
-        changes
+    /// Begins a transaction, like [`Writer::transaction`]. Other threads may write before its commit, which takes the lock and compares each write with
+    /// the objects that are stored then.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version, WriteOutcome};
+    ///
+    /// let routes = Store::builder(Schema::new(|route: &(&str, u32)| route.0, |_| Version::ZERO)).build()?.into_shared();
+    /// routes.upsert(("/old", 1));
+    /// let mut rename = routes.transaction();
+    /// rename.delete("/old", None);
+    /// rename.upsert(("/new", 1));
+    /// assert_eq!(routes.upsert(("/other", 2)), WriteOutcome::Added); // by any thread
+    /// assert_eq!(rename.commit().len(), 2);
+    /// assert!(routes.get("/old").is_none() && routes.len() == 2);
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    #[must_use = "a transaction that is dropped has written nothing"]
+    pub fn transaction(&self) -> Transaction<'_, K, V> {
+        Transaction::new(self.access())
     }
 
     /// Like [`Writer::add_index`]. Runs the index function without the lock first, and then under the lock for objects that were written in the
@@ -221,15 +183,7 @@ where
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
     pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
-        let mut build = IndexBuild::new(index.define(), self)?;
-        // Each round after the first indexes the objects that were written during the previous round.
-        for _ in 0..ROUNDS {
-            build.catch_up(self.inner.table());
-        }
-        self.write(|core, _| {
-            build.catch_up(core.table());
-            build.install(core)
-        })
+        self.access().add_index(index)
     }
 
     /// Like [`Writer::remove_index`].
@@ -240,10 +194,7 @@ where
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
     pub fn remove_index(&self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
-        let index = index.define();
-        let removed = self.write(|core, effects| core.remove_index(&index, effects));
-        drop(removed?);
-        Ok(())
+        self.access().remove_index(index)
     }
 
     /// Like [`Writer::close`].
@@ -251,7 +202,11 @@ where
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).
     pub fn close(&self) {
-        self.write(|core, effects| core.close(effects));
+        self.access().close();
+    }
+
+    pub(super) fn access(&self) -> Access<'_, K, V> {
+        Access::Locked(self)
     }
 
     /// Commits the list of an informer. While an informer runs, nothing else writes objects to its store; only indexes may be added or removed.
@@ -262,18 +217,13 @@ where
         });
     }
 
-    pub(super) fn write<R>(&self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
-        let mut effects = Effects::default();
-        let written = self.turn(&mut effects, write);
-        effects.finish(&self.inner);
-        // `effects` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
-        drop(effects);
-        written
-    }
-
     /// Runs `write` under `turn`. `write` puts the work that must run without `turn` into `after`, which the caller drops after `turn` is released,
     /// even if `write` panics.
-    fn turn<E, R>(&self, after: &mut E, write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R) -> R {
+    pub(super) fn turn<E, R>(
+        &self,
+        after: &mut E,
+        write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R,
+    ) -> R {
         let Shared { turn, holder, .. } = &*self.shared;
         let me = thread_number();
         // Ordering: Relaxed, because a thread reads its own number only if it stored that number itself.
@@ -287,9 +237,6 @@ where
         write(&mut writer.core, after)
     }
 }
-
-/// The number of rounds in which a new index is updated while other threads can write. One more round follows, which blocks other writers.
-const ROUNDS: usize = 3;
 
 impl<K, V> Clone for SharedWriter<K, V> {
     fn clone(&self) -> Self {

@@ -3,19 +3,21 @@
 //! This module guards no data: the owner collects the writes, and the commit compares them with the stored objects and publishes them like a relist.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use super::access::Access;
+use super::object_reader::ObjectReader;
 use super::write::{compare_event, deletion, is_stale_deletion};
-use crate::store::object_reader::transformed;
 use crate::table::record::Record;
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};
-use crate::{Change, ChangeKind, Schema, Version, Writer};
+use crate::{Change, ChangeKind, Schema, Version};
 
-/// Writes of several objects that are published together; made by [`Writer::transaction`](crate::Writer::transaction).
+/// Writes of several objects that are published together; made by [`Writer::transaction`](crate::Writer::transaction) and
+/// [`SharedWriter::transaction`](crate::SharedWriter::transaction).
 ///
 /// Readers see none of the writes before [`commit`](Self::commit). Dropping the transaction discards its writes. If a transaction writes a key
 /// several times, the last write counts, unless it is stale: older than an earlier write of the transaction, or a repetition of it. The commit compares each write with the stored object by the rules of
@@ -38,7 +40,7 @@ use crate::{Change, ChangeKind, Schema, Version, Writer};
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 pub struct Transaction<'a, K, V> {
-    writer: &'a mut Writer<K, V>,
+    writer: Access<'a, K, V>,
     writes: Vec<Write<K, V>>,
     /// For each key, the position of its write in `writes`.
     places: HashTable<usize>,
@@ -85,13 +87,13 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    pub(super) fn new(writer: &'a mut Writer<K, V>) -> Self {
+    pub(super) fn new(writer: Access<'a, K, V>) -> Self {
         Self { writer, writes: Vec::new(), places: HashTable::new(), version: Version::ZERO }
     }
 
     /// Adds to the transaction a write that stores this object.
     pub fn upsert(&mut self, object: V) {
-        let (new, _) = self.writer.inner.read(object).after(None);
+        let (new, _) = self.writer.store().inner.read(object).after(None);
         let version = new.version;
         self.put(Write::Upsert(new));
         self.version = self.version.max(version);
@@ -113,17 +115,13 @@ where
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     pub fn delete(&mut self, key: K, last: Option<V>) {
-        let inner = &self.writer.inner;
-        let reader = &inner.reader;
-        let hash = reader.seed.hash_one(&key);
-        let version = last.as_ref().map_or(Version::ZERO, |last| reader.schema.version(last));
-        let last = last.map(|last| transformed(last, inner.transform.as_ref()));
+        let (hash, last, version) = self.writer.store().deletion(&key, last);
         self.put(Write::Delete { hash, key, last, version });
         self.version = self.version.max(version);
     }
 
     fn put(&mut self, write: Write<K, V>) {
-        let schema = self.writer.inner.reader.schema;
+        let schema = self.writer.store().inner.reader.schema;
         let (writes, places) = (&mut self.writes, &mut self.places);
         let hash = write.hash();
         let known = places.find(hash, |&at| writes[at].hash() == hash && writes[at].key() == write.key());
@@ -146,19 +144,22 @@ where
     /// # Panics
     /// Panics like [`Relist::publish`](crate::Relist::publish).
     pub fn commit(self) -> Vec<Change<K, V>> {
-        let table = self.writer.inner.table();
-        let writes = self.compare(&table);
-        let changes = self.writer.commit(table, self.version, writes);
+        let Self { writer, writes, version, .. } = self;
+        let reader = writer.store().inner.reader;
+        let changes = writer.commit(version, |table| Self::compare(&reader, &writes, table));
         // `writes` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
-        drop(self.writes);
+        drop(writes);
         changes
     }
 
     /// Compares each write with the stored object, and returns the writes that have an effect, deletions first.
-    fn compare(&self, table: &Table<K, V>) -> Vec<KeyWrite<K, V>> {
-        let reader = self.writer.inner.reader;
+    fn compare(
+        reader: &ObjectReader<K, V>,
+        writes: &[Write<K, V>],
+        table: &Table<K, V>,
+    ) -> Vec<KeyWrite<K, V>> {
         let (mut gone, mut rest) = (Vec::new(), Vec::new());
-        for write in &self.writes {
+        for write in writes {
             let row = table.find(write.hash(), |key| key == write.key());
             let old = row.and_then(|row| Some((row, table.rows.get(row)?)));
             match write {

@@ -141,7 +141,7 @@ where
         let Shared { writer, deadlines, timer } = &*self.shared;
         let now = timer.now();
         let mut arrived = Some(writer.inner.read(object));
-        let outcome = writer.write(|core, effects| {
+        let outcome = writer.access().write(|core, effects| {
             let outcome = core.upsert(&mut arrived, effects);
             if let Some(row) = effects.row {
                 let waker = deadlines.lock().set(row, ttl.map(|ttl| now + ttl));
@@ -165,7 +165,7 @@ where
         let Shared { writer, deadlines, timer } = &*self.shared;
         let now = timer.now();
         let (hash, last, version) = writer.deletion(key, last);
-        let outcome = writer.write(|core, effects| {
+        let outcome = writer.access().write(|core, effects| {
             let outcome = core.delete((hash, key), last.as_ref(), version, effects);
             if let Some(row) = effects.row {
                 deadlines.lock().set(row, None);
@@ -222,7 +222,7 @@ where
     fn sweep_next(&self, now: Nanos) -> bool {
         // Most writes find that nothing has expired, so they do not take `turn` again.
         let is_due = self.deadlines.lock().first().is_some_and(|first| first <= now);
-        is_due && self.writer.write(|core, effects| self.sweep_in_turn(now, core, effects))
+        is_due && self.writer.access().write(|core, effects| self.sweep_in_turn(now, core, effects))
     }
 
     fn sweep_in_turn(&self, now: Nanos, core: &mut WriterCore<K, V>, effects: &mut Effects<K, V>) -> bool {

@@ -20,11 +20,11 @@ use crate::{Version, WaitForError, WaitForVersion};
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{Schema, Store, Version, WaitForKey};
+/// use flyball_informer_cache::{Schema, Store, Version, WaitForKey, WatchEvent};
 ///
 /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
 /// let wait: WaitForKey<_, _> = pods.wait_for_key("a", Version::new(7)); // `.await` it in a task
-/// pods.bookmark(Version::new(8));
+/// pods.apply(WatchEvent::Bookmark(Version::new(8)));
 /// assert_eq!(flyball_sync::block_on(wait)?, None); // it was deleted meanwhile
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

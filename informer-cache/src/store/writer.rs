@@ -2,17 +2,12 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::ops::Deref;
-use std::sync::Arc;
 
+use super::access::Access;
 use super::effects::Effects;
-use super::indexes::IndexBuild;
-use super::publication::{Publication, Stage};
-use super::relist::RelistDraft;
-use super::write::{VersionAdvance, WriterCore};
-use crate::store::object_reader::transformed;
-use crate::table::{KeyWrite, Table};
+use super::write::WriterCore;
 use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Relist, SharedWriter, Store, Transaction, Version,
     WatchEvent, WriteOutcome,
@@ -64,18 +59,22 @@ where
     }
 
     /// Applies a watch event. `Added` and `Modified` have the same effect: whether the object is added or updated depends only on what is stored.
+    ///
+    /// A bookmark raises the store's version, because the source has delivered every change up to it. It never lowers the version.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version, WatchEvent};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// pods.apply(WatchEvent::Added(("a", 7)));
+    /// pods.apply(WatchEvent::Bookmark(Version::new(9)));
+    /// pods.apply(WatchEvent::Bookmark(Version::new(8)));
+    /// assert_eq!(pods.version(), Version::new(9));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     pub fn apply(&mut self, event: WatchEvent<V>) -> WriteOutcome {
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
-            WatchEvent::Deleted(object) => {
-                let key = self.inner.reader.schema.key(&object);
-                self.delete(&key, Some(object))
-            }
-            WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
-                self.bookmark(version);
-                WriteOutcome::Bookmarked
-            }
-        }
+        self.access().apply(event)
     }
 
     /// Stores an object, unless the store has the same or a newer state of it.
@@ -92,12 +91,7 @@ where
     /// Panics only if the transformation, a function of the schema, or a trait method of a key or an index value panics; nothing is changed in that
     /// case. The call may also drop the replaced object. A panic in its destructor propagates after the write is complete.
     pub fn upsert(&mut self, object: V) -> WriteOutcome {
-        let (hash, key) = self.inner.reader.name(&object);
-        // The cache miss overlaps with moving the object to its allocation.
-        self.core.prefetch(hash);
-        let mut arrived =
-            Some(self.inner.reader.read_named(hash, key, object, self.inner.transform.as_ref()));
-        self.write(|core, effects| core.upsert(&mut arrived, effects))
+        self.access().upsert(object)
     }
 
     /// Deletes the object with this key. `last` is the last state of the object, if you have it. If `last` is `None`, the change contains the stored
@@ -116,25 +110,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let (hash, last, version) = self.deletion(key, last);
-        self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
-    }
-
-    /// Raises the store's version to `version`, because the source has delivered every change up to it. Never lowers the store's version.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_informer_cache::{Schema, Store, Version};
-    ///
-    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-    /// pods.upsert(("a", 7));
-    /// pods.bookmark(Version::new(9));
-    /// pods.bookmark(Version::new(8));
-    /// assert_eq!(pods.version(), Version::new(9));
-    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
-    /// ```
-    pub fn bookmark(&mut self, version: Version) {
-        self.write(|core, effects| core.bookmark(version, effects));
+        self.access().delete(key, last)
     }
 
     /// Replaces the content of the store with a complete list, in one step, and returns the changes. Deletions come first, with the last known state
@@ -143,9 +119,7 @@ where
     /// # Panics
     /// Panics like [`Relist::publish`].
     pub fn replace(&mut self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
-        let mut list = self.relist();
-        items.into_iter().for_each(|item| list.insert(item));
-        list.publish(version)
+        self.access().replace(items, version)
     }
 
     /// Begins a relist: a complete list of the objects, which may arrive in pages.
@@ -156,7 +130,7 @@ where
     /// Begins a transaction: several writes that are published together or not at all.
     #[must_use = "a transaction that is dropped has written nothing"]
     pub fn transaction(&mut self) -> Transaction<'_, K, V> {
-        Transaction::new(self)
+        Transaction::new(self.access())
     }
 
     /// Adds an index to the running store.
@@ -170,9 +144,7 @@ where
     /// Panics only if a trait method of the index values (such as `Eq` or `Ord`) panics. In that case the index is not added, and nothing else is
     /// changed.
     pub fn add_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
-        let mut build = IndexBuild::new(index.define(), &self.core.store)?;
-        build.catch_up(self.inner.table());
-        self.write(|core, _| build.install(core))
+        self.access().add_index(index)
     }
 
     /// Removes an index from the running store. Readers wait only O(1). This call frees the memory of the index, unless snapshots contain the index:
@@ -197,10 +169,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
-        let index = index.define();
-        let removed = self.write(|core, effects| core.remove_index(&index, effects));
-        drop(removed?);
-        Ok(())
+        self.access().remove_index(index)
     }
 
     /// Closes the store: ends every wait, and ends every subscription after its pending changes are delivered. Idempotent.
@@ -223,54 +192,11 @@ where
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     pub fn close(&mut self) {
-        self.write(|core, effects| core.close(effects));
+        self.access().close();
     }
 
-    pub(super) fn publish(&mut self, draft: RelistDraft<K, V>, version: Version) -> Vec<Change<K, V>> {
-        let mut list = Publication::of_list(&self.core.store, draft, version);
-        self.core.release_table();
-        list.run_to(Stage::Done);
-        list.into_changes()
-    }
-
-    pub(super) fn commit(
-        &mut self,
-        table: Arc<Table<K, V>>,
-        version: Version,
-        writes: Vec<KeyWrite<K, V>>,
-    ) -> Vec<Change<K, V>> {
-        let mut publication =
-            Publication::new(self.core.store.clone(), table, VersionAdvance::Changes(version), writes);
-        self.core.release_table();
-        publication.run_to(Stage::Done);
-        publication.into_changes()
-    }
-
-    fn write<R>(&mut self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
-        let mut effects = Effects::default();
-        let written = write(&mut self.core, &mut effects);
-        effects.finish(self.core.inner());
-        self.core.drop_values(std::mem::take(&mut effects.values));
-        // `effects` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
-        drop(effects);
-        written
-    }
-}
-
-impl<K, V> Store<K, V>
-where
-    K: Clone + Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    /// Prepares a deletion: returns the hash of the key, the last state after the transformation, and the version of the last state.
-    pub(super) fn deletion<Q>(&self, key: &Q, last: Option<V>) -> (u64, Option<Arc<V>>, Version)
-    where
-        Q: Hash + ?Sized,
-    {
-        let reader = &self.inner.reader;
-        let hash = reader.seed.hash_one(key);
-        let version = last.as_ref().map_or(Version::ZERO, |last| reader.schema.version(last));
-        (hash, last.map(|last| transformed(last, self.inner.transform.as_ref())), version)
+    pub(super) fn access(&mut self) -> Access<'_, K, V> {
+        Access::Exclusive(&mut self.core)
     }
 }
 

@@ -229,7 +229,7 @@ fn the_version_does_not_go_back_with_events() {
     writes.commit();
     assert_eq!(store.version(), Version::new(12));
     store.apply(WatchEvent::Deleted(pod(3, 12)));
-    store.bookmark(Version::new(2));
+    store.apply(WatchEvent::Bookmark(Version::new(2)));
     assert_eq!(store.version(), Version::new(12));
 }
 

@@ -128,7 +128,7 @@ fn run_sequence(bytes: &[u8], received: &AtomicU64) {
             }
             StoreOp::Bookmark(stamp) => {
                 let version = stamp.version(&mut latest);
-                store.bookmark(Version::new(version));
+                store.apply(WatchEvent::Bookmark(Version::new(version)));
                 naive.bookmark(version);
             }
             StoreOp::Replace(drafts, stamp) => {
@@ -364,7 +364,7 @@ fn an_observer_may_use_the_store() {
             1 => {
                 inside.upsert(thing(2, 1, 1));
                 inside.delete(&1, None);
-                inside.bookmark(Version::new(9));
+                inside.apply(WatchEvent::Bookmark(Version::new(9)));
             }
             2 => {
                 let (seen, nested) = Observed::of(&inside);

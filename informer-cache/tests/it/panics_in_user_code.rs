@@ -293,7 +293,7 @@ fn writes(store: &SharedWriter<u32, Echo>) {
     store.upsert(Echo(99, 0));
     reads(store);
     store.delete(&99, None);
-    store.bookmark(Version::ZERO);
+    store.apply(WatchEvent::Bookmark(Version::ZERO));
 }
 
 impl Drop for Echo {

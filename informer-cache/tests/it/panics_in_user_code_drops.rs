@@ -46,6 +46,11 @@ fn the_object_of_a_failed_write_is_dropped_outside_the_lock_of_the_writer() {
     let list = [Pod { key: 2, version: 1 }, refused(), refused()];
     let failed = catch_unwind(AssertUnwindSafe(|| pods.replace(list, Version::new(3))));
     assert!(failed.is_err() && WRITES.load(Ordering::Relaxed) == 3);
+    let mut transaction = pods.transaction();
+    transaction.upsert(Pod { key: 2, version: 1 });
+    transaction.upsert(refused());
+    let failed = catch_unwind(AssertUnwindSafe(|| transaction.commit()));
+    assert!(failed.is_err() && WRITES.load(Ordering::Relaxed) == 4);
     assert_eq!((pods.get(&1).map(|pod| pod.version), pods.len()), (Some(1), 1));
 }
 

@@ -83,7 +83,7 @@ fn a_wait_for_a_version_kept_the_store_open() {
     let mut changes = store.subscribe();
     assert!(poll_with(asked.as_mut(), &waker).is_pending());
     assert!(poll_with(reached.as_mut(), Waker::noop()).is_pending());
-    store.bookmark(version(4));
+    store.apply(WatchEvent::Bookmark(version(4)));
     drop(store);
     assert!(
         matches!(poll_once(Box::pin(changes.next()).as_mut()), Poll::Ready(None)),
@@ -169,7 +169,7 @@ fn a_waker_that_panics_reached_the_writer() {
         &|| store.delete(&1, None) == WriteOutcome::Deleted,
         &|| store.replace([(2, 3, 1)], version(3)).len() == 1,
         &|| {
-            store.bookmark(version(4));
+            store.apply(WatchEvent::Bookmark(version(4)));
             store.version() == version(4)
         },
     ];

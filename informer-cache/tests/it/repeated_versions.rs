@@ -122,6 +122,27 @@ fn transaction_ignores_a_write_that_is_older_than_its_earlier_write() {
 }
 
 #[test]
+fn a_transaction_of_a_shared_writer_is_compared_with_what_its_commit_finds() {
+    let store = store().into_shared();
+    store.upsert(of(1, 5));
+    let mut stale = store.transaction();
+    stale.upsert(of(1, 7));
+    let mut deletes = store.transaction();
+    deletes.delete(1, Some(of(1, 8)));
+    assert_eq!(
+        store.upsert(of(1, 9)),
+        WriteOutcome::Updated,
+        "a transaction does not keep others from writing"
+    );
+    assert!(stale.commit().is_empty() && deletes.commit().is_empty());
+    assert_eq!(store.get(&1).as_deref(), Some(&of(1, 9)));
+    let mut newer = store.transaction();
+    newer.delete(1, Some(of(1, 9)));
+    assert_eq!(newer.commit().len(), 1);
+    store.check().unwrap();
+}
+
+#[test]
 fn streaming_list_ignores_a_late_deletion_of_another_identity() {
     let source = ScriptedSource::new();
     source.answer_watch(Ok(()));

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use flyball_informer_cache::{
-    Index, Schema, SharedWriter, Store, Subscription, Version, WriteOutcome, Writer,
+    Index, Schema, SharedWriter, Store, Subscription, Version, WatchEvent, WriteOutcome, Writer,
 };
 use testkit::allocator::allocations;
 use testkit::wakers::{Counting, poll_once, poll_with};
@@ -369,7 +369,7 @@ fn subscription_with_a_selection_resyncs_after_writes_of_other_objects() {
     let mut changes = [tagged(&store, 7), store.subscription().for_key(1).subscribe()];
     changes.iter_mut().for_each(|changes| assert_eq!(received(changes), ["=1@1"]));
     store.upsert(pod(2, 2, [8]));
-    store.bookmark(Version::new(3));
+    store.apply(WatchEvent::Bookmark(Version::new(3)));
     for changes in &mut changes {
         changes.resync();
         assert_eq!(received(changes), ["1@1>1"]);

@@ -289,7 +289,7 @@ where
                     if !late {
                         store.delete(&key, None);
                     }
-                    store.bookmark(version);
+                    store.apply(WatchEvent::Bookmark(version));
                     late
                 }
             };
@@ -299,7 +299,7 @@ where
             deleted
         }
         WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
-            store.bookmark(version);
+            store.apply(WatchEvent::Bookmark(version));
             tombstones.complete(version);
             Ok(false)
         }
