@@ -145,7 +145,7 @@ where
 
     /// Starts the walk over the objects of a table, which are delivered before any change.
     fn begin(&mut self, table: &Table<K, V>) {
-        self.walk = InitialObjects::new(table, self.buffer.selection());
+        self.walk = InitialObjects::new(table, self.buffer.selection(), &self.store);
         self.initial = self.walk.is_some();
     }
 

@@ -53,7 +53,7 @@ where
         self.resync = true;
         match store.settled(&self.buffer) {
             Settled::Yes(table) => {
-                self.walk = InitialObjects::new(&table, self.buffer.selection());
+                self.walk = InitialObjects::new(&table, self.buffer.selection(), &self.store);
                 self.resync = false;
                 Poll::Ready(())
             }
