@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flyball_sync::Nanos;
 
-use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, TtlEntry};
+use crate::{Index, IndexError, MissingIndex, Query, Snapshot, TtlEntry};
 
 /// A consistent view of a [`TtlStore`](crate::TtlStore): the objects that were visible when the snapshot was taken. Objects do not expire in a
 /// snapshot.
@@ -176,7 +176,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
     /// Panics if the start of the range is greater than its end.
     pub fn range<IK, Q, R>(
         &self,
-        index: &OrderedIndex<TtlEntry<V>, IK>,
+        index: &Index<TtlEntry<V>, IK>,
         range: R,
     ) -> Result<impl Iterator<Item = (&IK, &Arc<V>)> + use<'_, K, V, IK, Q, R>, MissingIndex>
     where

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use drivers::cache::ttl::{BY_TAG, Object, nanos, run, store, tally};
 use drivers::corpus::replay;
-use flyball_informer_cache::{Change, OrderedIndex, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome};
+use flyball_informer_cache::{Change, Index, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome};
 use flyball_sync::{Clock, ManualClock, Nanos};
 use parking_lot::Mutex;
 use testkit::random::cases;
@@ -58,7 +58,8 @@ fn no_read_shows_what_has_expired() {
 
 #[test]
 fn ranges_and_queries_pass_over_what_has_expired() {
-    static BY_AGE: OrderedIndex<TtlEntry<Object>, u8> = OrderedIndex::new("age", |object| object.tag);
+    static BY_AGE: Index<TtlEntry<Object>, u8> =
+        Index::new("age", |object: &TtlEntry<Object>| object.tag).ordered();
     let (store, clock) = store();
     for (id, tag) in [(1, 4), (2, 2), (3, 0), (4, 1), (5, 3)] {
         store.upsert(object(id, tag));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    Change, Index, IndexError, OrderedIndex, Subscription, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome,
+    Change, Index, IndexError, Subscription, TtlEntry, TtlSnapshot, TtlStore, WriteOutcome,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -33,7 +33,8 @@ pub static BY_TAG: Index<TtlEntry<Object>, u8> = Index::fallible("tag", |object|
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
 });
-static BY_SERIAL: OrderedIndex<TtlEntry<Object>, u32> = OrderedIndex::new("serial", |object| object.serial);
+static BY_SERIAL: Index<TtlEntry<Object>, u32> =
+    Index::new("serial", |object: &TtlEntry<Object>| object.serial).ordered();
 
 /// Short for [`Duration::from_nanos`].
 pub fn nanos(nanos: u64) -> Duration {
