@@ -119,7 +119,8 @@ impl Error for IndexError {
     }
 }
 
-/// The error returned by an operation on an index that the store does not have.
+/// The error returned by an operation on an index that the store does not have, or by a query that needs an
+/// [ordered](crate::Index::ordered) or a [unique](crate::Index::unique) index and gets another one.
 ///
 /// # Examples
 /// ```
@@ -134,10 +135,30 @@ impl Error for IndexError {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingIndex {
-    pub(crate) name: &'static str,
+    name: &'static str,
+    problem: MissingIndexProblem,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MissingIndexProblem {
+    Absent,
+    NotOrdered,
+    NotUnique,
 }
 
 impl MissingIndex {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, problem: MissingIndexProblem::Absent }
+    }
+
+    pub(crate) fn not_ordered(name: &'static str) -> Self {
+        Self { name, problem: MissingIndexProblem::NotOrdered }
+    }
+
+    pub(crate) fn not_unique(name: &'static str) -> Self {
+        Self { name, problem: MissingIndexProblem::NotUnique }
+    }
+
     /// Returns the name of the index.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -147,7 +168,12 @@ impl MissingIndex {
 
 impl fmt::Display for MissingIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the store has no index {:?} with keys of this type", self.name)
+        let name = self.name;
+        match self.problem {
+            MissingIndexProblem::Absent => write!(f, "the store has no index {name:?} of this kind"),
+            MissingIndexProblem::NotOrdered => write!(f, "the index {name:?} is not ordered"),
+            MissingIndexProblem::NotUnique => write!(f, "the index {name:?} is not unique"),
+        }
     }
 }
 

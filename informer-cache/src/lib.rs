@@ -21,8 +21,7 @@ pub use crate::error::{
     WaitForError,
 };
 pub use crate::index::{
-    AnyIndex, CapturingIndex, Index, LabelIndex, OrderedIndex, ParseSelectorError, Selector,
-    SelectorOperator, SelectorRequirement,
+    AnyIndex, Index, LabelIndex, ParseSelectorError, Selector, SelectorOperator, SelectorRequirement,
 };
 pub use crate::informer::{
     ConfigDifference, ErrorRecord, Informer, InformerBuildError, InformerBuilder, InformerName, InformerSet,

@@ -29,7 +29,7 @@ pub use flyball_controller::{ControllerMetrics, FailureClass, NotLive, NotReady}
 #[doc(no_inline)]
 pub use flyball_informer_cache::{
     Change, ChangeKind, Index, Informer, InformerBuilder, LabelIndex, MissingIndex, NamespacedName,
-    OrderedIndex, ReflectorConfig, Schema, Selector, Snapshot, SourceFailure, Stopped, Store, Subscription,
+    ReflectorConfig, Schema, Selector, Snapshot, SourceFailure, Stopped, Store, Subscription,
 };
 #[doc(no_inline)]
 pub use flyball_kube_lease::Leadership;

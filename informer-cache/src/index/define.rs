@@ -1,18 +1,17 @@
 //! PURE. The definition of a typed index inside a store. It contains the functions of the index, but not the type of the values, which is erased.
 
-use std::any::TypeId;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use super::{Function, Index, Label, LabelIndex, ManyFn};
+use super::{Function, Index, Label, LabelIndex};
 use crate::table::definition::{Definition, ValuesFn, typed};
 use crate::table::record::{AnyValue, IndexValue, Value, Values};
 use crate::table::seed::Seed;
 use crate::table::{Column, Group};
 
 impl<V: 'static> Definition<V> {
-    pub(crate) fn new<IK: Eq + Hash + Send + Sync + 'static>(index: Index<V, IK>) -> Self {
-        let values: Box<ValuesFn<V>> = match index.function {
+    pub(crate) fn new<IK: Eq + Hash + Send + Sync + 'static>(index: &Index<V, IK>) -> Self {
+        let values: Box<ValuesFn<V>> = match index.function.clone() {
             Function::One(value) => Box::new(move |column, row, object, seed| {
                 let new = value(object);
                 match column.values_of(row).next() {
@@ -27,39 +26,17 @@ impl<V: 'static> Definition<V> {
                 Ok(values) => many(column, row, values, seed),
                 Err(error) => Values::Failed(Arc::new(error)),
             }),
+            Function::Capturing(values) => {
+                Box::new(move |column, row, object, seed| many(column, row, values(object), seed))
+            }
         };
-        Self {
-            name: index.name,
-            value_type: TypeId::of::<IK>(),
-            single: matches!(index.function, Function::One(_)),
-            unique: index.unique,
-            values,
-            equal: |a, b| typed::<IK>(a) == typed::<IK>(b),
-            compare: None,
-        }
-    }
-
-    /// Creates the definition of an index with the given function.
-    pub(crate) fn capturing<IK: Eq + Hash + Send + Sync + 'static>(
-        index: Index<V, IK>,
-        values: Arc<ManyFn<V, IK>>,
-    ) -> Self {
-        let values: Box<ValuesFn<V>> =
-            Box::new(move |column, row, object, seed| many(column, row, values(object), seed));
-        Self { single: false, values, ..Self::new(index) }
-    }
-
-    pub(crate) fn ordered<IK: Ord + Hash + Send + Sync + 'static>(index: Index<V, IK>) -> Self {
-        let compare = |a: &AnyValue, b: &AnyValue| typed::<IK>(a).cmp(typed::<IK>(b));
-        Self { compare: Some(compare), ..Self::new(index) }
+        let equal = |a: &AnyValue, b: &AnyValue| typed::<IK>(a) == typed::<IK>(b);
+        Self { id: index.id(), values, equal, compare: index.compare }
     }
 
     pub(crate) fn labels(labels: LabelIndex<V>) -> Self {
         Self {
-            name: labels.name(),
-            value_type: TypeId::of::<Label>(),
-            single: false,
-            unique: false,
+            id: labels.id(),
             values: Box::new(move |column, row, object, seed| {
                 let known = || column.values_of(row).map(|known| typed::<Label>(known));
                 many(column, row, labels.labels(object, known), seed)

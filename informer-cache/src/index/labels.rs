@@ -1,12 +1,13 @@
 //! PURE. The index of labels. A label is a pair of a key and a value. An object may have any number of labels, but at most one for each key.
 
+use std::any::TypeId;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use super::{AnyIndex, sealed};
 use crate::Selector;
-use crate::table::definition::Definition;
+use crate::table::definition::{Definition, IndexId};
 
 /// A handle of an index that finds objects by their labels. [`Snapshot::select`](crate::Snapshot::select) queries the index with a [`Selector`].
 ///
@@ -58,6 +59,11 @@ impl<V> LabelIndex<V> {
         self.name
     }
 
+    pub(crate) fn id(&self) -> IndexId {
+        let (name, value_type) = (self.name, TypeId::of::<Label>());
+        IndexId { name, value_type, single: false, unique: false, ordered: true, captured: 0 }
+    }
+
     /// Returns whether a selector accepts the labels of an object. O((labels + requirements) × labels).
     pub(crate) fn select(&self, object: &V, selector: &Selector) -> bool {
         let labels = self.labels(object, std::iter::empty);
@@ -102,11 +108,7 @@ impl Label {
     }
 }
 
-impl<V: 'static> AnyIndex<V> for LabelIndex<V> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-}
+impl<V: 'static> AnyIndex<V> for LabelIndex<V> {}
 
 impl<V: 'static> sealed::Sealed<V> for LabelIndex<V> {
     fn define(&self) -> Definition<V> {

@@ -109,7 +109,7 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    /// Adds an index to the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or a [`LabelIndex`](crate::LabelIndex).
+    /// Adds an index to the store: an [`Index`](crate::Index) or a [`LabelIndex`](crate::LabelIndex).
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         self.store = self.store.index(index);
         self

@@ -60,9 +60,11 @@ where
 
     /// Adds this index to the store. The store drops an index value when no object has it any more.
     pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
-        match self.indexes.iter().any(|known| known.name == index.name()) {
-            true => self.duplicate = Some(DuplicateIndex { name: index.name() }),
-            false => self.indexes.push(Arc::new(index.define())),
+        let index = index.define();
+        let name = index.id.name;
+        match self.indexes.iter().any(|known| known.id.name == name) {
+            true => self.duplicate = Some(DuplicateIndex { name }),
+            false => self.indexes.push(Arc::new(index)),
         }
         self
     }
@@ -121,7 +123,7 @@ where
 
 impl<K, V> fmt::Debug for StoreBuilder<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.indexes.iter().map(|index| index.name);
+        let names = self.indexes.iter().map(|index| index.id.name);
         f.debug_struct("StoreBuilder").field("indexes", &names.collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }

@@ -89,8 +89,8 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
 }
 
 fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), DuplicateIndex> {
-    match table.index_set.indexes.iter().any(|known| known.name == index.name) {
-        true => Err(DuplicateIndex { name: index.name }),
+    match table.index_set.indexes.iter().any(|known| known.id.name == index.id.name) {
+        true => Err(DuplicateIndex { name: index.id.name }),
         false => Ok(()),
     }
 }
@@ -99,14 +99,14 @@ fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), Duplic
 pub(super) type Removed<V> = (NodeArc<Column>, Arc<IndexSet<V>>, Arc<Definition<V>>);
 
 impl<K, V: 'static> WriterCore<K, V> {
-    /// Removes the index with the name and the value type of `index`, and ends the subscriptions that select objects by a value of this index.
+    /// Removes the index with the name and the kind of `index`, and ends the subscriptions that select objects by a value of this index.
     pub(super) fn remove_index(
         &mut self,
         index: &Definition<V>,
         effects: &mut Effects<K, V>,
     ) -> Result<Removed<V>, MissingIndex> {
-        let at = self.table().index_set.indexes.iter().position(|known| known.is_like(index));
-        let Some(at) = at else { return Err(MissingIndex { name: index.name }) };
+        let at = self.table().index_set.indexes.iter().position(|known| known.id == index.id);
+        let Some(at) = at else { return Err(MissingIndex::new(index.id.name)) };
         let inner = self.inner();
         let mut published = inner.published.write();
         inner.note_superseded(&mut published);

@@ -83,7 +83,7 @@ where
 
 impl<K, V, S> Clone for Lister<K, V, S> {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), scope: self.scope, labels: self.labels }
+        Self { store: self.store.clone(), scope: self.scope.clone(), labels: self.labels }
     }
 }
 

@@ -116,7 +116,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     /// # Errors
     /// Returns an error if the store has no such label index.
     pub fn select(mut self, labels: &LabelIndex<V>, selector: &Selector) -> Result<Self, MissingIndex> {
-        let column = self.snapshot.column_named::<Label>(labels.name())?;
+        let column = self.snapshot.column_of(labels.id())?;
         match selector.requirements() {
             None => {
                 self.conditions.push(Condition { column, groups: Vec::new(), excluded: false, is_read: true })

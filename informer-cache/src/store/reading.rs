@@ -90,7 +90,7 @@ where
 
     /// Creates a [`Lister`], which lists objects by a scope, such as their namespace, and by their labels.
     pub fn lister<S: 'static>(&self, scope: &Index<V, S>, labels: &LabelIndex<V>) -> Lister<K, V, S> {
-        Lister::new(self.clone(), *scope, *labels)
+        Lister::new(self.clone(), scope.clone(), *labels)
     }
 
     /// Returns the errors of index functions: for each object on which an index function failed, the key of the object, the name of the index, and

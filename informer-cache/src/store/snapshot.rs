@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::store::object_reader::ObjectReader;
-use crate::table::definition::typed;
+use crate::table::definition::{IndexId, typed};
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
 use crate::{Change, ChangeKind, Index, IndexError, LabelIndex, MissingIndex, Query, Selector, Version};
@@ -52,7 +52,7 @@ pub use order::RangeIter;
 /// assert!(view.contains_key("a") && view.keys().count() == 3);
 /// assert_eq!(view.keys_by_index(&BY_NODE, "n2")?.collect::<Vec<_>>(), [&"c"]);
 /// assert_eq!(view.index_values(&BY_NODE)?.map(|(_, pods)| pods).max(), Some(2)); // the fullest node
-/// assert_eq!(view.by_unique(&BY_UID, &71)?.map(|pod| pod.0), Some("b"));
+/// assert_eq!(view.by_index(&BY_UID, &71)?.next().map(|pod| pod.0), Some("b")); // at most one, as the index is unique
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Snapshot<K, V> {
@@ -130,7 +130,7 @@ impl<K, V> Snapshot<K, V> {
     /// Returns each column with the name of its index.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&'static str, &Column)> + Clone {
         let columns = self.table.columns.iter().zip(&self.table.index_set.indexes);
-        columns.map(|(column, index)| (index.name, &**column))
+        columns.map(|(column, index)| (index.id.name, &**column))
     }
 }
 
@@ -198,22 +198,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Ok(column.groups().map(|group| (typed::<IK>(&group.value), group.rows.len())))
     }
 
-    /// Returns the object that has `value` in a unique index, or `None` if no object has it. If several objects have the value, returns one of them.
-    ///
-    /// # Errors
-    /// Returns an error if the store has no such index.
-    pub fn by_unique<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Option<&Arc<V>>, MissingIndex>
-    where
-        IK: Borrow<Q> + 'static,
-        Q: Hash + Eq + ?Sized,
-    {
-        Ok(self.by_index(index, value)?.next())
-    }
-
     /// For a [unique](Index::unique) index, returns each value that several objects have, together with these objects. O(violations).
     ///
     /// # Errors
-    /// Returns an error if the store has no such index, or if its index of this name is not unique.
+    /// Returns an error if the store has no such index, or if the index is not unique.
     pub fn unique_violations<IK: 'static>(
         &self,
         index: &Index<V, IK>,
@@ -223,7 +211,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         MissingIndex,
     > {
         let column = self.column(index)?;
-        let violated = column.violated().ok_or(MissingIndex { name: index.name() })?;
+        let violated = column.violated().ok_or(MissingIndex::not_unique(index.name()))?;
         let groups = violated.iter().filter_map(|number| column.group(number));
         Ok(groups.map(|group| {
             let hits = Hits { table: &self.table, rows: group.rows.iter() };
@@ -249,11 +237,11 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     }
 
     pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<&Column, MissingIndex> {
-        self.column_named::<IK>(index.name())
+        self.column_of(index.id())
     }
 
-    pub(crate) fn column_named<IK: 'static>(&self, name: &'static str) -> Result<&Column, MissingIndex> {
-        Ok(&self.table.columns[self.table.index_set.find::<IK>(name)?])
+    pub(crate) fn column_of(&self, id: IndexId) -> Result<&Column, MissingIndex> {
+        Ok(&self.table.columns[self.table.index_set.find(id)?])
     }
 
     fn with_value<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Hits<'_, K, V>, MissingIndex>

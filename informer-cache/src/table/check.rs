@@ -30,7 +30,8 @@ pub(super) fn check<K: Eq + Hash, V: 'static>(
     }
     for (column, index) in table.columns.iter().zip(&table.index_set.indexes) {
         let is_row = |row| table.rows.get(row).is_some();
-        check_column(column, index, is_row).map_err(|problem| format!("index {}: {problem}", index.name))?;
+        check_column(column, index, is_row)
+            .map_err(|problem| format!("index {}: {problem}", index.id.name))?;
     }
     Ok(())
 }

@@ -63,9 +63,9 @@ impl Column {
         Self {
             values: Hashes::new(),
             groups: Slab::new(),
-            named: if index.single { Named::One(Vector::new()) } else { Named::Many(Vector::new()) },
+            named: if index.id.single { Named::One(Vector::new()) } else { Named::Many(Vector::new()) },
             order: index.compare.map(|_| Sorted::new()),
-            violated: index.unique.then(Sorted::new),
+            violated: index.id.unique.then(Sorted::new),
             failed: Vector::new(),
         }
     }

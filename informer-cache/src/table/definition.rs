@@ -12,13 +12,22 @@ use crate::table::Column;
 use crate::table::record::{AnyValue, Value, Values};
 use crate::table::seed::Seed;
 
-/// The functions with which one index reads objects and compares values. The type is `pub`, but unreachable, because the crate does not export it.
-pub struct Definition<V> {
+/// What identifies an index: its name and its kind. A handle refers to an index of a store if their ids are equal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IndexId {
     pub(crate) name: &'static str,
     pub(crate) value_type: TypeId,
     /// Whether every object has exactly one value in this index.
     pub(crate) single: bool,
     pub(crate) unique: bool,
+    pub(crate) ordered: bool,
+    /// The address of the index function if it captures its environment, else 0.
+    pub(crate) captured: usize,
+}
+
+/// The functions with which one index reads objects and compares values. The type is `pub`, but unreachable, because the crate does not export it.
+pub struct Definition<V> {
+    pub(crate) id: IndexId,
     pub(crate) values: Box<ValuesFn<V>>,
     pub(crate) equal: fn(&AnyValue, &AnyValue) -> bool,
     /// Compares two values; `Some` only in an ordered index.
@@ -29,22 +38,6 @@ pub struct Definition<V> {
 pub(crate) type ValuesFn<V> = dyn Fn(&Column, Option<u32>, &V, &Seed) -> Values + Send + Sync;
 
 impl<V: 'static> Definition<V> {
-    pub(crate) fn is<IK: 'static>(&self, name: &str) -> bool {
-        self.name == name && self.value_type == TypeId::of::<IK>()
-    }
-
-    /// Returns whether the other index has the same name and the same type of values.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        (self.name, self.value_type) == (other.name, other.value_type)
-    }
-
-    /// Returns whether this index answers every query of the other one: it is like the other one, and it is ordered and unique if the other one is.
-    pub(crate) fn serves(&self, other: &Self) -> bool {
-        self.is_like(other)
-            && self.compare.is_some() >= other.compare.is_some()
-            && self.unique >= other.unique
-    }
-
     /// Like [`read`](Self::read), but a panic becomes an index error of this object.
     pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
         attempt(|| self.read(column, row, object, seed)).unwrap_or_else(Values::of_panic)
@@ -68,7 +61,7 @@ impl<V> Definition<V> {
 
 impl<V> fmt::Debug for Definition<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Definition").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Definition").field("name", &self.id.name).finish_non_exhaustive()
     }
 }
 

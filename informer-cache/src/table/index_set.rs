@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::MissingIndex;
-use crate::table::definition::Definition;
+use crate::table::definition::{Definition, IndexId};
 
 /// The indexes of a store. A table has one column for each of them, in the same order.
 pub(crate) struct IndexSet<V> {
@@ -11,13 +11,13 @@ pub(crate) struct IndexSet<V> {
 }
 
 impl<V> IndexSet<V> {
-    /// Returns the name of the first of `indexes` whose queries this set cannot answer, if any.
+    /// Returns the name of the first of `indexes` that is not in this set, if any.
     pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
     where
         V: 'static,
     {
-        let missing = indexes.iter().find(|index| !self.indexes.iter().any(|known| known.serves(index)));
-        missing.map(|index| index.name)
+        let missing = indexes.iter().find(|index| !self.indexes.iter().any(|known| known.id == index.id));
+        missing.map(|index| index.id.name)
     }
 
     /// Returns the position of this definition. Definitions are compared by address.
@@ -25,11 +25,9 @@ impl<V> IndexSet<V> {
         self.indexes.iter().position(|known| Arc::ptr_eq(known, index))
     }
 
-    pub(crate) fn find<IK: 'static>(&self, name: &'static str) -> Result<usize, MissingIndex>
-    where
-        V: 'static,
-    {
-        let found = self.indexes.iter().position(|index| index.is::<IK>(name));
-        found.ok_or(MissingIndex { name })
+    /// Returns the position of the index that a handle refers to.
+    pub(crate) fn find(&self, id: IndexId) -> Result<usize, MissingIndex> {
+        let found = self.indexes.iter().position(|index| index.id == id);
+        found.ok_or(MissingIndex::new(id.name))
     }
 }

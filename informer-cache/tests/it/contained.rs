@@ -238,8 +238,8 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
             self.0.cmp(&other.0)
         }
     }
-    static MOODY: flyball_informer_cache::OrderedIndex<Object, Moody> =
-        flyball_informer_cache::OrderedIndex::new("moody", |object| Moody(object.version));
+    static MOODY: Index<Object, Moody> =
+        Index::new("moody", |object: &Object| Moody(object.version)).ordered();
     let source = Source::new();
     source.answer_list(Ok(page(vec![object(1, 1), object(2, 2)], 5)));
     source.answer_watch(Ok(()));
@@ -371,7 +371,6 @@ impl Hash for Value {
 fn a_panic_of_a_drop_does_not_end_the_informer() {
     const ARMED: Schema<u8, Armed> =
         Schema::new(|object: &Armed| object.key, |object| Version::new(object.version));
-    static VALUES: Index<Armed, Value> = Index::many("value", |_| Vec::new());
     for case in ["index value", "abandoned page", "repeated page", "stale event"] {
         let armed = Arc::new(AtomicBool::new(false));
         let bomb = Bomb(armed.clone());
@@ -384,9 +383,9 @@ fn a_panic_of_a_drop_does_not_end_the_informer() {
             version: Version::new(5),
             continuation: continuation.map(Into::into),
         };
-        let values = VALUES.with_function({
+        let values = Index::capturing("value", {
             let bomb = bomb.clone();
-            move |object| {
+            move |object: &Armed| {
                 let is_bad = object.version == BAD && case == "index value";
                 vec![Value(object.version, is_bad.then(|| bomb.clone()))]
             }

@@ -16,8 +16,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use flyball_informer_cache::{
-    Index, IndexError, LabelIndex, OrderedIndex, Schema, SharedWriter, Store, StoreBuilder, Version,
-    WatchEvent, WriteOutcome, Writer,
+    Index, IndexError, LabelIndex, Schema, SharedWriter, Store, StoreBuilder, Version, WatchEvent,
+    WriteOutcome, Writer,
 };
 
 /// This type is not `Clone`, so no code can copy an object.
@@ -41,7 +41,7 @@ static BY_NODE: Index<Pod, u32> = Index::new("node", |pod| {
     ASKED.set(ASKED.get() + 1);
     pod.node
 });
-static BY_VERSION: OrderedIndex<Pod, u64> = OrderedIndex::new("version", |pod| pod.version);
+static BY_VERSION: Index<Pod, u64> = Index::new("version", |pod: &Pod| pod.version).ordered();
 static LABELS: LabelIndex<Pod> = LabelIndex::new("labels", |pod, each| each("app", pod.app));
 
 fn builder() -> StoreBuilder<u32, Pod> {

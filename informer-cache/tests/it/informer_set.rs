@@ -10,8 +10,8 @@ use std::task::Waker;
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
     ConfigDifference, Index, Informer, InformerBuilder, InformerName, InformerSet, InformerStartError,
-    InformerState, ListRequest, NotSynced, OrderedIndex, Page, ReflectorBackoff, ReflectorConfig, Schema,
-    SharedInformer, Source, SourceError, Store, Version, WatchRequest,
+    InformerState, ListRequest, NotSynced, Page, ReflectorBackoff, ReflectorConfig, Schema, SharedInformer,
+    Source, SourceError, Store, Version, WatchRequest,
 };
 use flyball_sync::{ManualClock, ManualTimer};
 use parking_lot::Mutex;
@@ -383,7 +383,7 @@ fn a_panicking_waker_blocks_no_other_notification() {
 }
 
 static BY_HALF: Index<u64, u64> = Index::new("half", |number| number / 2);
-static BY_HALF_ORDERED: OrderedIndex<u64, u64> = OrderedIndex::new("half", |number| number / 2);
+static BY_HALF_ORDERED: Index<u64, u64> = Index::new("half", |number: &u64| number / 2).ordered();
 static BY_HALF_AS_TEXT: Index<u64, String> = Index::new("half", |number| (number / 2).to_string());
 
 #[test]
@@ -404,9 +404,9 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert_eq!(refused(builder().reflector_config(config)), ConfigDifference::Reflector("backoff"));
     assert_eq!(refused(builder().transform(|number| number)), ConfigDifference::Transform);
     assert_eq!(refused(builder().index(&BY_HALF_AS_TEXT)), ConfigDifference::Index("half"));
-    // The queries of an ordered or a unique index would fail.
+    // A query with a handle of another kind would fail.
     assert_eq!(refused(builder().index(&BY_HALF_ORDERED)), ConfigDifference::Index("half"));
-    assert_eq!(refused(builder().index(&BY_HALF.unique())), ConfigDifference::Index("half"));
+    assert_eq!(refused(builder().index(&BY_HALF.clone().unique())), ConfigDifference::Index("half"));
     // A request may have fewer indexes than the informer. Indexes that were added while the informer was running count as indexes of the informer,
     // too.
     let fewer = world.set.get_or_start("numbers", builder()).unwrap();
@@ -421,26 +421,56 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     assert!(world.set.statuses().is_empty());
 }
 
+/// A request finds the index whose function it brought, and no index of the same name with another function.
 #[test]
-fn an_ordered_unique_index_serves_a_request_for_a_plain_one() {
+fn a_request_with_another_function_that_captures_is_refused() {
     let world = World::new();
     let source = listing(&[1, 2]);
-    let strict = BY_HALF_ORDERED.unique();
-    let first = world.set.get_or_start("numbers", world.builder(&source).index(&strict)).unwrap();
+    let by = |divisor| Index::capturing("quotient", move |number: &u64| vec![number / divisor]);
+    let (by_two, by_three) = (by(2), by(3));
+    let first = world.set.get_or_start("numbers", world.builder(&source).index(&by_two)).unwrap();
     world.settle();
-    let second = world.set.get_or_start("numbers", world.builder(&source).index(&BY_HALF)).unwrap();
-    assert_eq!(second.snapshot().by_index(&BY_HALF, &1).unwrap().len(), 1);
-    assert_eq!(first.snapshot().range(&strict, ..).unwrap().count(), 2);
-    assert_eq!(first.snapshot().unique_violations(&strict).unwrap().count(), 0);
+    let refused = world.set.get_or_start("numbers", world.builder(&source).index(&by_three));
+    let difference = ConfigDifference::Index("quotient");
+    assert!(matches!(refused, Err(InformerStartError::ConfigMismatch(it)) if it == difference));
+    let again = world.set.get_or_start("numbers", world.builder(&source).index(&by_two.clone())).unwrap();
+    assert_eq!(again.snapshot().by_index(&by_two, &1).unwrap().len(), 1);
+    assert!(first.snapshot().by_index(&by_three, &0).is_err());
 }
 
 #[test]
 fn queries_of_another_kind_of_index_fail_instead_of_returning_nothing() {
-    let mut store = Store::builder(NUMBERS).index(&BY_HALF).build().unwrap();
-    store.replace([2, 3], Version::new(1));
-    let view = store.snapshot();
-    assert!(view.unique_violations(&BY_HALF.unique()).is_err(), "two numbers have the half 1");
-    assert!(view.range(&BY_HALF_ORDERED, ..).is_err());
+    let kinds = || {
+        let plain = Index::new("half", |number: &u64| number / 2);
+        let many = Index::many("half", |number: &u64| vec![number / 2]);
+        let capturing = Index::capturing("half", |number: &u64| vec![number / 2]);
+        [plain, many, capturing].into_iter().flat_map(|index| {
+            [index.clone(), index.clone().unique(), index.clone().ordered(), index.unique().ordered()]
+        })
+    };
+    for (stored, index) in kinds().enumerate() {
+        let mut store = Store::builder(NUMBERS).index(&index).build().unwrap();
+        store.replace([2, 3], Version::new(1));
+        let view = store.snapshot();
+        assert_eq!(view.by_index(&index.clone(), &1).unwrap().len(), 2);
+        // The handles of `kinds` have the same kinds, but those that capture are not clones of the stored one.
+        for (asked, other) in kinds().enumerate() {
+            let same = asked == stored && stored < 8;
+            assert_eq!(view.by_index(&other, &1).is_ok(), same, "{asked} in a store with {stored}");
+            assert_eq!(store.add_index(&other).unwrap_err().name(), "half");
+            assert_eq!(store.store().subscription().by_index(&other, 1).is_ok(), same);
+            if !same {
+                assert_eq!(store.remove_index(&other).unwrap_err().name(), "half");
+            }
+        }
+        assert_eq!(view.range(&index, ..).is_ok(), stored % 4 > 1);
+        assert_eq!(view.unique_violations(&index).is_ok(), stored % 2 == 1);
+        store.remove_index(&index).unwrap();
+    }
+    let plain = Store::builder(NUMBERS).index(&BY_HALF).build().unwrap().snapshot();
+    assert_eq!(plain.range(&BY_HALF, ..).unwrap_err().to_string(), "the index \"half\" is not ordered");
+    let error = plain.unique_violations(&BY_HALF).map(drop).unwrap_err();
+    assert_eq!(error.to_string(), "the index \"half\" is not unique");
 }
 
 /// Two requests for a new informer run concurrently. The second one requires an index that the informer of the first one does not have.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use drivers::cache::fixture::{EXPIRED, error};
 use flyball_informer_cache::testing::ScriptedSource;
-use flyball_informer_cache::{Index, Informer, OrderedIndex, Page, Schema, Store, Version, Writer};
+use flyball_informer_cache::{Index, Informer, Page, Schema, Store, Version, Writer};
 use flyball_sync::ManualClock;
 use testkit::allocator::{CountingAllocator, frees, largest_copy, live_bytes};
 use testkit::wakers::poll_once;
@@ -15,7 +15,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 type Pod = (u32, u64);
 
 static BY_UID: Index<Pod, u32> = Index::new("uid", |pod: &Pod| pod.0).unique();
-static BY_START: OrderedIndex<Pod, u32> = OrderedIndex::new("start", |pod: &Pod| !pod.0);
+static BY_START: Index<Pod, u32> = Index::new("start", |pod: &Pod| !pod.0).ordered();
 
 /// The number of objects at the peak, and the distance between two objects that are left.
 const PEAK: u32 = 100_000;

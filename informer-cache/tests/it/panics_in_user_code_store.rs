@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Index, IndexError, OrderedIndex, Schema, SharedWriter, Store, StoreBuilder, Version, WatchEvent, Writer,
+    Index, IndexError, Schema, SharedWriter, Store, StoreBuilder, Version, WatchEvent, Writer,
 };
 
 /// The places at which user code runs.
@@ -150,10 +150,11 @@ static BY_TAG: Index<Object, Word> = Index::new("tag", |object| {
     called(Point::Index);
     word(object.tag)
 });
-static BY_TAGS: OrderedIndex<Object, Word> = OrderedIndex::many("tags", |object| {
+static BY_TAGS: Index<Object, Word> = Index::many("tags", |object: &Object| {
     called(Point::Index);
     vec![word(object.tag), word(object.tag % 2), word(7)]
-});
+})
+.ordered();
 static BY_HALF: Index<Object, Word> = Index::fallible("half", |object: &Object| {
     called(Point::Index);
     match object.tag % 2 {
@@ -162,13 +163,14 @@ static BY_HALF: Index<Object, Word> = Index::fallible("half", |object: &Object| 
     }
 })
 .unique();
-static LATE: OrderedIndex<Object, Word> = OrderedIndex::fallible("late", |object| {
+static LATE: Index<Object, Word> = Index::fallible("late", |object: &Object| {
     called(Point::Index);
     match object.tag {
         3 => Err(IndexError::new(Failure(word(object.tag)))),
         tag => Ok(vec![word(tag), word(object.id)]),
     }
-});
+})
+.ordered();
 
 fn builder() -> StoreBuilder<Word, Object> {
     let schema = Schema::new(
@@ -527,10 +529,11 @@ impl PartialOrd for InconsistentOrder {
 
 #[test]
 fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
-    static CONTRARY_ORDER: OrderedIndex<(u32, u32), InconsistentOrder> =
-        OrderedIndex::many("contrary", |pair| {
+    static CONTRARY_ORDER: Index<(u32, u32), InconsistentOrder> =
+        Index::many("contrary", |pair: &(u32, u32)| {
             vec![InconsistentOrder(pair.1), InconsistentOrder(pair.1 / 2), InconsistentOrder(pair.0)]
-        });
+        })
+        .ordered();
     let schema = Schema::new(|pair: &(u32, u32)| pair.0, |_| Version::ZERO);
     let store = Store::builder(schema).index(&CONTRARY_ORDER).build().unwrap().into_shared();
     for round in 0..6 {
@@ -588,8 +591,9 @@ impl PartialOrd for SwitchableOrder {
 #[test]
 fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_then() {
     type Pair = (u32, u32);
-    static MANY: OrderedIndex<Pair, SwitchableOrder> =
-        OrderedIndex::many("many", |pair| (0..90).map(|at| SwitchableOrder(pair.1 * 100 + at)).collect());
+    static MANY: Index<Pair, SwitchableOrder> =
+        Index::many("many", |pair: &Pair| (0..90).map(|at| SwitchableOrder(pair.1 * 100 + at)).collect())
+            .ordered();
     let operations: [fn(&mut Writer<u32, Pair>); 4] = [
         |store| {
             store.upsert((1, 7));
@@ -652,7 +656,7 @@ impl Hash for Same {
 
 #[test]
 fn hashes_that_are_all_the_same_are_slow_and_nothing_else() {
-    static SAME: OrderedIndex<Same, Same> = OrderedIndex::new("same", |same| *same);
+    static SAME: Index<Same, Same> = Index::new("same", |same: &Same| *same).ordered();
     let schema = Schema::new(|same: &Same| *same, |_| Version::ZERO);
     let store = Store::builder(schema).index(&SAME).build().unwrap().into_shared();
     store.replace((0..1_500).map(Same), Version::ZERO);
@@ -667,8 +671,8 @@ fn hashes_that_are_all_the_same_are_slow_and_nothing_else() {
 
 #[test]
 fn memory_comes_back_after_many_came_and_went() {
-    static ORDERED: OrderedIndex<u32, u32> =
-        OrderedIndex::new("ordered", |number| number.wrapping_mul(2_654_435_761));
+    static ORDERED: Index<u32, u32> =
+        Index::new("ordered", |number: &u32| number.wrapping_mul(2_654_435_761)).ordered();
     static GROUPS: Index<u32, u32> = Index::new("groups", |number| number % 10);
     let store = || {
         let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
@@ -711,7 +715,7 @@ fn questions_at_the_edge() {
         name: &'static str,
         labels: &'static [(&'static str, &'static str)],
     }
-    static NAMES: OrderedIndex<Item, &str> = OrderedIndex::new("names", |item| item.name);
+    static NAMES: Index<Item, &str> = Index::new("names", |item: &Item| item.name).ordered();
     static DIGITS: Index<Item, u32> =
         Index::many("digits", |item| vec![item.id % 10, item.id / 10, item.id % 2]);
     static LABELS: LabelIndex<Item> =

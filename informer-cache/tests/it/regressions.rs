@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use flyball_informer_cache::{
-    ChangeKind, EventVerdict, Index, IndexError, ListVersion, OrderedIndex, Reflector, ReflectorConfig,
-    ReflectorPhase, ReflectorRequest, Schema, SharedWriter, Snapshot, SourceErrorKind, Store, Version,
-    WaitForError, WatchEvent, WriteOutcome,
+    ChangeKind, EventVerdict, Index, IndexError, ListVersion, Reflector, ReflectorConfig, ReflectorPhase,
+    ReflectorRequest, Schema, SharedWriter, Snapshot, SourceErrorKind, Store, Version, WaitForError,
+    WatchEvent, WriteOutcome,
 };
 use flyball_sync::Nanos;
 use parking_lot::Mutex;
@@ -185,7 +185,7 @@ fn a_waker_that_panics_reached_the_writer() {
 
 #[test]
 fn a_range_from_after_its_end_panicked_only_where_values_lay_between() {
-    static BY_VERSION: OrderedIndex<Named, u64> = OrderedIndex::new("version", |object| object.1);
+    static BY_VERSION: Index<Named, u64> = Index::new("version", |object: &Named| object.1).ordered();
     let store = store();
     store.add_index(&BY_VERSION).unwrap();
     store.upsert((1, 5, 1));
@@ -273,7 +273,7 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
         first.into_iter().for_each(|first| first());
         if calls % 3 == 2 { Err(IndexError::new("moody")) } else { Ok(vec![calls, 100 + calls / 2]) }
     }
-    static MANY: OrderedIndex<Named, u8> = OrderedIndex::fallible("many", |_| moody());
+    static MANY: Index<Named, u8> = Index::fallible("many", |_| moody()).ordered();
     static ONE: Index<Named, u8> = Index::new("one", |_| moody().map_or(200, |values| values[0])).unique();
     for first_call in 0..3 {
         for one in [false, true] {
@@ -349,8 +349,7 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
     let seen = itself.clone();
     // Each time before the index catches up with the store, the object is overwritten. So when the index catches up under the lock `turn` of the
     // writer, only the index still has a reference to the last state but one.
-    static BY_VERSION: Index<WritesOnDrop, u64> = Index::new("version", |object| object.version);
-    let by_version = BY_VERSION.with_function(move |object: &WritesOnDrop| {
+    let by_version = Index::capturing("version", move |object: &WritesOnDrop| {
         if object.key == 1 && object.version <= 3 {
             let version = object.version + 1;
             seen.get().unwrap().upsert(WritesOnDrop { key: 1, version, store: seen.clone() });
@@ -358,7 +357,7 @@ fn an_index_that_was_added_dropped_what_was_overwritten_in_the_turn_of_the_write
         vec![object.version]
     });
     store.add_index(&by_version).unwrap();
-    assert_eq!(store.by_index(&BY_VERSION, &4).unwrap().len(), 1);
+    assert_eq!(store.by_index(&by_version, &4).unwrap().len(), 1);
     assert_eq!(store.get(&2).unwrap().version, 3, "the object that was dropped last has not written");
 }
 

@@ -82,7 +82,7 @@ fn errors_describe_their_cause() {
     assert_eq!((duplicate.name(), duplicate.to_string().as_str()), ("i", "two indexes are called \"i\""));
     let store = Store::builder(schema).index(&one).build().unwrap().into_shared();
     let missing = store.by_index(&two, "a").unwrap_err();
-    assert_eq!(missing.to_string(), "the store has no index \"i\" with keys of this type");
+    assert_eq!(missing.to_string(), "the store has no index \"i\" of this kind");
     assert_eq!(IndexError::new("why").source().unwrap().to_string(), "why");
     assert!(WaitForError::Rewound(Version::new(3)).to_string().ends_with("version 3"));
 }

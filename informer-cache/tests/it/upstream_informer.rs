@@ -28,8 +28,8 @@ use drivers::cache::fixture::{
 use flyball_informer_cache::testing::{ScriptedSource, SourceRequest};
 use flyball_informer_cache::{
     BackoffCause, Change, Index, Informer, InformerBuildError, InformerState, LabelIndex, ListRequest,
-    ListVersion, OrderedIndex, Page, ReflectorBackoff, ReflectorConfig, SourceErrorKind, Subscription,
-    Version, WatchEvent, WatchRequest,
+    ListVersion, Page, ReflectorBackoff, ReflectorConfig, SourceErrorKind, Subscription, Version, WatchEvent,
+    WatchRequest,
 };
 
 type Source = ScriptedSource<Object>;
@@ -721,7 +721,7 @@ fn objects_are_transformed_once_whatever_brings_them() {
 #[test]
 fn an_informer_keeps_indexes_of_every_kind() {
     static BY_UID: Index<Object, u64> = Index::new("uid", |object| object.uid);
-    static BY_KEY: OrderedIndex<Object, u8> = OrderedIndex::new("key", |object| object.key);
+    static BY_KEY: Index<Object, u8> = Index::new("key", |object: &Object| object.key).ordered();
     static LABELS: LabelIndex<Object> = LabelIndex::new("labels", |object, each| {
         each("even", if object.key % 2 == 0 { "yes" } else { "no" })
     });

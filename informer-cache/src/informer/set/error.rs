@@ -47,7 +47,7 @@ pub enum ConfigDifference {
     /// A setting of the [`ReflectorConfig`](crate::ReflectorConfig) differs; this is its name.
     Reflector(&'static str),
     /// The informer in use lacks an index; this is the index's name. It may have an index with this name that is of another
-    /// kind: with another value type, or not ordered or not unique, as requested.
+    /// [kind](crate::Index).
     Index(&'static str),
     /// Only one of the two configurations has a transformation.
     Transform,

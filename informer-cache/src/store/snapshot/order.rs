@@ -13,20 +13,20 @@ use crate::table::definition::typed;
 use crate::table::persist::Sorted;
 use crate::table::record::AnyValue;
 use crate::table::{Column, RowNumbers, Table};
-use crate::{MissingIndex, OrderedIndex};
+use crate::{Index, MissingIndex};
 
 impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// Returns the objects whose index values are in a range, in the order of these values. Objects with the same value are in unspecified order.
     /// O(log values + objects returned).
     ///
     /// # Errors
-    /// Returns an error if the store has no such index.
+    /// Returns an error if the store has no such index, or if the index is not [ordered](Index::ordered).
     ///
     /// # Panics
     /// Panics if the start of the range is greater than its end.
     pub fn range<IK, Q, R>(
         &self,
-        index: &OrderedIndex<V, IK>,
+        index: &Index<V, IK>,
         range: R,
     ) -> Result<RangeIter<'_, K, V, IK>, MissingIndex>
     where
@@ -65,14 +65,14 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// `|(namespace, _)| namespace.cmp("default")`.
     ///
     /// # Errors
-    /// Returns an error if the store has no such index.
+    /// Returns an error if the store has no such index, or if the index is not [ordered](Index::ordered).
     ///
     /// # Examples
     /// ```
-    /// use flyball_informer_cache::{OrderedIndex, Schema, Store, Version};
+    /// use flyball_informer_cache::{Index, Schema, Store, Version};
     ///
     /// type Pod = (&'static str, &'static str);
-    /// static BY_NAME: OrderedIndex<Pod, Pod> = OrderedIndex::new("name", |pod| *pod);
+    /// static BY_NAME: Index<Pod, Pod> = Index::new("name", |pod: &Pod| *pod).ordered();
     ///
     /// let mut store = Store::builder(Schema::new(|pod: &Pod| *pod, |_| Version::ZERO)).index(&BY_NAME).build()?;
     /// store.replace([("kube-system", "dns"), ("default", "b"), ("default", "a")], Version::new(1));
@@ -83,7 +83,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// ```
     pub fn range_by<IK: 'static>(
         &self,
-        index: &OrderedIndex<V, IK>,
+        index: &Index<V, IK>,
         place: impl Fn(&IK) -> Ordering,
     ) -> Result<RangeIter<'_, K, V, IK>, MissingIndex> {
         let (column, order) = self.ordered(index)?;
@@ -96,10 +96,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// their strings.
     ///
     /// # Errors
-    /// Returns an error if the store has no such index.
+    /// Returns an error if the store has no such index, or if the index is not [ordered](Index::ordered).
     pub fn prefix<IK>(
         &self,
-        index: &OrderedIndex<V, IK>,
+        index: &Index<V, IK>,
         prefix: &str,
     ) -> Result<RangeIter<'_, K, V, IK>, MissingIndex>
     where
@@ -108,10 +108,9 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         self.range_by(index, |value| begins(value.as_ref(), prefix))
     }
 
-    fn ordered<IK: 'static>(&self, index: &OrderedIndex<V, IK>) -> Result<(&Column, &Sorted), MissingIndex> {
+    fn ordered<IK: 'static>(&self, index: &Index<V, IK>) -> Result<(&Column, &Sorted), MissingIndex> {
         let column = self.column(index)?;
-        // The store may have an index with this name and type that is not ordered.
-        column.order().map(|order| (column, order)).ok_or(MissingIndex { name: index.name() })
+        column.order().map(|order| (column, order)).ok_or(MissingIndex::not_ordered(index.name()))
     }
 }
 
@@ -133,10 +132,10 @@ fn split<IK: 'static>(column: &Column, order: &Sorted, before: impl Fn(&IK) -> b
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{OrderedIndex, RangeIter, Schema, Snapshot, Store, Version};
+/// use flyball_informer_cache::{Index, RangeIter, Schema, Snapshot, Store, Version};
 ///
 /// type Job = (u32, u64);
-/// static BY_START: OrderedIndex<Job, u64> = OrderedIndex::new("start", |job| job.1);
+/// static BY_START: Index<Job, u64> = Index::new("start", |job: &Job| job.1).ordered();
 ///
 /// /// The newest first.
 /// fn since(view: &Snapshot<u32, Job>, start: u64) -> RangeIter<'_, u32, Job, u64> {

@@ -102,7 +102,7 @@ where
         IK: Eq + Hash + Send + Sync + 'static,
     {
         let table = self.store.table();
-        let at = table.index_set.find::<IK>(index.name())?;
+        let at = table.index_set.find(index.id())?;
         let value = erased(value, &self.store.reader.seed);
         self.selection = Some(Selection::Value { index: table.index_set.indexes[at].clone(), value });
         Ok(self)

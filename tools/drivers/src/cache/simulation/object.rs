@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::resume_unwind;
 
-use flyball_informer_cache::{Index, OrderedIndex, Schema, Version};
+use flyball_informer_cache::{Index, Schema, Version};
 
 /// An object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ fn group(thing: &Thing) -> u8 {
 
 /// The index by which subscriptions select objects.
 pub(super) static BY_GROUP: Index<Thing, u8> = Index::new("group", group);
-pub(super) static BY_RANK: OrderedIndex<Thing, u8> = OrderedIndex::new("rank", group);
+pub(super) static BY_RANK: Index<Thing, u8> = Index::new("rank", group).ordered();
 
 /// The values of the indexes.
 pub(super) const GROUPS: u8 = 3;
