@@ -68,8 +68,8 @@ const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 /// A key table with more buckets than this does not fit into the CPU's first-level cache.
 const LARGE: usize = 1 << 14;
-/// The maximum number of due keys that one operation gathers; a batch gathers as many for each of its keys. An operation that checks a condition also
-/// gathers, once, the due keys of suspended groups before the first key that can be handed out (`gather_suspended`).
+/// The maximum number of due keys that one operation gathers under one lock; a batch gathers as many for each of its keys. What is then left to do before
+/// waiters can be woken and conditions can be checked is done in pieces of this size, and the lock is released after each (`outlook`, `observe_to_check`).
 const GATHER_LIMIT: usize = 64;
 
 /// The options that a queue is built with.
@@ -188,6 +188,11 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.seen
     }
 
+    /// Observes the time when no operation does: at an alarm.
+    pub(crate) fn note_time(&mut self, now: Nanos) {
+        self.observe(Some(now));
+    }
+
     /// Moves due keys from the heap to their positions in the order. Called only for orders that gather due keys. `observe` does this, so that a due
     /// key is placed before all keys that become Ready after its deadline.
     ///
@@ -206,18 +211,40 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.pass_time(now, &mut most);
     }
 
-    /// Goes on to gather while no gathered key can be handed out even when leases end. Called before conditions such as "idle" and "closed" are checked, which
-    /// would otherwise examine, in each operation, all due keys that were not gathered yet.
+    /// Observes the time before a condition such as "idle" or "closed" is checked, and gathers until a gathered key can be handed out, now or when leases
+    /// end. Returns whether this is done; otherwise the caller must unlock and call this again.
+    pub(crate) fn observe_to_check(&mut self, now: Option<Nanos>) -> bool {
+        self.observe(now);
+        self.gather_until(0, true, &mut GATHER_LIMIT.clone())
+    }
+
+    /// Gathers due keys, and gives groups the tokens that have arrived, until more than `most` keys can be handed out, unless `most` is 0; and, if `checks`
+    /// is true, until a gathered key can be handed out at least when leases end. Conditions would otherwise examine all due keys that were not gathered
+    /// yet. Each step decrements `moves`; returns `false` if that is 0 and there is more to do.
     ///
-    /// Gathers up to the time that was last passed to an operation: an alarm may have fired too early.
-    pub(crate) fn gather_suspended(&mut self) {
-        if O::GATHERS {
-            let by = self.due_by(self.seen);
-            while self.order.count() == self.order.suspended() {
-                let Some((at, slot)) = self.first_wait().filter(|(at, _)| *at <= by) else { break };
-                self.gather_one(slot, at);
-            }
+    /// Uses the time that was last passed to an operation: an alarm may have fired too early.
+    fn gather_until(&mut self, most: usize, checks: bool, moves: &mut usize) -> bool {
+        if !O::GATHERS {
+            return true;
         }
+        let by = self.due_by(self.seen);
+        let enough = |order: &O| {
+            (most == 0 || order.available() > most) && (!checks || order.count() > order.suspended())
+        };
+        while !enough(&self.order) {
+            let Some((at, slot)) = self.first_wait().filter(|(at, _)| *at <= by) else { break };
+            if *moves == 0 {
+                return false;
+            }
+            *moves -= 1;
+            self.order.pass_time(at, moves);
+            self.gather_one(slot, at);
+        }
+        if most > 0 && self.order.available() <= most {
+            self.order.pass_time(self.seen, moves);
+            return self.order.available() > most || self.order.tokens(self.seen, 0).0 == 0;
+        }
+        true
     }
 
     /// Gathers all due keys, and gives groups all tokens that have arrived. O(n log n).

@@ -76,7 +76,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         loop {
             let now = shared.now_if_timed();
             let rest = until.map(|until| until.since(Monotonic.now()));
-            let mut locked = shared.lock();
+            let mut locked = shared.lock_to_check(now);
             let over = locked.state.is_drained(now) || locked.others.has_ended(begun);
             if over || rest == Some(Duration::ZERO) {
                 locked.state.leftovers(now, &mut left);

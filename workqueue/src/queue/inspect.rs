@@ -234,7 +234,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'
         // Cloned before locking, because a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now();
-        let mut locked = shared.lock();
+        let mut locked = shared.lock_to_check(Some(now));
         let next = locked.state.next_overdue(this.bound, now);
         let old = this.ticket.take().and_then(|own| locked.others.watchers.leave(own));
         let found = match next {

@@ -196,13 +196,19 @@ impl<K, O: ReadyQueue> Locked<K, O> {
 
     /// Restores the three rules of `queue/shared.rs`. This changes which waiters are awake and for which time the alarm is set. The keys do not
     /// change.
+    ///
+    /// Examines a number of keys that does not depend on the length of the backlog. If that is not enough, sets [`Effects::again`], and changes nothing
+    /// else: [`Shared::perform`](crate::queue::shared::Shared::perform) then calls this again, after other operations had their chance to lock.
     pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
         let latest = self.state.latest(now);
-        if self.others.any || !self.state.is_open() {
-            self.state.gather_suspended();
-        }
+        let lookahead = self.lookahead();
+        let checks = self.others.any || !self.state.is_open();
+        let Some((wanted, next)) = self.state.outlook(now, lookahead, checks) else {
+            effects.again = Some(latest);
+            return effects;
+        };
         let closes_at = self.state.closes_without_operation(latest);
         if self.state.is_closed_at(latest) {
             self.getters.notify_all();
@@ -210,8 +216,6 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         } else {
             // Getters are woken for Ready keys even after a shutdown: a key that was due at the time of the shutdown counts as Ready, and no later
             // change would wake a getter for it.
-            let lookahead = self.lookahead();
-            let (wanted, next) = self.state.outlook(now, lookahead);
             let notified = self.getters.notified(wanted) + self.blocked_getters.signalled;
             self.notify_getters(wanted.saturating_sub(notified), &mut effects);
             // `next` is the first deadline for which no waiter was woken. The alarm for it is set here, not by the woken waiters. So a task that is
@@ -236,11 +240,16 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         effects
     }
 
-    /// Called when the alarm has fired. Does not read the clock; uses the time of the alarm as the current time. If the timer has fired early, the
-    /// woken waiter reads the clock and waits again. This call may set the alarm again, for a later deadline. So even with a timer that always fires
-    /// immediately, the alarm fires only once for each deadline.
-    pub(super) fn on_alarm(&mut self) -> Effects {
-        let fired = self.alarm.fired();
+    /// Called when the alarm has fired, at the time `now`; `None` if the clock panicked.
+    ///
+    /// If the timer has fired early, uses the time of the alarm as the current time. The woken waiter then reads the clock and waits again. This call may
+    /// set the alarm again, for a later deadline. So even with a timer that always fires immediately, the alarm fires only once for each deadline.
+    pub(super) fn on_alarm(&mut self, now: Option<Nanos>) -> Effects {
+        let mut fired = self.alarm.fired();
+        if let Some(now) = now.filter(|now| fired.is_some_and(|at| at <= *now)) {
+            self.state.note_time(now);
+            fired = Some(now);
+        }
         self.collect_wakeups(fired)
     }
 

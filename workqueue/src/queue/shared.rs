@@ -115,6 +115,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         locked
     }
 
+    /// Locks the queue to check a condition such as "idle" at the time `now`. Unlocks and locks again after each piece of the work that this takes.
+    pub(crate) fn lock_to_check(&self, now: Option<Nanos>) -> MutexGuard<'_, Locked<K, O::ReadyQueue>> {
+        loop {
+            let mut locked = self.lock();
+            if locked.state.observe_to_check(now) {
+                return locked;
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         fold(self.hasher.hash_one(key))
@@ -243,11 +253,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let mut panicked = Ok(());
         loop {
             effects.perform(self, &mut panicked);
-            if !effects.more {
-                break;
-            }
-            effects = Effects::default();
-            effects.more = self.lock().fill_batch(&mut effects.wakers);
+            effects = match effects.again {
+                Some(now) => self.lock().collect_wakeups(Some(now)),
+                None if !effects.more => break,
+                None => {
+                    let mut wakers = WakeBatch::default();
+                    let more = self.lock().fill_batch(&mut wakers);
+                    Effects { wakers, more, ..Effects::default() }
+                }
+            };
         }
         raise(panicked);
     }
@@ -259,7 +273,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Alarmed for Shared<K, O,
     }
 
     fn on_alarm(&self) {
-        let effects = self.lock().on_alarm();
+        let now = caught(|| self.now());
+        let effects = self.lock().on_alarm(now);
         self.perform(effects);
     }
 
@@ -285,12 +300,19 @@ pub(crate) struct Effects {
     pub(in crate::queue) arm: Option<TimerCall>,
     /// Whether more tasks must be woken than fit into `wakers`.
     pub(super) more: bool,
+    /// The time at which `collect_wakeups` must be called again, because it examined as many keys as it may under one lock.
+    pub(super) again: Option<Nanos>,
 }
 
 impl Effects {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.wakers.is_empty() && self.signals == 0 && !self.signal_all && !self.quiet && self.arm.is_none()
+        self.wakers.is_empty()
+            && self.signals == 0
+            && !self.signal_all
+            && !self.quiet
+            && self.arm.is_none()
+            && self.again.is_none()
     }
 
     /// Performs all effects, even if a waker or the timer panics.

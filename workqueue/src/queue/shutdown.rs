@@ -343,7 +343,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Drain<'_, K, 
         // Declared before the guard, so that `left` is dropped after the guard even if a key's `Clone` panics.
         let mut left = Leftovers::new();
         let old;
-        let mut locked = shared.lock();
+        let mut locked = shared.lock_to_check(now);
         old = this.ticket.take().and_then(|own| locked.others.drainers.leave(own));
         if locked.state.is_drained(now) || locked.others.has_ended(this.begun) {
             locked.state.leftovers(now, &mut left);

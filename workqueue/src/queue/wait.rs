@@ -78,7 +78,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for WaitIdle<'_, 
         // Cloned before locking, because a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now_if_timed();
-        let mut locked = shared.lock();
+        let mut locked = shared.lock_to_check(now);
         let old = this.ticket.take().and_then(|own| locked.others.quiet(this.empty).leave(own));
         if if this.empty { locked.state.is_empty() } else { locked.state.is_idle(now) } {
             drop(locked);
@@ -163,6 +163,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
         let waker = context.waker().clone();
         let now = shared.now();
         let mut locked = shared.lock();
+        locked.state.note_time(now);
         let timeouts = &mut locked.others.timeouts;
         let old = self.ticket.take().and_then(|own| timeouts.remove(own));
         let is_over = self.until <= now;

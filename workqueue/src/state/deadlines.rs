@@ -1,5 +1,7 @@
 //! PURE. The heap of waiting keys, earliest deadline first.
 
+use std::collections::BTreeSet;
+
 use flyball_sync::{Nanos, steps};
 
 use crate::state::slots::Slab;
@@ -9,6 +11,8 @@ use crate::state::slots::{NIL, State};
 const ARITY: usize = Siblings::COUNT;
 /// The lane of the root in family 0.
 const ROOT: usize = ARITY - 1;
+/// The number of passed deadlines that are counted in the heap each time. If there are more, they move to `passed`, and are counted once.
+const FEW: usize = 8;
 
 /// An 8-ary heap of deadlines. Each entry stores its position in the heap, so that a key can be removed from the middle
 /// in O(log n).
@@ -19,13 +23,18 @@ const ROOT: usize = ARITY - 1;
 /// # Invariants
 /// 1. Nodes are ordered by deadline, and nodes with equal deadlines by sequence number. In this order, no node is before its parent.
 /// 2. The entry for the node at position p is `Waiting`, stores p in its first link, and has the same deadline as the node.
-/// 3. Exactly the first `len` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is family 0.
-/// 4. `passed` agrees with the deadlines in the heap.
+/// 3. Exactly the first `in_heap` positions are occupied; all other lanes are vacant. The last family has an occupied lane, unless it is family 0.
+/// 4. The entry for a node in `passed` is `Waiting`, has `NIL` as its first link and the sequence number as its second, and has the same deadline as the
+///    node. A `Waiting` entry is in the heap or in `passed`.
 #[derive(Debug, Default)]
 pub struct Deadlines {
     families: Vec<Siblings>,
+    /// The number of nodes, in the heap and in `passed`.
     len: usize,
-    passed: Passed,
+    in_heap: usize,
+    /// Deadlines that have passed, while many have and tasks wait for them. They are here and not in the heap, because the nodes of a heap that are
+    /// before a time can be counted only one by one.
+    passed: BTreeSet<HeapNode>,
 }
 
 impl Deadlines {
@@ -39,43 +48,104 @@ impl Deadlines {
         if self.len == 0 {
             return None;
         }
+        if self.in_heap < self.len {
+            return self.first_of_both();
+        }
         let root = self.get(0);
         Some((root.at, root.slot))
+    }
+
+    /// Returns whether a deadline is at or before `by`.
+    #[inline]
+    pub(crate) fn has_passed(&self, by: Nanos) -> bool {
+        if self.in_heap < self.len {
+            return self.has_passed_of_both(by);
+        }
+        self.len > 0 && self.get(0).at <= by
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_passed_of_both(&self, by: Nanos) -> bool {
+        self.first_of_both().is_some_and(|(at, _)| at <= by)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_of_both(&self) -> Option<(Nanos, u32)> {
+        self.passed.first().copied().into_iter().chain(self.root()).min().map(|node| (node.at, node.slot))
+    }
+
+    fn root(&self) -> Option<HeapNode> {
+        (self.in_heap > 0).then(|| self.get(0))
     }
 
     pub(crate) fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
         let entry = slab.get_mut(slot);
         entry.at = at;
         entry.state = State::Waiting;
-        let position = self.len;
+        self.len += 1;
+        self.push_node(slab, HeapNode { at, sequence, slot });
+    }
+
+    #[inline]
+    fn push_node<K>(&mut self, slab: &mut Slab<K>, node: HeapNode) {
+        let position = self.in_heap;
         if place(position).0 == self.families.len() {
             self.families.push(Siblings::VACANT);
         }
-        self.len += 1;
-        self.passed.added(at);
-        self.sift_up(slab, position, HeapNode { at, sequence, slot });
+        self.in_heap += 1;
+        self.sift_up(slab, position, node);
     }
 
     /// Removes the node of `slot`. The caller must then set the state of the slot.
     pub(crate) fn remove<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
         let position = Self::position(slab, slot);
-        self.passed.removed(slab.get(slot).at);
+        self.len -= 1;
+        if position == NIL as usize {
+            return self.remove_passed(slab, slot);
+        }
+        self.remove_at(slab, position);
+    }
+
+    #[inline]
+    fn remove_at<K>(&mut self, slab: &mut Slab<K>, position: usize) {
         let last = self.pop();
-        if position < self.len {
+        if position < self.in_heap {
             self.sift(slab, position, last);
         }
     }
 
     /// Changes the deadline of `slot` and moves its node accordingly.
     pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, sequence: u32) {
-        let old = std::mem::replace(&mut slab.get_mut(slot).at, at);
-        self.passed.removed(old);
-        self.passed.added(at);
-        self.sift(slab, Self::position(slab, slot), HeapNode { at, sequence, slot });
+        let position = Self::position(slab, slot);
+        if position == NIL as usize {
+            self.remove_passed(slab, slot);
+            self.len -= 1;
+            self.push(slab, slot, at, sequence);
+            return;
+        }
+        slab.get_mut(slot).at = at;
+        self.sift(slab, position, HeapNode { at, sequence, slot });
     }
 
     pub(crate) fn sequence<K>(&self, slab: &Slab<K>, slot: u32) -> u32 {
-        self.get(Self::position(slab, slot)).sequence
+        match Self::position(slab, slot) {
+            position if position == NIL as usize => Self::passed_node(slab, slot).sequence,
+            position => self.get(position).sequence,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_passed<K>(&mut self, slab: &Slab<K>, slot: u32) {
+        self.passed.remove(&Self::passed_node(slab, slot));
+    }
+
+    /// Returns the node of a slot that is in `passed`.
+    fn passed_node<K>(slab: &Slab<K>, slot: u32) -> HeapNode {
+        let entry = slab.get(slot);
+        HeapNode { at: entry.at, sequence: entry.links[1], slot }
     }
 
     #[inline]
@@ -85,39 +155,77 @@ impl Deadlines {
 
     /// Gives every node a new sequence number. The caller must ensure that the new numbers, which `sequence_of` returns for slots, do not change the
     /// order of the nodes.
-    pub(crate) fn renumber(&mut self, sequence_of: impl Fn(u32) -> u32) {
+    pub(crate) fn renumber<K>(&mut self, slab: &mut Slab<K>, sequence_of: impl Fn(u32) -> u32) {
         for family in &mut self.families {
             family.renumber(&sequence_of);
+        }
+        for node in std::mem::take(&mut self.passed) {
+            let sequence = sequence_of(node.slot);
+            slab.get_mut(node.slot).links[1] = sequence;
+            self.passed.insert(HeapNode { sequence, ..node });
         }
     }
 
     /// Returns how many deadlines are at or before `now`, and the first one after it. Counts up to `most` and a few more; if there are more than `most`, the
     /// result is `None` instead of the first one after `now`.
     ///
-    /// The result is kept up to date while deadlines are set and removed. So the deadlines are counted again, in O(the result), only once another one has
-    /// passed, half of those that were counted are gone, the first one after `now` was removed, or `now` is earlier than before.
-    pub(crate) fn passed(&mut self, now: Nanos, most: usize) -> (usize, Option<Nanos>) {
-        if let Some(known) = self.passed.at(now, most) {
-            return known;
+    /// More than a few deadlines are counted by moving them from the heap to `passed`. They stay there, so each deadline is moved once, unless the clock
+    /// jumps back. Each move takes O(log n) and decrements `moves`; returns `None` once that is 0, and the caller must then call this again.
+    pub(crate) fn passed<K>(
+        &mut self,
+        slab: &mut Slab<K>,
+        now: Nanos,
+        most: usize,
+        moves: &mut usize,
+    ) -> Option<(usize, Option<Nanos>)> {
+        if self.passed.is_empty() {
+            let (few, mut found) = (most.min(FEW), (0, None));
+            self.survey_below(0, now, few, &mut found);
+            if found.0 <= few || few == most {
+                return Some(found);
+            }
         }
-        let twice = most.saturating_mul(2);
-        let mut found = (0, None);
-        self.survey(now, twice, &mut found);
-        self.passed = Passed::counted(now, found, found.0 <= twice);
-        found
+        while let Some(last) = self.passed.last().copied().filter(|last| last.at > now) {
+            // The clock has jumped back.
+            *moves = moves.checked_sub(1)?;
+            self.passed.remove(&last);
+            self.push_node(slab, last);
+        }
+        while self.passed.len() <= most {
+            let Some(root) = self.root().filter(|root| root.at <= now) else {
+                return Some((self.passed.len(), self.root().map(|root| root.at)));
+            };
+            *moves = moves.checked_sub(1)?;
+            self.remove_at(slab, 0);
+            slab.get_mut(root.slot).links = [NIL, root.sequence];
+            self.passed.insert(root);
+        }
+        Some((self.passed.len(), None))
     }
 
     /// Adds the number of deadlines at or before `now` to `found.0`, but stops once `found.0` exceeds `most`. If it does not stop early, it also sets
     /// `found.1` to the first deadline after `now`, unless `found.1` is already earlier. O(count).
     pub(crate) fn survey(&self, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
+        for node in &self.passed {
+            if found.0 > most {
+                return;
+            }
+            if node.at > now {
+                found.1 = found.1.into_iter().chain([node.at]).min();
+                break;
+            }
+            found.0 += 1;
+        }
         self.survey_below(0, now, most, found);
     }
 
-    /// Returns the slots whose deadlines are at or before `now`, in no particular order. O(number of these slots).
-    pub(crate) fn due(&self, now: Nanos) -> Vec<u32> {
-        let (mut due, mut next) = (Vec::new(), vec![0]);
-        while let Some(position) = next.pop() {
-            if position < self.len && self.get(position).at <= now {
+    /// Returns the slots whose deadlines are at or before `now`, in no particular order, but stops once there are more than `most`. O(number of these
+    /// slots).
+    pub(crate) fn due(&self, now: Nanos, most: usize) -> Vec<u32> {
+        let passed = self.passed.iter().take_while(|node| node.at <= now).map(|node| node.slot);
+        let (mut due, mut next) = (passed.take(most.saturating_add(1)).collect::<Vec<_>>(), vec![0]);
+        while let Some(position) = next.pop().filter(|_| due.len() <= most) {
+            if position < self.in_heap && self.get(position).at <= now {
                 due.push(self.get(position).slot);
                 next.extend(position * ARITY + 1..=position * ARITY + ARITY);
             }
@@ -127,13 +235,14 @@ impl Deadlines {
 
     /// Returns all slots, earliest deadline first. O(n log n).
     pub(crate) fn slots(&self) -> Vec<u32> {
-        let mut nodes: Vec<HeapNode> = self.families.iter().flat_map(Siblings::nodes).collect();
+        let heap = self.families.iter().flat_map(Siblings::nodes);
+        let mut nodes: Vec<HeapNode> = heap.chain(self.passed.iter().copied()).collect();
         nodes.sort_unstable();
         nodes.into_iter().map(|node| node.slot).collect()
     }
 
     fn survey_below(&self, position: usize, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
-        if position >= self.len || found.0 > most {
+        if position >= self.in_heap || found.0 > most {
             return;
         }
         let at = self.get(position).at;
@@ -183,8 +292,8 @@ impl Deadlines {
     }
 
     fn pop(&mut self) -> HeapNode {
-        self.len -= 1;
-        let (family, lane) = place(self.len);
+        self.in_heap -= 1;
+        let (family, lane) = place(self.in_heap);
         let node = self.families[family].vacate(lane);
         if lane == 0 {
             self.families.pop();
@@ -208,12 +317,36 @@ impl Deadlines {
 
     pub(crate) fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
         let taken = self.families.iter().flat_map(Siblings::nodes).count();
-        let families = if self.len == 0 { self.families.len().min(1) } else { place(self.len - 1).0 + 1 };
-        if (taken, self.families.len()) != (self.len, families) {
-            return Err(format!("deadlines 3: {taken} of {} in {} families", self.len, self.families.len()));
+        let families =
+            if self.in_heap == 0 { self.families.len().min(1) } else { place(self.in_heap - 1).0 + 1 };
+        if (taken, self.families.len()) != (self.in_heap, families) {
+            return Err(format!(
+                "deadlines 3: {taken} of {} in {} families",
+                self.in_heap,
+                self.families.len()
+            ));
         }
-        self.passed.check(self.families.iter().flat_map(Siblings::nodes).map(|node| node.at))?;
-        for position in 0..self.len {
+        if self.len != self.in_heap + self.passed.len() {
+            return Err(format!(
+                "deadlines 4: {} in the heap and {} passed of {}",
+                self.in_heap,
+                self.passed.len(),
+                self.len
+            ));
+        }
+        for node in &self.passed {
+            let entry = slab.get(node.slot);
+            if (entry.state, entry.links[0], Self::passed_node(slab, node.slot))
+                != (State::Waiting, NIL, *node)
+            {
+                return Err(format!(
+                    "deadlines 4: slot {} is {entry_state:?}, not {node:?}",
+                    node.slot,
+                    entry_state = entry.state
+                ));
+            }
+        }
+        for position in 0..self.in_heap {
             let node = self.get(position);
             if position > 0 && self.get((position - 1) / ARITY) > node {
                 return Err(format!("deadlines 1: position {position} is before its parent"));
@@ -326,116 +459,81 @@ fn earlier(one: (usize, Nanos), other: (usize, Nanos)) -> (usize, Nanos) {
     if other.1 < one.1 { other } else { one }
 }
 
-/// The result of the last count.
-///
-/// # Invariants
-/// 1. At least `count` deadlines are at or before `by`. If all were counted, exactly `count` are, and `next` is the first deadline after `by`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Passed {
-    by: Nanos,
-    count: usize,
-    next: Option<Nanos>,
-    /// Whether all deadlines up to `by` were counted, and `next` is known.
-    all: bool,
-}
-
-impl Passed {
-    pub(super) fn counted(by: Nanos, (count, next): (usize, Option<Nanos>), all: bool) -> Self {
-        Self { by, count, next, all }
-    }
-
-    /// Returns how many deadlines are at or before `now`, and the first one after it, unless they must be counted again. If there are more than `most`,
-    /// the first one may be missing.
-    #[inline]
-    pub(super) fn at(&mut self, now: Nanos, most: usize) -> Option<(usize, Option<Nanos>)> {
-        if now < self.by {
-            return None; // the clock jumped back
-        }
-        if self.all && self.next.is_none_or(|next| next > now) {
-            self.by = now;
-            return Some((self.count, self.next));
-        }
-        (self.count > most).then_some((self.count, None))
-    }
-
-    #[cfg(test)]
-    pub(super) fn by(&self) -> Nanos {
-        self.by
-    }
-
-    #[inline]
-    pub(super) fn added(&mut self, at: Nanos) {
-        if at <= self.by {
-            self.count += 1;
-        } else if self.all {
-            self.next = self.next.into_iter().chain([at]).min();
-        }
-    }
-
-    #[inline]
-    pub(super) fn removed(&mut self, at: Nanos) {
-        if at <= self.by {
-            // Not all may have been counted.
-            self.count = self.count.saturating_sub(1);
-        } else if self.next == Some(at) {
-            self.all = false;
-        }
-    }
-
-    pub(super) fn check(&self, deadlines: impl Iterator<Item = Nanos>) -> Result<(), String> {
-        let (passed, later): (Vec<_>, Vec<_>) = deadlines.partition(|at| *at <= self.by);
-        let next = later.into_iter().min();
-        if passed.len() < self.count || (self.all && (passed.len(), next) != (self.count, self.next)) {
-            return Err(format!("passed 1: {} deadlines and then {next:?}, but {self:?}", passed.len()));
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Many tasks wait for many keys that become due at once: only the first operation counts them, however many tasks wait.
-    #[test]
-    fn passed_deadlines_are_counted_once() {
-        for most in [usize::MAX, 700] {
-            let (mut slab, mut heap) = (Slab::new(), Deadlines::default());
-            let at = |slot: u32| Nanos::new(if slot < 1_000 { 5 } else { 50 });
-            for key in 0..1_010 {
-                let slot = slab.insert(key, 0);
-                heap.push(&mut slab, slot, at(slot), slot);
-            }
-            assert_eq!(heap.passed(Nanos::new(5), most), (1_000, Some(Nanos::new(50))));
-            for left in (0..1_000).rev() {
-                let slot = heap.first().unwrap().1;
-                heap.remove(&mut slab, slot);
-                slab.remove(slot);
-                let now = Nanos::new(6 + u64::from(slot) % 20);
-                let known = heap.passed.at(now.max(heap.passed.by()), most);
-                assert_eq!(known, Some((left, Some(Nanos::new(50)))));
-                heap.check(&slab).unwrap();
-            }
+    fn heap_of(keys: u32) -> (Slab<u32>, Deadlines) {
+        let (mut slab, mut heap) = (Slab::new(), Deadlines::default());
+        for key in 0..keys {
+            let slot = slab.insert(key, 0);
+            heap.push(&mut slab, slot, Nanos::new(u64::from(key)), slot);
         }
+        (slab, heap)
     }
 
-    /// If more have passed than the caller asks for, some more are counted, so that half of them can be removed before they are counted again.
-    #[test]
-    fn passed_deadlines_beyond_the_limit_are_not_counted() {
-        let (mut slab, mut heap) = (Slab::new(), Deadlines::default());
-        for key in 0..10_000 {
-            let slot = slab.insert(key, 0);
-            heap.push(&mut slab, slot, Nanos::new(5), slot);
+    /// Counts in pieces, and returns the result and the number of pieces.
+    fn count(
+        heap: &mut Deadlines,
+        slab: &mut Slab<u32>,
+        now: u64,
+        most: usize,
+    ) -> (usize, Option<Nanos>, u32) {
+        for pieces in 1.. {
+            steps::begin();
+            let found = heap.passed(slab, Nanos::new(now), most, &mut 64);
+            heap.check(slab).unwrap();
+            if let Some((count, next)) = found {
+                return (count, next, pieces);
+            }
         }
-        let mut counts = 0;
-        for _ in 0..9_000 {
-            counts += usize::from(heap.passed.at(Nanos::new(9), 100).is_none());
-            let (passed, next) = heap.passed(Nanos::new(9), 100);
-            assert!(passed > 100 && next.is_none(), "{passed} {next:?}");
-            let slot = heap.first().unwrap().1;
+        unreachable!()
+    }
+
+    /// Deadlines pass one after the other while tasks wait for them and no key is taken: each operation counts only those that have passed since the
+    /// last one, in pieces.
+    #[test]
+    fn each_passed_deadline_is_counted_once() {
+        let (mut slab, mut heap) = heap_of(10_000);
+        let next = |at| Some(Nanos::new(at));
+        assert_eq!(count(&mut heap, &mut slab, 4_999, usize::MAX), (5_000, next(5_000), 79));
+        for now in 5_000..5_050 {
+            steps::take();
+            let found = heap.passed(&mut slab, Nanos::new(now), usize::MAX, &mut 64);
+            assert!(steps::take() < 64, "counted again");
+            assert_eq!(found, Some((now as usize + 1, next(now + 1))));
+        }
+        // Keys are taken, and deadlines are set again.
+        for slot in 0..100 {
+            assert_eq!(heap.first(), Some((Nanos::new(slot.into()), slot)));
             heap.remove(&mut slab, slot);
             slab.remove(slot);
         }
-        assert!((80..=91).contains(&counts), "{counts}");
+        heap.set(&mut slab, 200, Nanos::new(20_000), 0);
+        assert_eq!(count(&mut heap, &mut slab, 5_050, usize::MAX), (4_950, next(5_051), 1));
+        assert_eq!(
+            (heap.len(), heap.slots().len(), heap.due(Nanos::new(5_050), 5_000).len()),
+            (9_900, 9_900, 4_950)
+        );
+    }
+
+    /// If more have passed than the caller needs, the others stay in the heap.
+    #[test]
+    fn passed_deadlines_beyond_the_limit_are_not_counted() {
+        let (mut slab, mut heap) = heap_of(10_000);
+        assert_eq!(count(&mut heap, &mut slab, 9_000, 100), (101, None, 2));
+        assert_eq!(heap.due(Nanos::new(9_000), 9).len(), 10);
+        let mut found = (0, None);
+        heap.survey(Nanos::new(9_000), usize::MAX, &mut found);
+        assert_eq!(found, (9_001, Some(Nanos::new(9_001))));
+    }
+
+    /// After the clock has jumped back, those that have not passed at the new time are not counted.
+    #[test]
+    fn a_clock_that_jumps_back_moves_deadlines_back() {
+        let (mut slab, mut heap) = heap_of(1_000);
+        assert_eq!(count(&mut heap, &mut slab, 499, usize::MAX).0, 500);
+        assert_eq!(count(&mut heap, &mut slab, 99, usize::MAX), (100, Some(Nanos::new(100)), 7));
+        assert_eq!(count(&mut heap, &mut slab, 499, usize::MAX), (500, Some(Nanos::new(500)), 7));
     }
 }

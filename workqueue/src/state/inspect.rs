@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use flyball_sync::Nanos;
 
-use super::{Phase, Postponed, QueueState};
+use super::{GATHER_LIMIT, Phase, Postponed, QueueState};
 use crate::state::order::sealed::ReadyQueue;
 use crate::state::slots::spread;
 use crate::state::slots::{Flags, State};
@@ -59,17 +59,28 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Returns how many keys can be handed out, and the next time at which a key becomes Ready, or a Ready key gets the token of its group. If `now` is
     /// `None`, no deadline counts as passed. After shutdown, exactly the deadlines up to the horizon count as passed, whatever `now` is. If more than
-    /// `most` deadlines have passed, the second result may be wrong. Examines at most `most` + 1 groups whose tokens have arrived; and deadlines as
-    /// `Deadlines::passed` does.
-    #[inline]
-    pub(crate) fn outlook(&mut self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
-        if self.paused || self.phase == Phase::Stopped {
-            return (0, None);
+    /// `most` keys can be handed out, both results may be wrong, but the first one is more than `most`. If `checks` is true, also prepares the check of
+    /// conditions, as [`observe_to_check`](Self::observe_to_check) does.
+    ///
+    /// Moves at most [`GATHER_LIMIT`] keys, in O(log n) each. Returns `None` if more must be moved: the caller must then unlock and call this again.
+    pub(crate) fn outlook(
+        &mut self,
+        now: Option<Nanos>,
+        most: usize,
+        checks: bool,
+    ) -> Option<(usize, Option<Nanos>)> {
+        let mut moves = GATHER_LIMIT;
+        let most = if self.paused || self.phase == Phase::Stopped { 0 } else { most };
+        if !self.gather_until(most, checks, &mut moves) {
+            return None;
         }
-        let (granted, token) = self.order.tokens(now.unwrap_or(self.seen), most);
+        if self.paused || self.phase == Phase::Stopped {
+            return Some((0, None));
+        }
+        let (granted, token) = self.order.tokens(now.unwrap_or(self.seen), most.min(GATHER_LIMIT));
         let ready = self.order.available() + granted;
         if self.waits() == 0 {
-            return (ready, token);
+            return Some((ready, token));
         }
         let by = match self.phase {
             Phase::ShutDown => self.horizon,
@@ -77,9 +88,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         };
         let (due, next) = match self.first_wait() {
             Some((at, _)) if at > by => (0, Some(at)),
-            _ => self.passed(by, most),
+            _ => self.passed(by, most, &mut moves)?,
         };
-        (ready + due, next.filter(|at| self.is_served(*at)).into_iter().chain(token).min())
+        Some((ready + due, next.filter(|at| self.is_served(*at)).into_iter().chain(token).min()))
     }
 
     /// Returns whether a key with this deadline becomes Ready at it. After a shutdown, later ones do not.
@@ -113,7 +124,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         let first = self.first_wait().map(|(at, _)| at).filter(|_| !self.paused);
-        let token = if self.paused { None } else { self.order.tokens(self.seen, usize::MAX).1 };
+        let token = if self.paused { None } else { self.order.tokens(self.seen, GATHER_LIMIT).1 };
         match self.phase {
             Phase::Open => first.into_iter().chain(token).min(),
             Phase::DrainingDelays => first.into_iter().chain(token).chain(self.closes_at(self.seen)).min(),
@@ -128,7 +139,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         if self.phase != Phase::DrainingDelays || now >= self.horizon {
             return None;
         }
-        let next = if O::GATHERS { self.survey(now, usize::MAX).1 } else { None };
+        // If more have passed, although the caller has gathered, an alarm has fired early, and the waiters check again at the horizon.
+        let next = if O::GATHERS { self.survey(now, GATHER_LIMIT) } else { (0, None) };
+        let next = next.1.filter(|_| next.0 <= GATHER_LIMIT);
         Some(next.map_or(self.horizon, |next| next.min(self.horizon)))
     }
 
@@ -205,17 +218,19 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             Some((at, _)) if at > self.horizon => true,
             Some((at, _)) if at > by => false,
             Some(_) => {
-                self.all_suspended(by) && self.survey(by, usize::MAX).1.is_none_or(|at| at > self.horizon)
+                self.all_suspended(by, GATHER_LIMIT)
+                    && self.survey(by, GATHER_LIMIT).1.is_none_or(|at| at > self.horizon)
             }
             None => true,
         }
     }
 
-    /// Returns whether the groups of all waiting keys with a deadline at or before `by` are suspended. O(these keys), and only while such keys are in
-    /// the heap, that is, before the next operation with a time.
-    fn all_suspended(&self, by: Nanos) -> bool {
-        let suspended = |slot| self.order.is_suspended(slot);
-        O::GATHERS && self.order.heaps().all(|heap| heap.due(by).into_iter().all(suspended))
+    /// Returns whether the groups of all waiting keys with a deadline at or before `by` are suspended, and there are at most `most` such keys. O(these
+    /// keys), and only while such keys are in the heap, that is, before the next operation with a time.
+    fn all_suspended(&self, by: Nanos, most: usize) -> bool {
+        let suspended =
+            |due: Vec<u32>| due.len() <= most && due.into_iter().all(|slot| self.order.is_suspended(slot));
+        O::GATHERS && self.order.heaps().all(|heap| suspended(heap.due(by, most)))
     }
 
     /// Observes the time, and returns whether the queue is stopped, or closed and without leased keys.
@@ -243,18 +258,19 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     }
 
     pub(crate) fn is_idle_at(&self, now: Nanos) -> bool {
-        self.leased() == 0 && !self.has_ready_at(now)
+        self.leased() == 0 && !self.has_ready_at(now, GATHER_LIMIT)
     }
 
     /// Returns whether there is a Ready key that can be handed out now, or later when a lease of its group ends. If `now` is `None`, uses the last
     /// time that was passed in.
     pub(crate) fn has_ready(&self, now: Option<Nanos>) -> bool {
-        self.has_ready_at(now.unwrap_or(self.seen))
+        self.has_ready_at(now.unwrap_or(self.seen), usize::MAX)
     }
 
-    fn has_ready_at(&self, now: Nanos) -> bool {
+    /// If more than `most` deadlines have passed and were not gathered yet, one of these keys counts as a key that can be handed out.
+    fn has_ready_at(&self, now: Nanos, most: usize) -> bool {
         self.queued() > self.order.suspended()
-            || (self.has_due(Some(now)) && !self.all_suspended(self.due_by(now)))
+            || (self.has_due(Some(now)) && !self.all_suspended(self.due_by(now), most))
     }
 
     /// Returns the later of `now` and the time that was last passed to an operation. Conditions are checked at this time, because a waiter may have

@@ -160,7 +160,9 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         let first = self.first_wait().filter(|(at, _)| *at <= by).map(|(_, slot)| slot);
         let due = match first {
             // The keys that are due after one that does not count may count.
-            Some(slot) if !counts(slot) => self.order.heaps().flat_map(|waits| waits.due(by)).collect(),
+            Some(slot) if !counts(slot) => {
+                self.order.heaps().flat_map(|waits| waits.due(by, usize::MAX)).collect()
+            }
             first => Vec::from_iter(first),
         };
         let oldest = self.order.heads(now, by).chain(due).filter(|slot| counts(*slot));

@@ -157,11 +157,17 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         self.order.heaps().map(Deadlines::len).sum()
     }
 
-    /// Like [`survey`](Self::survey), but keeps the result up to date, so that the next call need not count again.
-    pub(super) fn passed(&mut self, by: Nanos, most: usize) -> (usize, Option<Nanos>) {
-        self.order.heaps_mut().fold((0, None), |(count, next), heap| {
-            let (more, other) = heap.passed(by, most);
-            (count + more, next.into_iter().chain(other).min())
+    /// Like [`survey`](Self::survey), but counts each deadline once, and in pieces: `None` if the caller must unlock and call this again.
+    pub(super) fn passed(
+        &mut self,
+        by: Nanos,
+        most: usize,
+        moves: &mut usize,
+    ) -> Option<(usize, Option<Nanos>)> {
+        let slab = &mut self.slab;
+        self.order.heaps_mut().try_fold((0, None), |(count, next), heap| {
+            let (more, other) = heap.passed(slab, by, most, moves)?;
+            Some((count + more, next.into_iter().chain(other).min()))
         })
     }
 
@@ -213,7 +219,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         for (slot, postponed) in self.postponed.values_mut() {
             postponed.sequence = renumbered[slot as usize];
         }
-        self.order.heaps_mut().for_each(|heap| heap.renumber(|slot| renumbered[slot as usize]));
+        let slab = &mut self.slab;
+        self.order.heaps_mut().for_each(|heap| heap.renumber(slab, |slot| renumbered[slot as usize]));
         self.sequence = sequences.len() as u32;
     }
 }

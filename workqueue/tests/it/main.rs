@@ -7,6 +7,7 @@ mod allocations;
 mod attempts;
 mod backoff;
 mod bounded;
+mod bounded_work;
 mod cancel;
 mod consumer;
 mod corpus;

@@ -74,7 +74,7 @@ impl Level {
     /// Returns whether the level has a Ready key.
     #[inline]
     pub(super) fn is_ready(&self, by: Nanos) -> bool {
-        self.line.len() > 0 || !self.raised.is_empty() || self.waits.first().is_some_and(|(at, _)| at <= by)
+        self.line.len() > 0 || !self.raised.is_empty() || self.waits.has_passed(by)
     }
 
     /// Returns the key that has been Ready at this level for the longest time.
@@ -91,6 +91,9 @@ impl Level {
 
     #[inline]
     fn or_due(&self, first: Option<Rank>, now: Nanos, by: Nanos) -> Option<u32> {
+        if self.waits.len() == 0 {
+            return first.map(|(.., slot)| slot);
+        }
         match (first, self.waits.first().filter(|(at, _)| *at <= by)) {
             (Some((_, since, slot)), Some((at, _))) if goes_before(since, at, now) => Some(slot),
             (_, Some((_, due))) => Some(due),

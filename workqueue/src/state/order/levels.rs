@@ -125,7 +125,7 @@ impl Levels {
     /// Returns the number of Ready keys of each level. O(levels + deadlines that have passed).
     pub(crate) fn depths<K>(&self, slab: &Slab<K>, by: Nanos) -> Vec<(i8, usize)> {
         let mut depths: Vec<_> = self.levels.iter().map(|level| (level.priority, level.ready)).collect();
-        for due in self.levels.iter().flat_map(|level| level.waits.due(by)) {
+        for due in self.levels.iter().flat_map(|level| level.waits.due(by, usize::MAX)) {
             debug_assert_eq!(slab.get(due).state, State::Waiting, "deadlines 2");
             depths[self.index(self.positions[due as usize].priority)].1 += 1;
         }
