@@ -189,7 +189,7 @@ impl<K> Lease<K> {
     /// failures are forgotten, and the lease is returned to the caller, which must end it. So the caller can store the key and its last error elsewhere
     /// while no other worker has the key.
     ///
-    /// The [queue's limit](crate::QueueBuilder::give_up_after) applies instead if it is lower than `most`. Metrics count the key as
+    /// The [queue's limit](crate::QueueBuilder::give_up_after) applies instead if it is lower than `most`: its hook is called, and the lease ends. Metrics count the key as
     /// [given up](crate::QueueMetrics::gave_up) in both cases. A failure that the limiter does not count, such as one before the key's backoff is over,
     /// counts toward neither limit. Without a limiter no failure is counted, so the lease is never returned.
     ///

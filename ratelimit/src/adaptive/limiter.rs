@@ -322,7 +322,8 @@ impl<C: Clock> Shared<C> {
     /// If the caller can have a slot, starts an operation and returns its permit. Otherwise adds the caller to the wait queue.
     pub(crate) fn poll_start(self: &Arc<Self>, turn: &mut Turn, waker: &Waker) -> Poll<Permit<C>> {
         let now = self.clock.now();
-        let waker = waker.clone();
+        // Cloned before locking, and dropped after unlocking if it is not stored, because a waker's vtable is user code.
+        let mut spare = Some(waker.clone());
         // If the caller was given a slot, it takes this slot first; only then does `settle` take back the slots of late waiters. In the opposite order,
         // two waiters that are polled late would take the slot from each other for ever.
         let claim = |state: &mut State| (state.claim(turn), turn);
@@ -336,12 +337,14 @@ impl<C: Clock> Shared<C> {
             };
             match started {
                 Some(started) => (Poll::Ready(Permit::new(self.clone(), started)), None),
-                None => (Poll::Pending, state.wait(turn, waker)),
+                None => (Poll::Pending, spare.take().and_then(|waker| state.wait(turn, waker))),
             }
         };
         // If a waker panics, the permit is dropped and its slot is passed on.
         let ((polled, replaced), woken) = self.change(Some(now), claim, start_or_wait);
+        // Also if the drop of a waker panics here, the permit is dropped.
         drop(replaced);
+        drop(spare);
         raise(woken);
         polled
     }

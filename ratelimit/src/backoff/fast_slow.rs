@@ -38,13 +38,19 @@ pub struct FastSlow<K> {
     failures: PerKey<K, u32>,
 }
 
+/// The longest wait.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+
 // === impl FastSlow ===
 
 impl<K> FastSlow<K> {
     /// Creates a policy in which a key waits `fast` after each of its first `fast_attempts` failures, and `slow` after all
-    /// others. If `fast_attempts` is 0, every wait is `slow`.
+    /// others. If `fast_attempts` is 0, every wait is `slow`. A wait is at most 2⁶⁴ − 1 ns, which is 584 years: with `slow` at [`Duration::MAX`], a key
+    /// waits until it is added again.
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
+        // `Duration::MAX` would give the key up, see `Failure::wait`.
+        let (fast, slow) = (fast.min(LONGEST), slow.min(LONGEST));
         Self { fast, slow, fast_attempts, failures: PerKey::new(fast.max(slow)) }
     }
 

@@ -91,7 +91,7 @@ impl<T: Timer> RateLimiter<T> {
         Self { shared: Shared::new(quota, timer) }
     }
 
-    /// Waits for a token.
+    /// Waits for a token. After 127 tokens without a wait on one thread, the future yields once to other tasks.
     ///
     /// # Cancel safety
     /// Dropping the future removes it from the wait queue. A token that was granted to it goes to the next waiter. If
@@ -139,7 +139,8 @@ impl<T: Timer> RateLimiter<T> {
         AcquireMany::new(Waiting::new(&self.shared, count))
     }
 
-    /// Waits for a token for at most `limit`, by the timer's clock. With a `limit` of zero, this is [`try_acquire`](Self::try_acquire).
+    /// Waits for a token for at most `limit`, by the timer's clock. With a `limit` of zero, this is [`try_acquire`](Self::try_acquire),
+    /// except that it may yield once to other tasks, like [`acquire`](Self::acquire).
     ///
     /// If the token arrives too late even if all waiters leave the wait queue, this fails at the first poll, without waiting: by the quota at that
     /// time, and if no reservation is cancelled. Otherwise the limit starts at the first poll, and the timer wakes the future when it is over. The

@@ -3,13 +3,16 @@
 //! # Invariants
 //! 1. Waiters with a promise, which is a reservation of their tokens, come first. `tokens` is the number of tokens that waiters without a promise
 //!    need.
+//!    `promised_tokens` is the number of those that were promised, and `dues` counts the waiters that were promised each due time.
 //! 2. `deadlines` maps the deadline of each waiter with a time limit to its slot; waiters with equal deadlines are in order of arrival.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::num::NonZeroU32;
 use std::task::Waker;
 
 use flyball_sync::Nanos;
+use flyball_sync::steps;
 use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 
 use crate::bucket::reservation::Reservation;
@@ -23,6 +26,10 @@ type Deadline = (Nanos, u64);
 pub(crate) struct WaitQueue {
     list: WaitList<Waiter, Served>,
     tokens: u64,
+    promised_tokens: u64,
+    dues: BTreeMap<Nanos, usize>,
+    /// The next waiter that [`refuse_above`](Self::refuse_above) examines.
+    refusing: Option<u32>,
     deadlines: BTreeMap<Deadline, u32>,
     /// The number of waiters with a deadline that have joined so far.
     joined: u64,
@@ -51,7 +58,15 @@ pub(crate) enum Served {
 
 impl WaitQueue {
     pub(crate) const fn new() -> Self {
-        Self { list: WaitList::new(), tokens: 0, deadlines: BTreeMap::new(), joined: 0 }
+        Self {
+            list: WaitList::new(),
+            tokens: 0,
+            promised_tokens: 0,
+            dues: BTreeMap::new(),
+            refusing: None,
+            deadlines: BTreeMap::new(),
+            joined: 0,
+        }
     }
 
     pub(crate) const fn waiting(&self) -> usize {
@@ -63,16 +78,14 @@ impl WaitQueue {
         self.tokens
     }
 
-    /// The latest due time that was promised to a waiter. O(waiters with a promise).
+    /// The latest due time that was promised to a waiter.
     pub(crate) fn promised_until(&self) -> Nanos {
-        let promised = self.list.iter().map_while(|(_, waiter)| waiter.promised.as_ref());
-        promised.map(Reservation::due).max().unwrap_or(Nanos::ZERO)
+        self.dues.last_key_value().map_or(Nanos::ZERO, |(due, _)| *due)
     }
 
-    /// The number of tokens that were promised to waiters. O(waiters with a promise).
-    pub(crate) fn promised_tokens(&self) -> u64 {
-        let promised = self.list.iter().map_while(|(_, waiter)| waiter.promised.as_ref());
-        promised.map(|promised| u64::from(promised.count().get())).sum()
+    /// The number of tokens that were promised to waiters.
+    pub(crate) const fn promised_tokens(&self) -> u64 {
+        self.promised_tokens
     }
 
     /// Appends a waiter.
@@ -110,17 +123,24 @@ impl WaitQueue {
         Some(std::mem::replace(&mut self.list.first_mut()?.waker, Waker::noop().clone()))
     }
 
-    /// Refuses the waiters that request more tokens than the burst and have no promise from before the burst changed. Returns whether there are more
-    /// such waiters than fit into the batch.
+    /// Lets [`refuse_above`](Self::refuse_above) examine all present waiters.
+    pub(crate) fn start_refusing(&mut self) {
+        self.refusing = self.list.first_slot();
+    }
+
+    /// Refuses the waiters that request more tokens than the burst and have no promise from before the burst changed. Stops when the batch is full, and
+    /// returns whether there may be more such waiters; the next call goes on there.
     ///
-    /// O(waiters).
+    /// All calls together are O(waiters).
     pub(crate) fn refuse_above(&mut self, burst: NonZeroU32, wake: &mut WakeBatch) -> bool {
-        let mut next = self.list.first_slot();
-        while let Some(slot) = next {
-            next = self.list.after(slot);
+        while let Some(slot) = self.refusing {
+            steps::count();
             let refused =
                 self.list.at(slot).filter(|waiter| waiter.count > burst && waiter.promised.is_none());
-            let Some(count) = refused.map(|waiter| waiter.count) else { continue };
+            let Some(count) = refused.map(|waiter| waiter.count) else {
+                self.refusing = self.list.after(slot);
+                continue;
+            };
             if wake.is_full() {
                 return true;
             }
@@ -146,7 +166,10 @@ impl WaitQueue {
         }
         while let Some(slot) = earliest {
             if let Some(waiter) = self.list.at_mut(slot) {
-                waiter.promised = Some(promise(waiter.count));
+                let promised = promise(waiter.count);
+                *self.dues.entry(promised.due()).or_default() += 1;
+                self.promised_tokens += u64::from(promised.count().get());
+                waiter.promised = Some(promised);
             }
             earliest = self.list.after(slot);
         }
@@ -173,6 +196,7 @@ impl WaitQueue {
 
     /// Removes a waiter.
     pub(crate) fn leave(&mut self, place: Place) -> Released<Waiter, Served> {
+        self.pass(place.slot());
         let left = self.list.leave(place);
         if let Released::Waiting(waiter) = &left {
             self.removed(waiter);
@@ -184,6 +208,7 @@ impl WaitQueue {
     pub(crate) fn check(&self) -> Result<(), String> {
         self.list.check()?;
         let (mut tokens, mut promises, mut deadlines) = (0, true, BTreeMap::new());
+        let (mut promised_tokens, mut dues) = (0, BTreeMap::new());
         for (slot, waiter) in self.list.iter() {
             if waiter.promised.is_some() && !promises {
                 return Err(format!(
@@ -193,25 +218,53 @@ impl WaitQueue {
             promises = waiter.promised.is_some();
             deadlines.extend(waiter.until.map(|until| (until, slot)));
             tokens += if promises { 0 } else { u64::from(waiter.count.get()) };
+            if let Some(promised) = &waiter.promised {
+                *dues.entry(promised.due()).or_insert(0_usize) += 1;
+                promised_tokens += u64::from(promised.count().get());
+            }
         }
         if (tokens, &deadlines) != (self.tokens, &self.deadlines) {
             return Err(format!("counted {tokens} tokens, {deadlines:?}: {self:?}"));
+        }
+        if (promised_tokens, &dues) != (self.promised_tokens, &self.dues) {
+            return Err(format!(
+                "invariant 1: counted {promised_tokens} promised tokens, {dues:?}: {self:?}"
+            ));
+        }
+        if self.refusing.is_some_and(|slot| self.list.at(slot).is_none()) {
+            return Err(format!("no waiter in slot {:?}", self.refusing));
         }
         Ok(())
     }
 
     fn serve(&mut self, slot: u32, served: Served) -> Option<Waiter> {
+        self.pass(slot);
         let waiter = self.list.serve(slot, served)?;
         self.removed(&waiter);
         Some(waiter)
+    }
+
+    /// Called before the waiter in `slot` is removed.
+    fn pass(&mut self, slot: u32) {
+        if self.refusing == Some(slot) {
+            self.refusing = self.list.after(slot);
+        }
     }
 
     fn removed(&mut self, waiter: &Waiter) {
         if let Some(until) = waiter.until {
             self.deadlines.remove(&until);
         }
-        if waiter.promised.is_none() {
+        let Some(promised) = &waiter.promised else {
             self.tokens -= u64::from(waiter.count.get());
+            return;
+        };
+        self.promised_tokens -= u64::from(promised.count().get());
+        if let Entry::Occupied(mut due) = self.dues.entry(promised.due()) {
+            match due.get() {
+                ..=1 => _ = due.remove(),
+                more => *due.get_mut() = more - 1,
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -197,4 +197,26 @@ fn a_panic_in_the_drop_of_a_replaced_waker_takes_no_wake_up_with_it() {
     hostile.panic_in(None);
     assert!(polled.is_err() && wakes.wakes() == 1, "{} wake-ups", wakes.wakes());
     assert!(poll(&mut first).is_pending() && poll_with(second.as_mut(), &waker).is_ready());
+}
+
+#[test]
+fn a_slot_is_not_lost_if_the_drop_of_an_unused_waker_panics() {
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, Duration::from_secs(1)));
+    let hostile = HostileWaker::new();
+    let waker = hostile.waker();
+    hostile.run_in(WakerCall::Drop, || panic!("the drop of a waker panics"));
+    let polled =
+        catch_unwind(AssertUnwindSafe(|| poll_with(pin!(limiter.acquire()).as_mut(), &waker).is_ready()));
+    assert!(polled.is_err());
+    assert_eq!(limiter.in_flight(), 0);
+}
+
+#[test]
+fn an_unused_waker_is_dropped_outside_the_lock() {
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, Duration::from_secs(1)));
+    let hostile = HostileWaker::new();
+    let waker = hostile.waker();
+    let own = limiter.clone();
+    hostile.run_in(WakerCall::Drop, move || assert_eq!(own.in_flight(), 1));
+    assert!(poll_with(pin!(limiter.acquire()).as_mut(), &waker).is_ready());
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::{Quota, RateLimiter, TryAcquireError};
-use flyball_sync::{ManualClock, ManualTimer, Nanos, Timer, block_on};
+use flyball_sync::{ManualClock, ManualTimer, Nanos, Timer, block_on, steps};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -465,4 +465,21 @@ fn an_alarm_is_removed_when_its_last_waiter_leaves() {
     clock.advance(Duration::from_millis(1));
     assert_eq!(granted.poll(), Poll::Ready(true));
     assert_eq!(clock.next_alarm(), None);
+}
+
+#[test]
+fn a_new_quota_examines_each_waiter_once() {
+    let five = NonZeroU32::new(5).unwrap();
+    let clock = ManualClock::new();
+    let limiter = RateLimiter::with_timer(Quota::per_hour(five), clock.timer());
+    limiter.try_acquire_many(five).unwrap();
+    let mut ones: Vec<_> = (0..500).map(|_| Box::pin(limiter.acquire())).collect();
+    ones.iter_mut().for_each(|one| assert!(poll_once(one.as_mut()).is_pending()));
+    let mut fives: Vec<_> = (0..500).map(|_| Box::pin(limiter.acquire_many(five))).collect();
+    fives.iter_mut().for_each(|five| assert!(poll_once(five.as_mut()).is_pending()));
+    steps::take();
+    limiter.set_quota(Quota::per_hour(NonZeroU32::MIN));
+    let steps = steps::take();
+    assert!((1000..1200).contains(&steps), "{steps}");
+    assert!(fives.iter_mut().all(|five| poll_once(five.as_mut()).is_ready()));
 }

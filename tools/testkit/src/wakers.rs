@@ -1,9 +1,10 @@
 //! Wakers that count their wake-ups, and wakers that panic.
 
+use std::fmt::{self, Debug, Formatter};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 /// A [`Wake`] that counts its wake-ups.
@@ -52,13 +53,24 @@ pub enum WakerCall {
     Drop,
 }
 
-/// A waker whose clone, wake-up or drop panics on demand, and which counts its copies.
+/// A waker whose clone, wake-up or drop panics or runs a function on demand, and which counts its copies.
 #[derive(Debug, Default)]
 pub struct HostileWaker {
     /// The call that panics, plus one; 0 if none does.
     panics: AtomicUsize,
     wakes: AtomicUsize,
     live: AtomicI64,
+    hooks: Hooks,
+}
+
+/// Functions that each run in one call.
+#[derive(Default)]
+struct Hooks(Mutex<Vec<(WakerCall, Box<dyn FnOnce() + Send>)>>);
+
+impl Debug for Hooks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").finish_non_exhaustive()
+    }
 }
 
 impl HostileWaker {
@@ -80,6 +92,11 @@ impl HostileWaker {
         self.panics.store(call.map_or(0, |call| call as usize + 1), Ordering::SeqCst);
     }
 
+    /// Runs `hook` in the next such call.
+    pub fn run_in(&self, call: WakerCall, hook: impl FnOnce() + Send + 'static) {
+        self.hooks.0.lock().expect("no hook runs under the lock").push((call, Box::new(hook)));
+    }
+
     /// The number of wake-ups so far, including those that panicked.
     #[must_use]
     pub fn wakes(&self) -> usize {
@@ -98,6 +115,12 @@ impl HostileWaker {
     }
 
     fn called(&self, call: WakerCall) {
+        let mut hooks = self.hooks.0.lock().expect("no hook runs under the lock");
+        let own = hooks.iter().position(|(own, _)| *own == call).map(|at| hooks.remove(at));
+        drop(hooks);
+        if let Some((_, hook)) = own {
+            hook();
+        }
         if self.panics.load(Ordering::SeqCst) == call as usize + 1 && !std::thread::panicking() {
             panic!("a hostile waker panics in {call:?}");
         }

@@ -260,7 +260,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let mut locked = self.shared.lock_to_add(None, &mut new);
         let added = locked.state.add(&mut new, now);
         self.shared.finish(locked, now);
-        self.shared.answer(added, new.key)
+        let NewKey { key, tag, .. } = new;
+        // Before the result is computed, which would be leaked with its key if the drop of the tag panicked: it holds the name of a group.
+        drop(tag);
+        self.shared.answer(added, key)
     }
 }
 
@@ -413,7 +416,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
                 continue;
             }
             let own = this.ticket.take();
-            if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
+            // `waker` is taken only to be parked. Otherwise it lives until the lock is released, because its drop is user code.
+            if let Some(waker) = waker.take_if(|_| added == Err(AddErrorKind::Full)) {
                 // The task takes its new place in the wait queue before it leaves the old one. If it left first, its class of keys might have no
                 // parked adder for a moment, and the record of the class could be dropped.
                 this.ticket = Some(locked.park_adder(&this.new.tag, waker));
@@ -428,6 +432,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
             }
             shared.finish(locked, now);
             drop(old);
+            drop(waker);
             return Poll::Ready(shared.answer(added, this.new.key.take()));
         }
     }

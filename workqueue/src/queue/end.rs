@@ -81,7 +81,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         let now = self.now();
         let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
-        if let (None, AfterFailure::GaveUp { failures }) = (own, failure) {
+        // Below `own`, the policy gives the key up.
+        let gave_up = match failure {
+            AfterFailure::GaveUp { failures } => {
+                Some(failures).filter(|failures| own.is_none_or(|own| *failures < own))
+            }
+            AfterFailure::Backoff { .. } => None,
+        };
+        if let Some(failures) = gave_up {
             // This is reported here, because the caller ends the lease with an outcome that need not be a failure.
             self.report(|sink| sink.failure_counted());
             self.report(|sink| sink.gave_up(failures));

@@ -111,9 +111,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Get<'_, K, O,
             // `LeaseStream` polls this future again for the next key. That poll may yield again.
             this.has_yielded = false;
             let lease = this.queue.lease(locked, now, id, key);
-            if let Some(old) = old {
-                // If the drop of the old waker panicked here, the lease would be neither returned nor dropped, and the key would never run again.
-                caught(|| drop(old));
+            // If the drop of a waker panicked here, the lease would be neither returned nor dropped, and the key would never run again.
+            for unused in old.into_iter().chain(waker.take()) {
+                caught(|| drop(unused));
             }
             return Poll::Ready(Some(lease));
         }

@@ -61,7 +61,7 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     pub(crate) limiter: Limiter<K, L>,
     pub(crate) give_up: Option<GiveUp<K>>,
     sinks: Vec<Box<dyn QueueMetrics>>,
-    time: T,
+    pub(super) time: T,
     hasher: RandomState,
     /// The order, which creates a tag for each add.
     order: O,

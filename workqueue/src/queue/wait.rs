@@ -160,7 +160,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
         }
         let shared = &self.queue.shared;
         // Cloned before locking, because a waker's vtable is user code.
-        let waker = context.waker().clone();
+        let mut waker = Some(context.waker().clone());
         let now = shared.now();
         let mut locked = shared.lock();
         locked.state.note_time(now);
@@ -168,13 +168,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
         let old = self.ticket.take().and_then(|own| timeouts.remove(own));
         let is_over = self.until <= now;
         if !is_over {
-            self.ticket = Some(timeouts.insert(self.until, now, waker));
+            self.ticket = waker.take().map(|waker| timeouts.insert(self.until, now, waker));
             locked.others.any = true;
         }
         // `finish` arms the timer for the new timeout if that is earlier than the current alarm. If the limit is over, the timer may be armed for this
         // timeout alone.
         shared.finish(locked, Some(now));
         drop(old);
+        // Before `future` is polled, because a lease would be lost if this drop panicked after that.
+        drop(waker);
         if !is_over {
             return Poll::Pending;
         }

@@ -36,7 +36,8 @@ use crate::state::types::Leftovers;
 pub enum KeyState {
     /// The key is not in the queue.
     Absent,
-    /// The key becomes Ready at this time.
+    /// The key becomes Ready at this time. In a queue that is shut down it does so only if a drain serves delayed keys up to this time; otherwise it is a
+    /// leftover.
     Waiting(Nanos),
     /// The key is queued to be handed out.
     Ready,

@@ -45,4 +45,5 @@ mod threads;
 mod time;
 mod upstream;
 mod waits;
+mod wakers_that_call_back;
 mod yielding;

@@ -4,14 +4,14 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::regressions::UnfiredTimer;
-use flyball_ratelimit::{Exponential, Quota};
-use flyball_sync::steps;
+use flyball_ratelimit::{Exponential, FastSlow, MaxElapsed, Quota};
+use flyball_sync::{Clock, ManualTimer, Timer, steps};
 use flyball_workqueue::{
     AddOptions, DrainOptions, Fair, KeyState, LeaseOutcome, ManualClock, Nanos, Queue, QueueMetrics,
 };
@@ -200,4 +200,87 @@ fn an_empty_queue_looks_at_no_kept_group_while_an_adder_waits() {
     steps::take();
     (0..9).for_each(|key| cycle((30_000, key)));
     assert!(steps::take() < 100);
+}
+
+#[test]
+fn statistics_do_not_visit_groups_that_no_longer_have_keys() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().order(Fair::by_group(|key: &u32| *key)).timer(clock.timer()).build();
+    queue.add_after(u32::MAX, SECOND).unwrap(); // so the queue does not become empty
+    _ = queue.add_many(0..10_000);
+    while let Ok(lease) = queue.try_get() {
+        lease.done();
+    }
+    steps::take();
+    assert_eq!(queue.stats_by_group(10).groups.len(), 1);
+    queue.refresh_groups();
+    assert!(steps::take() < 20);
+}
+
+#[test]
+fn a_wait_without_end_does_not_give_a_key_up() {
+    let clock = ManualClock::new();
+    let policies = FastSlow::new(SECOND, Duration::MAX, 2);
+    let queue = Queue::builder().timer(clock.timer()).limiter(policies).build();
+    queue.add("k").unwrap();
+    for _ in 0..3 {
+        queue.try_get().unwrap().retry();
+        clock.advance(SECOND);
+    }
+    assert!(matches!(queue.state("k"), KeyState::Waiting(_)), "{:?}", queue.state("k"));
+    queue.add("k").unwrap();
+    assert_eq!(queue.num_requeues(&"k"), 3);
+}
+
+#[test]
+fn a_lease_is_returned_if_the_limiter_gives_the_key_up_before_the_limit_of_the_queue() {
+    let limiter = MaxElapsed::new(Exponential::new(SECOND * 9..=SECOND * 9), SECOND);
+    let queue = Queue::builder()
+        .timer(ManualClock::new().timer())
+        .limiter(limiter)
+        .give_up_after(NonZeroU32::new(3).unwrap(), |_, _| unreachable!("the caller has the key"))
+        .build();
+    queue.add("k").unwrap();
+    let lease = queue.try_get().unwrap().retry_up_to(TEN, Duration::ZERO).unwrap_err();
+    assert_eq!((*lease, queue.num_requeues(&"k")), ("k", 0));
+    lease.done();
+}
+
+/// A timer that counts how often its clock is read.
+struct CountingTimer(ManualTimer, Arc<AtomicUsize>);
+
+impl Clock for CountingTimer {
+    fn now(&self) -> Nanos {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.now()
+    }
+}
+
+impl Timer for CountingTimer {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        self.0.wake_at(at, waker);
+    }
+
+    fn disarm(&self) {
+        self.0.disarm();
+    }
+}
+
+#[test]
+fn a_blocked_thread_sleeps_while_a_virtual_clock_stands_still() {
+    let (clock, reads) = (ManualClock::new(), Arc::<AtomicUsize>::default());
+    let queue = Queue::builder().timer(CountingTimer(clock.timer(), reads.clone())).build();
+    queue.add_after(1, Duration::from_nanos(1)).unwrap();
+    let own = queue.clone();
+    let getting = std::thread::spawn(move || own.blocking_get().map(|lease| *lease));
+    // The thread has read the clock for its wait, and then again when it had set the alarm.
+    while reads.load(Ordering::SeqCst) < 3 {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    let before = reads.load(Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(reads.load(Ordering::SeqCst) - before < 5);
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(getting.join().unwrap(), Some(1));
 }

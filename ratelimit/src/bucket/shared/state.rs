@@ -227,6 +227,7 @@ impl State {
         self.exact.bucket.set_quota(quota, now);
         // The call of `settle` after this change refuses the waiters that request more than the new burst.
         self.refusing = true;
+        self.waiters.start_refusing();
     }
 
     /// Takes the tokens of a request if they are due, and otherwise adds the request to the wait queue. `spare` is a clone of `waker`, to be stored

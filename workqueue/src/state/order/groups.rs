@@ -24,6 +24,7 @@
 mod admission;
 mod ready_queue;
 
+use std::cmp::Reverse;
 use std::mem::take;
 
 use flyball_ratelimit::Quota;
@@ -168,11 +169,14 @@ impl<G> Groups<G> {
     where
         G: Clone,
     {
-        let mut used: Vec<_> = self.groups.iter().filter(|group| group.keys > 0).collect();
-        used.sort_unstable_by_key(|group| std::cmp::Reverse((group.line.len(), group.keys)));
+        let indexed = self.index.iter().map(|index| (*index, &self.groups[*index as usize]));
+        let mut used: Vec<_> =
+            indexed.inspect(|_| steps::count()).filter(|(_, group)| group.keys > 0).collect();
+        // The index orders equal groups, because the order in the hash table differs from run to run.
+        used.sort_unstable_by_key(|(index, group)| (Reverse((group.line.len(), group.keys)), *index));
         let others = used.split_off(most.min(used.len()));
-        groups.extend(used.into_iter().map(|group| group.counts(group.name.clone())));
-        others.into_iter().map(|group| group.counts(1)).reduce(GroupStats::and).unwrap_or_default()
+        groups.extend(used.into_iter().map(|(_, group)| group.counts(group.name.clone())));
+        others.into_iter().map(|(_, group)| group.counts(1)).reduce(GroupStats::and).unwrap_or_default()
     }
 
     /// Stores the number of a refresh: all limits that were computed before it are now stale. Appends the names of all groups to `names`, which the
@@ -181,9 +185,9 @@ impl<G> Groups<G> {
     where
         G: Clone,
     {
-        let is_indexed = |index, group: &Group<G>| group.is_used() || self.is_kept(index);
-        let indexed = (0..).zip(&self.groups).filter(|(index, group)| is_indexed(*index, group));
-        names.extend(indexed.map(|(_, group)| (group.hash, group.name.clone())));
+        let indexed =
+            self.index.iter().inspect(|_| steps::count()).map(|index| &self.groups[*index as usize]);
+        names.extend(indexed.map(|group| (group.hash, group.name.clone())));
         self.refresh = self.refresh.max(refresh);
     }
 

@@ -65,7 +65,7 @@ impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     }
 
     fn heads(&self, _: Nanos, _: Nanos) -> impl Iterator<Item = u32> {
-        self.groups.iter().filter_map(|group| group.line.front())
+        self.index.iter().filter_map(|index| self.groups[*index as usize].line.front())
     }
 
     fn heaps(&self) -> impl Iterator<Item = &Deadlines> {
