@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 
-use flyball_workqueue::{Lease, LeaseOutcome, Queue};
+use flyball_workqueue::{AddOptions, Fair, Fifo, Lease, LeaseOutcome, ManualClock, Order, Priority, Queue};
 use testkit::wakers::{poll_once, poll_with};
 
 use crate::regressions::UnfiredTimer;
@@ -101,4 +101,51 @@ fn a_batch_keeps_its_keys() {
     BROKEN.store(0, Ordering::SeqCst);
     assert_eq!((queue.stats().ready, queue.stats().leased), (1, 0));
     queue.check().unwrap();
+}
+
+/// A key whose clone panics if it says so.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Uncloneable(u32, bool);
+
+impl Clone for Uncloneable {
+    fn clone(&self) -> Self {
+        if self.1 {
+            panic_any(Bomb);
+        }
+        Self(self.0, false)
+    }
+}
+
+/// A key whose clone always panics does not keep the other keys from being handed out.
+#[test]
+fn a_key_that_cannot_be_cloned_does_not_block_the_others() {
+    fn check<O: Order<Uncloneable>>(order: O, delay: bool) {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().order(order).timer(clock.timer()).build();
+        let broken = AddOptions { priority: 9, ..AddOptions::default() };
+        if delay {
+            queue.add_with(Uncloneable(0, true), AddOptions { delay: ns(1), ..broken }).unwrap();
+            clock.advance(ns(2));
+        } else {
+            queue.add_with(Uncloneable(0, true), broken).unwrap();
+        }
+        _ = queue.add_many((1..=6).map(|key| Uncloneable(key, false)));
+        let (mut taken, mut panics) = (Vec::new(), 0);
+        for _ in 0..60 {
+            match catch_unwind(AssertUnwindSafe(|| queue.try_get())).map_err(std::mem::forget) {
+                Ok(lease) => taken.extend(lease),
+                Err(()) => panics += 1,
+            }
+            queue.check().unwrap();
+        }
+        assert_eq!((taken.len(), panics), (6, 54));
+        assert_eq!(queue.stats().ready, 1, "the key stays in the queue");
+        drop(taken);
+        assert!(queue.cancel(&Uncloneable(0, true)));
+    }
+    for delay in [false, true] {
+        check(Fifo, delay);
+        check(Priority::new(), delay);
+        check(Fair::by_group(|key: &Uncloneable| key.0 % 3), delay);
+    }
 }
