@@ -39,8 +39,8 @@ where
     }
 
     /// Calls `on_give_up` with the key and its last error when a key is given up: after the last of its
-    /// [attempts](Self::max_attempts), after a [permanent](FailureClass::Permanent) failure, or when the queue's limiter gives it up, such as a
-    /// [`MaxElapsed`](flyball_ratelimit::MaxElapsed).
+    /// [attempts](Self::max_attempts), after a [permanent](FailureClass::Permanent) failure, or when the queue's limiter or the policy of
+    /// [`conflict_backoff`](Self::conflict_backoff) gives it up, such as a [`MaxElapsed`](flyball_ratelimit::MaxElapsed).
     ///
     /// The worker calls `on_give_up` while the key is still leased; a panic in the function is caught.
     pub fn on_give_up(mut self, on_give_up: impl Fn(&K, &ReconcileError) + Send + Sync + 'static) -> Self {
@@ -221,6 +221,9 @@ where
     /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the queue gives up a key that was added again while it was
     /// leased, the count is not reset. A key has at most one pending wait. If the key is added again and reconciled during that wait, a conflict of
     /// that reconcile changes neither the count nor the end of the wait.
+    ///
+    /// A policy that returns a wait of `Duration::MAX`, such as [`MaxElapsed`](flyball_ratelimit::MaxElapsed), gives the key up: see
+    /// [`on_give_up`](Self::on_give_up). A `MaxElapsed` of the queue's limiter does not limit the time of conflicts, because that limiter does not count them.
     ///
     /// If two writers conflict with each other, use a policy with jitter, so that they do not retry at the same time.
     ///

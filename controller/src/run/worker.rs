@@ -304,6 +304,10 @@ where
             }
             FailureClass::Conflict => {
                 let wait = self.config.failure_policy.conflicts.next(lease.key());
+                if wait == Duration::MAX {
+                    // The policy gives the key up, as `MaxElapsed` does.
+                    return self.give_up(lease, failure, class);
+                }
                 lease.end(LeaseOutcome::DoneAndRequeueAfter(wait));
             }
             FailureClass::Permanent => self.give_up(lease, failure, class),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_controller::{Action, Controller, FailureClass, ReconcileError, RunReport};
-use flyball_ratelimit::Exponential;
+use flyball_ratelimit::{Exponential, MaxElapsed};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, Queue};
 use tokio::time::{Instant, sleep};
@@ -134,6 +134,23 @@ async fn the_schedule_of_conflicts_may_be_chosen() {
     let failures = &[FailureClass::Conflict; 4];
     let (runs, _) = run(&queue(), failures, |controller| controller.conflict_backoff(schedule())).await;
     assert_eq!(runs, [0, 100, 300, 500, 700]);
+}
+
+/// The first conflict is at 0, and the next attempt after the one at 700 ms would start at 1 500 ms.
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_the_time_of_conflicts_gives_the_key_up() {
+    let schedule = || MaxElapsed::new(Exponential::new(100 * MILLI..=SECOND), SECOND);
+    let given_up = Log::new();
+    let own_given_up = given_up.clone();
+    let failures = &[FailureClass::Conflict; 9];
+    let (runs, report) = run(&queue(), failures, |controller| {
+        let note = move |key: &u32, failure: &ReconcileError| own_given_up.note((*key, failure.to_string()));
+        controller.conflict_backoff(schedule()).on_give_up(note)
+    })
+    .await;
+    assert_eq!(runs, [0, 100, 300, 700]);
+    assert_eq!(given_up.take().len(), 1);
+    assert_eq!((report.given_up, left(&report)), (1, 0), "the key does not wait for ever");
 }
 
 #[tokio::test(start_paused = true)]
