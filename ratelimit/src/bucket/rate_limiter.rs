@@ -144,8 +144,8 @@ impl<T: Timer> RateLimiter<T> {
     ///
     /// If the token arrives too late even if all waiters leave the wait queue, this fails at the first poll, without waiting: by the quota at that
     /// time, and if no reservation is cancelled. Otherwise the limit starts at the first poll, and the timer wakes the future when it is over. The
-    /// waiters behind the future then move up, whether or not the future is polled. If the timer is late, a token that has become available by then is
-    /// still taken.
+    /// waiters behind the future then move up, whether or not the future is polled. If the timer or the poll is late, a token that has become available by
+    /// then, and for which no other waiter waits, is still taken.
     ///
     /// # Errors
     /// Returns [`NotYet`] like [`try_acquire`](Self::try_acquire), by the time of the failure; no token was taken.

@@ -29,8 +29,8 @@ use std::task::{Poll, Waker};
 
 pub(crate) use effects::Effects;
 use flyball_sync::locks::Mutex;
-use flyball_sync::panics::{caught, raise};
-use flyball_sync::waiting::{self, Alarm, Alarmed, Place};
+use flyball_sync::panics::{forget, raise};
+use flyball_sync::waiting::{self, Alarm, Alarmed, Place, WakeBatch};
 use flyball_sync::{Nanos, Timer};
 pub(crate) use state::AcquireRequest;
 use state::{Progress, State};
@@ -202,12 +202,15 @@ impl<T: Timer> Alarmed for Shared<T> {
         }
     }
 
-    /// Wakes the first waiter, which sets the alarm again when it is polled.
+    /// Wakes all waiters. Each sets the alarm again when it is polled, so that the others do not depend on the first one being polled.
     fn alarm_failed(&self) {
-        let mut state = self.state.lock();
-        state.alarm.reset();
-        let waker = state.waiters.take_first_waker();
-        drop(state);
-        caught(|| waker.map(Waker::wake));
+        self.state.lock().alarm.reset();
+        let mut next = Some(0);
+        while let Some(slot) = next {
+            let mut batch = WakeBatch::new();
+            next = self.state.lock().waiters.take_wakers(slot, &mut batch);
+            // A panic of a waker is discarded: the panic of the timer is resumed.
+            batch.wake().unwrap_or_else(forget);
+        }
     }
 }

@@ -123,6 +123,19 @@ impl WaitQueue {
         Some(std::mem::replace(&mut self.list.first_mut()?.waker, Waker::noop().clone()))
     }
 
+    /// Moves the wakers of the waiters in the slots from `slot` on into the batch, as [`take_first_waker`](Self::take_first_waker) does. Returns the slot with
+    /// which to continue after unlocking. O([`WakeBatch::CAPACITY`]).
+    pub(crate) fn take_wakers(&mut self, slot: u32, batch: &mut WakeBatch) -> Option<u32> {
+        let most = u32::try_from(WakeBatch::CAPACITY).unwrap_or(u32::MAX);
+        let end = self.list.slots().min(slot.saturating_add(most));
+        for slot in slot..end {
+            if let Some(waiter) = self.list.at_mut(slot) {
+                batch.push(std::mem::replace(&mut waiter.waker, Waker::noop().clone()));
+            }
+        }
+        (end < self.list.slots()).then_some(end)
+    }
+
     /// Lets [`refuse_above`](Self::refuse_above) examine all present waiters.
     pub(crate) fn start_refusing(&mut self) {
         self.refusing = self.list.first_slot();

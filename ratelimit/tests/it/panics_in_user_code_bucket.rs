@@ -108,6 +108,34 @@ fn a_panicking_timer_is_set_again_by_the_first_waiter() {
     assert!(woken.wakes() == 2 && poll_with(future.as_mut(), &waker).is_ready());
 }
 
+/// If no alarm could be set, the waiters do not depend on the first one being polled.
+#[test]
+fn a_panicking_timer_wakes_all_waiters() {
+    let (clock, shared, bucket) = faulty(per_second(1, 1));
+    let mut others: Vec<_> = (0..100)
+        .map(|_| {
+            let (woken, waker) = Counting::waker();
+            let mut future = waiter(&bucket);
+            assert!(poll_with(future.as_mut(), &waker).is_pending());
+            (future, woken, waker)
+        })
+        .collect();
+    shared.0.alarm.store(1, Ordering::SeqCst);
+    let mut soon = Box::pin(bucket.acquire_timeout(SECOND * 200));
+    let (woken, waker) = Counting::waker();
+    assert!(poll_with(soon.as_mut(), &waker).is_pending());
+    // The first waiter gets its token, and the alarm for the next one cannot be set.
+    assert!(panics(|| clock.advance(SECOND)) || others[0].1.wakes() == 1);
+    assert!(others[1..].iter().all(|(_, woken, _)| woken.wakes() == 1) && woken.wakes() == 1);
+    // The first one is not polled. Any other one sets the alarm again.
+    let (future, _, waker) = &mut others[57];
+    assert!(poll_with(future.as_mut(), waker).is_pending());
+    clock.advance(SECOND);
+    assert_eq!(others[1].1.wakes(), 1, "it was woken to check, and has no waker");
+    let (future, _, waker) = &mut others[1];
+    assert!(poll_with(future.as_mut(), waker).is_ready());
+}
+
 #[test]
 fn a_clock_that_panics_takes_nothing_along() {
     let (clock, shared, bucket) = faulty(per_second(1, 1));

@@ -46,6 +46,23 @@ fn a_wait_that_cannot_end_in_time_fails_at_the_first_poll() {
     assert_eq!(bucket.try_acquire(), Ok(()), "a token was taken");
 }
 
+/// The future has timed out, and is polled only when a token is available and no other waiter waits for it.
+#[test]
+fn a_late_poll_after_the_time_limit_takes_an_available_token() {
+    let (clock, bucket) = empty(1);
+    let mut first = Box::pin(bucket.acquire());
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut limited = [0, 1].map(|_| Box::pin(bucket.acquire_timeout(SECOND)));
+    assert!(limited.iter_mut().all(|future| poll_once(future.as_mut()).is_pending()));
+    clock.advance(SECOND); // both time out, because the token goes to the first one
+    assert!(poll_once(first.as_mut()).is_ready());
+    assert!(matches!(poll_once(limited[0].as_mut()), Poll::Ready(Err(_))), "no token is available yet");
+    clock.advance(SECOND);
+    assert_eq!(poll_once(limited[1].as_mut()), Poll::Ready(Ok(())));
+    assert_eq!(bucket.available_tokens(), 0);
+    bucket.check().unwrap();
+}
+
 #[test]
 fn a_wait_that_ends_in_time_if_the_waiters_before_it_leave_is_not_refused() {
     let (clock, bucket) = empty(5);

@@ -151,6 +151,12 @@ impl<W, S> WaitList<W, S> {
         }
     }
 
+    /// The number of slots: every waiter is in a slot below it.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// The waiter in a slot.
     #[must_use]
     #[inline]

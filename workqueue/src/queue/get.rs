@@ -33,7 +33,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// [`try_get`](Self::try_get).
     ///
     /// # Panics
-    /// The future panics if the clock or `Clone` of the key panics; in that case no key is handed out. If the future waits or ends without a key, it also panics if
+    /// The future panics if the clock or `Clone` of the key panics; in that case no key is handed out. A key whose `Clone` panics moves to the tail of the
+    /// queue, with its priority and its group, so that it does not keep other keys from being handed out. If the future waits or ends without a key, it also panics if
     /// the timer or the waker of another waiter does. With a key, such a panic is caught, so that the key reaches the caller.
     ///
     /// # Cancel safety
@@ -161,7 +162,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// # Panics
     /// Panics like [`get`](Self::get), with `Clone` of the first key; no key is handed out in that case. If `Clone`
-    /// of a later key panics, the batch ends before that key, which stays in the queue.
+    /// of a later key panics, the batch ends before that key, which moves to the tail of the queue.
     ///
     /// # Examples
     /// The batch contains the keys that are Ready now, even if they are fewer than `most`:

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, drop_each};
 use flyball_sync::waiting::Place;
 use flyball_sync::{Nanos, Timer};
 
@@ -15,6 +15,7 @@ use crate::limiter::QueueLimiter;
 use crate::metrics::StatsReader;
 use crate::queue::Key;
 use crate::queue::Queue;
+use crate::queue::waiters::Timeout;
 use crate::state::inspect::KeyState;
 use crate::state::order::Order;
 use crate::state::stats::{NextOverdue as Next, OverdueLease, QueueStats};
@@ -201,7 +202,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         &self,
         bound: Duration,
     ) -> impl Future<Output = Option<OverdueLease<K>>> + Send + Unpin + use<'_, K, O, L, T> {
-        NextOverdue { queue: self, bound, ticket: None }
+        NextOverdue { queue: self, bound, place: None, timeout: None }
     }
 }
 
@@ -222,7 +223,10 @@ pub struct KeyInfo<K> {
 struct NextOverdue<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> {
     queue: &'a Queue<K, O, L, T>,
     bound: Duration,
-    ticket: Option<Place>,
+    /// The place among the tasks that wait for a lease to begin or, with a `timeout`, for the end of the queue.
+    place: Option<Place>,
+    /// Set if there is a lease that becomes overdue at a known time.
+    timeout: Option<Timeout>,
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'_, K, O, L, T> {
@@ -232,11 +236,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'
         let this = &mut *self;
         let shared = &this.queue.shared;
         // Cloned before locking, because a waker's vtable is user code.
-        let waker = context.waker().clone();
+        let (waker, other) = (context.waker().clone(), context.waker().clone());
         let now = shared.now();
         let mut locked = shared.lock_to_check(Some(now));
         let next = locked.state.next_overdue(this.bound, now);
-        let old = this.ticket.take().and_then(|own| locked.others.watchers.leave(own));
+        let old = locked.others.leave_watchers(this.place.take(), this.timeout.take());
         let found = match next {
             Next::Lease(overdue) => Some(overdue),
             Next::Drained => None,
@@ -245,25 +249,25 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'
                     Next::Wait(at) => Some(at),
                     _ => None,
                 };
+                let oldest = locked.state.oldest_unreported();
                 let others = &mut locked.others;
-                // If there is no unreported lease, all watchers wait for a lease to begin; `watch_at` is `None`, and
-                // `collect_wakeups` wakes them when one begins. Otherwise all watchers wait until the time
-                // `watch_at`.
-                others.watch_at = match others.watch_at {
-                    Some(other) if others.watchers.waiting() > 0 => at.map(|at| at.min(other)),
-                    _ => at,
-                };
-                this.ticket = Some(others.watchers.park(waker));
+                let mut other = Some(other);
+                this.place = Some(match at.zip(oldest) {
+                    Some((at, oldest)) => {
+                        this.timeout = other.take().map(|waker| others.timeouts.insert(at, now, waker));
+                        others.park_timed_watcher(oldest, waker)
+                    }
+                    None => others.watchers.park(waker),
+                });
                 others.any = true;
                 shared.finish(locked, Some(now));
-                drop(old);
+                drop_each(old.into_iter().chain([other]));
                 return Poll::Pending;
             }
         };
         // Each lease is reported only once, so the report must reach the caller even if another waiter's waker panics.
         caught(|| shared.finish(locked, Some(now)));
-        caught(|| drop(old));
-        caught(|| drop(waker));
+        caught(|| drop_each(old.into_iter().chain([Some(waker), Some(other)])));
         if let Some(overdue) = &found {
             shared.report(|sink| sink.lease_overdue(overdue.age));
         }
@@ -273,13 +277,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for NextOverdue<'
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for NextOverdue<'_, K, O, L, T> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
+        if self.place.is_some() {
             let shared = &self.queue.shared;
             let mut locked = shared.lock();
-            let old = locked.others.watchers.leave(ticket);
+            let old = locked.others.leave_watchers(self.place.take(), self.timeout.take());
             // The timer may be armed for this task alone.
             shared.finish(locked, None);
-            drop(old);
+            drop_each(old.into_iter());
         }
     }
 }

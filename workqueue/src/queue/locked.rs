@@ -3,11 +3,11 @@
 use std::task::Waker;
 
 use flyball_sync::Nanos;
-use flyball_sync::waiting::{Alarm, WakeBatch};
+use flyball_sync::waiting::{Alarm, Place, WakeBatch};
 
 use crate::queue::adders::{AdderPlace, Adders};
 use crate::queue::shared::Effects;
-use crate::queue::waiters::{TaskWaiters, ThreadWaiters, Timeouts};
+use crate::queue::waiters::{TaskWaiters, ThreadWaiters, Timeout, Timeouts};
 use crate::state::QueueState;
 use crate::state::order::NO_ROOM;
 use crate::state::order::sealed::ReadyQueue;
@@ -54,12 +54,15 @@ pub(crate) struct OtherWaiters {
     /// Whether these threads were signalled, and none of them has begun to wait since then. A blocking getter performs the
     /// collected effects before it sleeps. Without this flag, it would signal these threads again in each iteration of its loop until they have run.
     pub(crate) quiet_notified: bool,
-    /// Tasks that wait with a time limit.
+    /// Tasks that wait with a time limit, or for a lease to become overdue.
     pub(crate) timeouts: Timeouts,
-    /// Tasks that wait for an overdue lease.
+    /// Tasks that wait for a lease to begin, so that it can become overdue.
     pub(crate) watchers: TaskWaiters,
-    /// The earliest time at which a lease becomes overdue for a parked watcher; `None` if all watchers wait for a lease to begin.
-    pub(crate) watch_at: Option<Nanos>,
+    /// Tasks that wait for a lease to become overdue. The time is among `timeouts`; here they wait for the end of the queue.
+    timed_watchers: TaskWaiters,
+    /// When the oldest unreported lease began, at the time when a task of `timed_watchers` found it; the latest, if they found several. Only after the clock
+    /// has jumped back, a lease that began before it can become the oldest one.
+    watched_since: Nanos,
 }
 
 impl OtherWaiters {
@@ -79,9 +82,27 @@ impl OtherWaiters {
         self.drains_ended > begun
     }
 
+    /// Parks a task that waits for the lease that began at `since` to become overdue. The caller also inserts the task into `timeouts`.
+    pub(crate) fn park_timed_watcher(&mut self, since: Nanos, waker: Waker) -> Place {
+        let none = self.timed_watchers.waiting() == 0;
+        self.watched_since = if none { since } else { since.max(self.watched_since) };
+        self.timed_watchers.park(waker)
+    }
+
+    /// Removes a task that waits for an overdue lease. The caller must drop its wakers outside the lock.
+    #[must_use = "must be dropped after unlocking"]
+    pub(crate) fn leave_watchers(
+        &mut self,
+        place: Option<Place>,
+        timeout: Option<Timeout>,
+    ) -> [Option<Waker>; 2] {
+        let watchers = if timeout.is_some() { &mut self.timed_watchers } else { &mut self.watchers };
+        [place.and_then(|own| watchers.leave(own)), timeout.and_then(|own| self.timeouts.remove(own))]
+    }
+
     /// Returns whether a task waits until the queue is drained. This is the end of `next_overdue`, too.
     fn tasks_wait_for_drain(&self) -> bool {
-        self.drainers.waiting() + self.watchers.waiting() > 0
+        self.drainers.waiting() + self.watchers.waiting() + self.timed_watchers.waiting() > 0
     }
 
     fn has_no_waiters(&self) -> bool {
@@ -90,6 +111,7 @@ impl OtherWaiters {
             + self.emptiers.waiting()
             + self.blocked_drainers
             + self.watchers.waiting()
+            + self.timed_watchers.waiting()
             == 0
             && self.adders.is_quiet()
             && self.timeouts.is_empty()
@@ -111,7 +133,8 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             quiet_notified: false,
             timeouts: Timeouts::default(),
             watchers: TaskWaiters::new(),
-            watch_at: None,
+            timed_watchers: TaskWaiters::new(),
+            watched_since: Nanos::ZERO,
         };
         let getters = TaskWaiters::new();
         Self {
@@ -303,21 +326,21 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         let signal = over && others.blocked_drainers > 0;
         effects.quiet = signal && !others.quiet_notified;
         others.quiet_notified |= signal;
-        let has_passed = |at: Option<Nanos>| at.is_some_and(|at| now.is_some_and(|now| at <= now));
-        let has_unwatched = others.watch_at.is_none() && state.has_unreported();
-        if drained || has_unwatched || has_passed(others.watch_at) {
+        let oldest = state.oldest_unreported();
+        if drained || oldest.is_some() {
             others.watchers.notify_all();
-            others.watch_at = None;
+        }
+        if drained || oldest.is_some_and(|oldest| oldest < others.watched_since) {
+            others.timed_watchers.notify_all();
         }
         if let Some(now) = now {
             others.timeouts.pass(now);
         }
-        let watch = others.watch_at.filter(|_| others.watchers.waiting() > 0);
-        *alarm = alarm.iter().copied().chain(watch).chain(others.timeouts.next()).min();
+        *alarm = alarm.iter().copied().chain(others.timeouts.next()).min();
     }
 
-    /// Wakes one getter if there is a deadline in the future, and wakes all tasks that wait for an overdue lease, with a time limit, or for the end of a
-    /// drain that serves delayed keys.
+    /// Wakes one getter if there is a deadline in the future, and wakes all tasks that wait with a time limit, for a lease to become overdue, or for the
+    /// end of a drain that serves delayed keys.
     pub(super) fn wake_for_time(&mut self) -> Effects {
         let mut effects = Effects::default();
         if self.state.next_deadline().is_some() {
@@ -326,8 +349,6 @@ impl<K, O: ReadyQueue> Locked<K, O> {
         if self.state.closes_at(self.state.latest(None)).is_some() {
             self.others.drainers.notify_all();
         }
-        self.others.watchers.notify_all();
-        self.others.watch_at = None;
         self.others.timeouts.pass(Nanos::MAX);
         effects.more = self.fill_batch(&mut effects.wakers);
         effects
@@ -349,6 +370,7 @@ impl<K, O: ReadyQueue> Locked<K, O> {
             &mut others.idlers,
             &mut others.emptiers,
             &mut others.watchers,
+            &mut others.timed_watchers,
         ];
         all.into_iter().fold(more, |more, tasks| tasks.fill_batch(batch) | more)
     }
@@ -393,7 +415,14 @@ impl<K, O: ReadyQueue> Locked<K, O> {
     pub(crate) fn check(&self) -> Result<(), String> {
         let Self { getters, others, state, .. } = self;
         others.adders.check(|line| state.has_line(line))?;
-        let all = [getters, &others.drainers, &others.idlers, &others.emptiers, &others.watchers];
+        let all = [
+            getters,
+            &others.drainers,
+            &others.idlers,
+            &others.emptiers,
+            &others.watchers,
+            &others.timed_watchers,
+        ];
         all.into_iter().try_for_each(TaskWaiters::check)
     }
 }

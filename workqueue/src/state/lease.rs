@@ -13,7 +13,8 @@ use crate::state::wait::Wait;
 impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Hands out the next key in the order: a Ready key, or a waiting key whose deadline has passed.
     ///
-    /// The key is cloned first, so that a panic in `Clone` changes nothing.
+    /// The key is cloned first. If `Clone` panics, the key moves to the tail, as if its lease had begun and ended at once: if it stayed the first one, every
+    /// call would panic, and no other key would be handed out.
     #[inline(always)]
     pub(crate) fn get(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
@@ -35,8 +36,18 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         K: Clone,
     {
         let entry = self.slab.get(slot);
-        let Some(key) = entry.key.clone() else { unreachable!("invariant 1: a linked slot holds a key") };
         let (state, generation) = (entry.state, entry.generation);
+        let panicked = MovesToTail { state: self, slot, pick, now };
+        let key = panicked.state.slab.get(slot).key.clone();
+        std::mem::forget(panicked);
+        let Some(key) = key else { unreachable!("invariant 1: a linked slot holds a key") };
+        self.take(slot, pick, state, now);
+        NextKey::Key(LeaseId { slot, generation }, key)
+    }
+
+    /// Leases a slot that is Ready, or waits and is due.
+    #[inline(always)]
+    fn take(&mut self, slot: u32, pick: O::Pick, state: State, now: Nanos) {
         let (phase, horizon) = (self.phase, self.horizon);
         self.order.on_hand_out(pick, || phase.due_by(now, horizon));
         match state {
@@ -44,7 +55,6 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
             _ => self.unlink(slot),
         }
         self.lease(slot, now);
-        NextKey::Key(LeaseId { slot, generation }, key)
     }
 
     /// Returns the slot to hand out next, and why the order picked it; `None` if no key can be handed out, or the queue is paused or stopped.
@@ -189,5 +199,28 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
         self.slab.get_mut(slot).flags.set(Flags::DETACHED, false);
         Some(LeaseId { slot, generation })
+    }
+}
+
+/// Moves a key to the tail of its order when it is dropped, because `Clone` of the key has panicked.
+struct MovesToTail<'a, K, O: ReadyQueue> {
+    state: &'a mut QueueState<K, O>,
+    slot: u32,
+    pick: O::Pick,
+    now: Nanos,
+}
+
+impl<K, O: ReadyQueue> Drop for MovesToTail<'_, K, O> {
+    #[cold]
+    fn drop(&mut self) {
+        let Self { slot, pick, now, .. } = *self;
+        let state = &mut *self.state;
+        let entry = state.slab.get(slot);
+        let (was, at) = (entry.state, entry.at);
+        state.meter_still_pending(slot, at, was == State::Waiting);
+        state.take(slot, pick, was, now);
+        state.unlink_lease(slot);
+        state.order.end(slot, Transition::NotBegun);
+        state.make_ready(slot, now);
     }
 }

@@ -135,6 +135,13 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         }
     }
 
+    /// Like [`meter_pending`](Self::meter_pending), unless it is known already since when the key has been pending.
+    pub(super) fn meter_still_pending(&mut self, slot: u32, since: Nanos, delayed: bool) {
+        if self.meter.as_ref().is_some_and(|meter| meter.pending_since.get(slot).is_none()) {
+            self.meter_pending(slot, since, delayed);
+        }
+    }
+
     /// Returns whether the key of a slot is pending, so that it counts in the depth.
     pub(super) fn is_pending(&self, slot: u32, now: Nanos) -> bool {
         match self.slab.get(slot).state {

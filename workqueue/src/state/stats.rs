@@ -150,7 +150,8 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Starts to track ages. From now on, the caller must read the clock at each add and get. For keys that are in the queue already, the age is
     /// counted from now.
     pub(crate) fn track_ages(&mut self, now: Nanos) {
-        self.ages.get_or_insert(now);
+        // If the clock has jumped back, the age of a lease that begins now would be 0 until the clock is there again.
+        self.ages = Some(self.ages.map_or(now, |ages| ages.min(now)));
     }
 
     /// Returns how long the oldest Ready key has been Ready, of those that count.
@@ -178,10 +179,10 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         Some(now.since(since.max(kept)))
     }
 
-    /// Returns whether there is a lease that was not reported as overdue.
+    /// Returns when the oldest lease began that was not reported as overdue, according to the last reading of the clock.
     #[inline]
-    pub(crate) fn has_unreported(&self) -> bool {
-        self.leases.len() > 0
+    pub(crate) fn oldest_unreported(&self) -> Option<Nanos> {
+        Some(self.slab.get(self.leases.front()?).at)
     }
 
     /// Returns how long a lease has been held.
@@ -197,7 +198,7 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         K: Clone,
     {
         let drained = self.is_drained(Some(now));
-        let tracked = self.ages.unwrap_or(now);
+        let tracked = self.ages.map_or(now, |ages| ages.min(now));
         let first = self.leases.front().filter(|_| !drained);
         let first = first.map(|slot| (slot, self.slab.get(slot).at.max(tracked)));
         // `Clone` may panic, so the key is cloned before anything changes. If the queue already tracked ages then, and no operation noted it, ages would

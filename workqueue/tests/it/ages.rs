@@ -8,6 +8,7 @@ use flyball_sync::{Clock, ManualClock, Nanos};
 use flyball_workqueue::{DrainOptions, Fair, KeyState, OverdueLease, Queue};
 use futures_util::FutureExt;
 use testkit::panicking::{PanicSwitch, Point};
+use testkit::wakers::{Counting, poll_with};
 
 use crate::support::{TimedQueue, backoff, ns, timed, times};
 use crate::task::{Task, keys};
@@ -225,6 +226,69 @@ fn overdue_ends_with_the_queue() {
     assert!(last.was_woken());
     assert_eq!(last.finish(), None);
     assert_eq!(queue.next_overdue(ns(1)).now_or_never(), Some(None));
+}
+
+/// Each watcher has another bound, and a lease becomes overdue for one of them at a time: no other one is woken.
+#[test]
+fn overdue_wakes_only_the_watchers_whose_bound_has_passed() {
+    let (queue, clock) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let watchers: Vec<_> = (1..=100)
+        .map(|bound| {
+            let (wakes, waker) = Counting::waker();
+            let mut watcher = Box::pin(queue.next_overdue(ns(bound)));
+            assert!(poll_with(watcher.as_mut(), &waker).is_pending());
+            (watcher, wakes, waker)
+        })
+        .collect();
+    let wakes = || watchers.iter().map(|(_, wakes, _)| wakes.wakes()).sum::<usize>();
+    for passed in 1..=50 {
+        clock.advance(ns(1));
+        assert_eq!(wakes(), passed);
+    }
+    lease.done();
+    assert_eq!(wakes(), 50, "the end of a lease wakes no watcher");
+    queue.shut_down();
+    assert!(
+        watchers.iter().all(|(_, wakes, _)| wakes.wakes() > 0),
+        "the end of the queue wakes all watchers"
+    );
+}
+
+/// A watcher that is dropped leaves no alarm behind.
+#[test]
+fn a_watcher_that_is_dropped_takes_its_alarm_along() {
+    let (queue, clock) = timed();
+    queue.add("a").unwrap();
+    let _lease = queue.try_get().unwrap();
+    let soon = Task::waiting(queue.next_overdue(ns(5)));
+    let late = Task::waiting(queue.next_overdue(ns(50)));
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(5)));
+    drop(soon);
+    queue.add("b").unwrap();
+    clock.set(Nanos::new(5));
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(50)));
+    drop(late);
+    assert_eq!(clock.next_alarm(), None);
+}
+
+/// A lease that begins after a jump of the clock is reported on time, although the watcher has begun to wait before.
+#[test]
+fn a_lease_that_begins_after_a_jump_back_is_reported_on_time() {
+    let (queue, clock) = timed();
+    clock.set(Nanos::new(1_000));
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
+    clock.set(Nanos::new(10));
+    lease.done();
+    queue.add("b").unwrap();
+    let _lease = queue.try_get().unwrap();
+    assert!(watcher.poll().is_pending());
+    clock.set(Nanos::new(60));
+    assert!(watcher.was_woken());
+    assert_eq!(name_and_bound(watcher.finish()), overdue("b", 50));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use flyball_workqueue::{
 };
 use futures_util::FutureExt;
 use testkit::random::cases;
+use testkit::wakers::{Counting, poll_with};
 
 use crate::support::{ns, times};
 use crate::task::{Task, lists};
@@ -612,4 +613,24 @@ fn the_later_of_two_refreshes_holds() {
     queue.refresh_groups();
     assert_eq!(leases.load(Ordering::Relaxed), 1, "the second refresh did not run");
     assert!(queue.try_get().is_ok(), "the group is still suspended");
+}
+
+/// A delay of a key whose group is suspended ends: no getter is woken, because there is no key for it.
+#[test]
+fn a_delay_of_a_suspended_group_wakes_no_getter() {
+    let clock = ManualClock::new();
+    let order = Fair::by_group(|key: &u32| key % 2).max_leased(|group| *group);
+    let queue = Queue::builder().order(order).timer(clock.timer()).build();
+    for key in (0..200).step_by(2) {
+        queue.add_after(key, Duration::from_nanos(u64::from(key) + 1)).unwrap();
+    }
+    queue.add_after(1, Duration::from_nanos(150)).unwrap();
+    let (wakes, waker) = Counting::waker();
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &waker).is_pending());
+    clock.advance(Duration::from_nanos(100));
+    assert_eq!(wakes.wakes(), 0);
+    clock.advance(Duration::from_nanos(100));
+    assert_eq!(wakes.wakes(), 1);
+    assert!(poll_with(get.as_mut(), &waker).is_ready());
 }

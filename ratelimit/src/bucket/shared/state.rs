@@ -261,7 +261,8 @@ impl State {
                         Progress::Ready(Ok(()))
                     }
                     Served::Refused(error) => Progress::Ready(Err(error.into())),
-                    Served::TimedOut => Progress::Ready(Err(self.not_taken(request.count, now))),
+                    // This poll may be late, so that the tokens are available by now.
+                    Served::TimedOut => Progress::Ready(self.try_acquire(request.count, now)),
                 }
             }
             None => {

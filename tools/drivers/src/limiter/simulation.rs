@@ -321,7 +321,10 @@ impl Simulation {
                     None => this_era.then_some(at),
                 };
                 if let Some(from) = from {
-                    self.uses.add(from.get(), at.get(), count);
+                    // A future whose limit had passed when it was woken may have taken its tokens at this late poll.
+                    let is_late = waiter.until.is_some_and(|until| until <= at);
+                    let to = if is_late { at.max(now) } else { at };
+                    self.uses.add(from.get(), to.get(), count);
                 }
             }
             // The tokens are due too late.

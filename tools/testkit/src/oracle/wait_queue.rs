@@ -154,6 +154,11 @@ impl OracleWaitQueue {
         match state {
             // The burst has fallen since.
             WaiterState::TimedOut if self.waiters[index].count > self.burst() => WaiterState::Refused,
+            // A late poll takes tokens that are available by then.
+            WaiterState::TimedOut if self.take(self.waiters[index].count, now).is_ok() => {
+                self.log(now, self.waiters[index].count, false);
+                WaiterState::Granted
+            }
             state => state,
         }
     }

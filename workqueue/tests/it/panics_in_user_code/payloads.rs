@@ -3,11 +3,12 @@
 use flyball_sync::block_on;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 
-use flyball_workqueue::{Lease, LeaseOutcome, Queue};
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{AddOptions, Fair, Fifo, Lease, LeaseOutcome, ManualClock, Order, Priority, Queue};
 use testkit::wakers::{poll_once, poll_with};
 
 use crate::regressions::UnfiredTimer;
@@ -101,4 +102,107 @@ fn a_batch_keeps_its_keys() {
     BROKEN.store(0, Ordering::SeqCst);
     assert_eq!((queue.stats().ready, queue.stats().leased), (1, 0));
     queue.check().unwrap();
+}
+
+/// A key whose clone panics if it says so.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Uncloneable(u32, bool);
+
+impl Clone for Uncloneable {
+    fn clone(&self) -> Self {
+        if self.1 {
+            panic_any(Bomb);
+        }
+        Self(self.0, false)
+    }
+}
+
+/// A key whose clone always panics does not keep the other keys from being handed out.
+#[test]
+fn a_key_that_cannot_be_cloned_does_not_block_the_others() {
+    fn check<O: Order<Uncloneable>>(order: O, delay: bool) {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().order(order).timer(clock.timer()).build();
+        let broken = AddOptions { priority: 9, ..AddOptions::default() };
+        if delay {
+            queue.add_with(Uncloneable(0, true), AddOptions { delay: ns(1), ..broken }).unwrap();
+            clock.advance(ns(2));
+        } else {
+            queue.add_with(Uncloneable(0, true), broken).unwrap();
+        }
+        _ = queue.add_many((1..=6).map(|key| Uncloneable(key, false)));
+        let (mut taken, mut panics) = (Vec::new(), 0);
+        for _ in 0..60 {
+            match catch_unwind(AssertUnwindSafe(|| queue.try_get())).map_err(std::mem::forget) {
+                Ok(lease) => taken.extend(lease),
+                Err(()) => panics += 1,
+            }
+            queue.check().unwrap();
+        }
+        assert_eq!((taken.len(), panics), (6, 54));
+        assert_eq!(queue.stats().ready, 1, "the key stays in the queue");
+        drop(taken);
+        assert!(queue.cancel(&Uncloneable(0, true)));
+    }
+    for delay in [false, true] {
+        check(Fifo, delay);
+        check(Priority::new(), delay);
+        check(Fair::by_group(|key: &Uncloneable| key.0 % 3), delay);
+    }
+}
+
+/// A key whose drop panics once it is told to.
+#[derive(Clone, Debug)]
+struct Undroppable(u32, Arc<AtomicBool>, Arc<AtomicU32>);
+
+impl Drop for Undroppable {
+    fn drop(&mut self) {
+        self.2.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.1.load(Ordering::SeqCst), "a hostile key panics in its drop");
+    }
+}
+
+impl PartialEq for Undroppable {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Undroppable {}
+
+impl std::hash::Hash for Undroppable {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// Two drops that panic in one operation abort nothing: the first panic is resumed, and every key is dropped.
+#[test]
+fn several_keys_that_panic_in_their_drop_do_not_abort() {
+    let (hostile, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let clock = ManualClock::new();
+    let limiter = Exponential::new(ns(1)..=ns(9));
+    let queue = Queue::builder().limiter(limiter).timer(clock.timer()).build();
+    for key in 0..5 {
+        queue.add(Undroppable(key, hostile.clone(), drops.clone())).unwrap();
+    }
+    // The limiter has a copy of each key that has failed.
+    queue.try_get_many(3).unwrap().into_iter().for_each(Lease::retry);
+    let lease = queue.try_get().unwrap();
+    let drops_of = |step: &mut dyn FnMut()| {
+        let before = drops.load(Ordering::SeqCst);
+        hostile.store(true, Ordering::SeqCst);
+        let panicked = catch_unwind(AssertUnwindSafe(step)).is_err();
+        hostile.store(false, Ordering::SeqCst);
+        (panicked, drops.load(Ordering::SeqCst) - before)
+    };
+    let mut lease = Some(lease);
+    assert_eq!(
+        drops_of(&mut || lease.take().unwrap().done()),
+        (true, 2),
+        "the lease's copy, and the queue's"
+    );
+    queue.check().unwrap();
+    let mut queue = Some(queue);
+    assert_eq!(drops_of(&mut || drop(queue.take())), (true, 10), "4 in the queue, 2 · 3 in the limiter");
 }
