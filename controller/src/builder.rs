@@ -230,8 +230,10 @@ where
     /// uses the runtime's timer.
     ///
     /// The run has these steps:
-    /// 1. The controller observes all informers: it adds the keys of their objects, and then the keys of every later change.
-    /// 2. Workers start when **every** informer has synced and all other [start conditions](Self::start_when) are met. If an
+    /// 1. The controller observes all informers: it adds the keys of every later change, and maps the existing objects in pieces, so that other tasks run
+    ///    in between.
+    /// 2. Workers start when **every** informer has synced, the keys of the existing objects are added, and all other
+    ///    [start conditions](Self::start_when) are met. If an
     ///    informer ends before the controller, the run ends, unless the informer was shut down and
     ///    [`stop_when_idle`](ControllerConfig::stop_when_idle) is set. A controller [in standby](Self::standby_until) observes its
     ///    informers only after the standby.
@@ -254,15 +256,14 @@ where
     /// After an error the queue is not shut down, and keeps its keys.
     ///
     /// # Panics
-    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue, or if `Clone` of an object's key panics when a
-    /// watch starts.
+    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
     ///
     /// # Cancel safety
     /// Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops each of them at
     /// its next await point, which may be after the drop of the future has returned. No queued key is lost, because the queue is not shut down. Keys
     /// whose reconciles were dropped count as failed and are retried after their backoff, and all keys stay in the queue for the next controller. Each
     /// [`Context`] is [cancelled](Context::cancelled), so that tasks that a reconcile has spawned can end. The
-    /// keys of every change that was published before the drop have been added. A later controller over the same informers starts with the keys of
+    /// keys of every change that was published between the start of the observation and the drop have been added. A later controller over the same informers starts with the keys of
     /// all their objects.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>
     where

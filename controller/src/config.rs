@@ -73,8 +73,9 @@ pub struct ControllerConfig {
     /// The first wait after a [conflict](crate::FailureClass::Conflict). Each further wait is twice as long as the previous one, up to the
     /// [maximum](Self::conflict_backoff_max). The default is 10 ms.
     ///
-    /// The consecutive conflicts of each key are counted. The count is reset when the key succeeds, or when the controller or the
-    /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up. If the queue gives up a key that was added again while it was
+    /// The consecutive conflicts of each key are counted. The count is reset when the key succeeds, when the controller or the
+    /// [queue](flyball_workqueue::QueueBuilder::give_up_after) gives the key up, and when the key has not conflicted for twice the maximum wait, for
+    /// example because it was [cancelled](flyball_workqueue::Queue::cancel). If the queue gives up a key that was added again while it was
     /// leased, the count is not reset. A key has at most one pending wait. If the key is added again and reconciled during that wait, a conflict of
     /// that reconcile changes neither the count nor the end of the wait.
     ///

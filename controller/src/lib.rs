@@ -22,7 +22,7 @@ pub use crate::error::{AddWatchError, InvalidControllerConfig, RunError};
 pub use crate::health::{Health, NotLive, NotReady};
 pub use crate::metrics::ControllerMetrics;
 pub use crate::reconcile::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
-pub use crate::report::{ReconcileDurations, RunReport};
+pub use crate::report::RunReport;
 pub use crate::run::batch_config::BatchConfig;
 pub use crate::run::controller_handle::{ControllerHandle, WatchId};
 pub use crate::run::into_keys::IntoKeys;

@@ -156,9 +156,6 @@ pub trait ControllerMetrics: Send + Sync + 'static {
     }
 }
 
-/// Ignores all reports. Use `()` if you only need the [durations](crate::RunReport::durations) in the report of the run.
-impl ControllerMetrics for () {}
-
 /// Forwards all reports to the inner value, so that the caller can keep a handle to it.
 impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
     fn max_workers(&self, workers: usize) {

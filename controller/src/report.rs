@@ -6,8 +6,6 @@
 //!
 //! The report is created after all workers have been joined. Only a mapper that was running at the shutdown may still increment a counter after that.
 
-use std::time::Duration;
-
 use flyball_sync::locks::{AtomicU64, Ordering};
 use flyball_workqueue::Leftovers;
 
@@ -17,7 +15,7 @@ use crate::{FailureClass, ReconcileOutcome};
 ///
 /// # Examples
 /// ```
-/// # use flyball_controller::{Action, Controller, ReconcileDurations, RunReport, TokioTimer};
+/// # use flyball_controller::{Action, Controller, RunReport, TokioTimer};
 /// # use flyball_ratelimit::Exponential;
 /// # use flyball_workqueue::Queue;
 /// use std::time::Duration;
@@ -28,7 +26,6 @@ use crate::{FailureClass, ReconcileOutcome};
 /// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
 /// queue.add_many(["good", "bad"]);
 /// let report: RunReport<&str> = Controller::new(queue)
-///     .metrics(()) // without metrics, durations are not measured
 ///     .graceful_shutdown_on(tokio::time::sleep(Duration::from_secs(4)))
 ///     .run(|key, _| async move {
 ///         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -37,8 +34,6 @@ use crate::{FailureClass, ReconcileOutcome};
 ///     .await?;
 /// assert_eq!((report.reconciles, report.failures(), report.retries()), (2, 1, 1));
 /// assert_eq!(report.leftovers.waiting, ["bad"]); // its backoff was not over
-/// let ReconcileDurations { successes, errors, .. } = report.durations;
-/// assert_eq!((successes, errors), (Duration::from_secs(1), Duration::from_secs(1)));
 /// # Ok(())
 /// # }
 /// ```
@@ -71,8 +66,6 @@ pub struct RunReport<K> {
     /// Successful reconciles of keys that had failed since their last success. Without a limiter that counts failures, only conflicts count as
     /// failures here.
     pub successful_retries: u64,
-    /// The total durations of reconciles. They are zero without [metrics](crate::Controller::metrics), because then the clock is not read.
-    pub durations: ReconcileDurations,
     /// Panics in mappers and in other functions that were passed to the controller, except for the reconcile function and `finally`. The
     /// result of such a call is lost, but a change whose mapper panicked is mapped again.
     pub callback_panics: u64,
@@ -82,23 +75,6 @@ pub struct RunReport<K> {
     /// The keys that were in the queue at the end of the run: `ready` and `waiting` are the queued keys; `leased` are the keys whose reconciles
     /// were [dropped](crate::ControllerConfig::abort_after), and the keys that other users of the queue have leased.
     pub leftovers: Leftovers<K>,
-}
-
-/// The total durations of reconciles, by outcome. Each sum saturates at 584 years, which ten thousand workers reach in
-/// three weeks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReconcileDurations {
-    /// Reconciles that succeeded without a requeue.
-    pub successes: Duration,
-    /// Reconciles that succeeded and requested a requeue.
-    pub requeues: Duration,
-    /// Reconciles that returned an error.
-    pub errors: Duration,
-    /// Reconciles that panicked.
-    pub panics: Duration,
-    /// Reconciles that timed out.
-    pub timeouts: Duration,
 }
 
 impl<K> RunReport<K> {
@@ -124,29 +100,9 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds to the counter, which saturates at its maximum.
-    fn add(&self, amount: u64) {
-        // Ordering: Relaxed, because the counter publishes no other memory.
-        let _ =
-            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(amount)));
-    }
-
     fn read(&self) -> u64 {
         // Ordering: Relaxed, because the workers that write the counter were joined before this read.
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// The counters of one outcome.
-#[derive(Debug, Default)]
-struct OutcomeCounters {
-    count: Counter,
-    nanos: Counter,
-}
-
-impl OutcomeCounters {
-    fn time(&self) -> Duration {
-        Duration::from_nanos(self.nanos.read())
     }
 }
 
@@ -156,11 +112,11 @@ pub(crate) struct ReportCounters {
     pub(crate) keys_added: Counter,
     pub(crate) filtered_keys: Counter,
     pub(crate) batches: Counter,
-    successes: OutcomeCounters,
-    requeues: OutcomeCounters,
-    errors: OutcomeCounters,
-    panics: OutcomeCounters,
-    timeouts: OutcomeCounters,
+    successes: Counter,
+    requeues: Counter,
+    errors: Counter,
+    panics: Counter,
+    timeouts: Counter,
     conflicts: Counter,
     pub(crate) given_up: Counter,
     pub(crate) finally_failures: Counter,
@@ -170,8 +126,8 @@ pub(crate) struct ReportCounters {
 }
 
 impl ReportCounters {
-    /// Counts the outcome of a reconcile, and adds its duration to the total of that outcome.
-    pub(crate) fn record(&self, outcome: ReconcileOutcome, took: Duration) {
+    /// Counts the outcome of a reconcile.
+    pub(crate) fn record(&self, outcome: ReconcileOutcome) {
         let ends = match outcome {
             ReconcileOutcome::Succeeded => &self.successes,
             ReconcileOutcome::Requeued => &self.requeues,
@@ -179,10 +135,7 @@ impl ReportCounters {
             ReconcileOutcome::Panicked(_) => &self.panics,
             ReconcileOutcome::TimedOut(_) => &self.timeouts,
         };
-        ends.count.count();
-        if !took.is_zero() {
-            ends.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-        }
+        ends.count();
         if outcome.class() == Some(FailureClass::Conflict) {
             self.conflicts.count();
         }
@@ -191,11 +144,11 @@ impl ReportCounters {
     /// Creates the report. `unmapped` changes are still not mapped, in addition to those that were given up.
     pub(crate) fn report<K>(&self, leftovers: Leftovers<K>, unmapped: u64) -> RunReport<K> {
         let ends = [&self.successes, &self.requeues, &self.errors, &self.panics, &self.timeouts];
-        let [_, requeues, errors, panics, timeouts] = ends.map(|ends| ends.count.read());
+        let [_, requeues, errors, panics, timeouts] = ends.map(Counter::read);
         RunReport {
             keys_added: self.keys_added.read(),
             filtered_keys: self.filtered_keys.read(),
-            reconciles: ends.iter().map(|ends| ends.count.read()).sum(),
+            reconciles: ends.iter().map(|ends| ends.read()).sum(),
             batches: self.batches.read(),
             requeues,
             errors,
@@ -205,13 +158,6 @@ impl ReportCounters {
             given_up: self.given_up.read(),
             finally_failures: self.finally_failures.read(),
             successful_retries: self.successful_retries.read(),
-            durations: ReconcileDurations {
-                successes: self.successes.time(),
-                requeues: self.requeues.time(),
-                errors: self.errors.time(),
-                panics: self.panics.time(),
-                timeouts: self.timeouts.time(),
-            },
             callback_panics: self.callback_panics.read(),
             mapper_failures: self.mapper_failures.read() + unmapped,
             leftovers,

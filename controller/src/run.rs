@@ -134,8 +134,13 @@ where
     };
     // More watches may have been added in the meantime. Another thread may add one until the controller is running.
     let enter_running = async {
-        while !watches.enter_running(all_synced().await?) {}
-        Ok(())
+        loop {
+            let added = all_synced().await?;
+            watches.all_started().await;
+            if watches.enter_running(added) {
+                return Ok(());
+            }
+        }
     };
     let limit = settings.start_timeout;
 

@@ -173,6 +173,39 @@ where
         self.shared.writer.observe(f)
     }
 
+    /// Like [`observe`](Self::observe), but `f` is called only with later changes, and the objects that are stored now are returned as a snapshot. Use this
+    /// to process many objects in pieces, with [`Snapshot::initial_changes`]. Takes O(n) time for n observers.
+    ///
+    /// Each change is either in the snapshot or reported to `f`. So `f` may be called with a change of an object before you process the object.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::testing::TestServer;
+    /// use flyball_informer_cache::{Informer, ManualClock, Schema, Version, block_on};
+    /// use std::thread;
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+    /// let server = TestServer::new(NUMBERS, |_, _, _| {});
+    /// server.put(7);
+    /// let (numbers, run) = Informer::builder(NUMBERS, server).timer(ManualClock::new().timer()).build()?;
+    /// let thread = thread::spawn(|| block_on(run));
+    /// block_on(numbers.synced())?;
+    ///
+    /// let (objects, _observer) = numbers.observe_changes(|change| println!("{} has changed", change.key()));
+    /// for change in objects.initial_changes() {
+    ///     println!("{} is there", change.key());
+    /// }
+    /// # numbers.shut_down();
+    /// # thread.join().unwrap();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn observe_changes(
+        &self,
+        f: impl Fn(&Change<K, V>) + Send + Sync + 'static,
+    ) -> (Snapshot<K, V>, Observer<K, V>) {
+        self.shared.writer.observe_changes(f)
+    }
+
     /// Waits until the first list is published and all observers have received it. Any number of tasks may wait; all of them are woken. An observer
     /// function must not wait for this future, because the future completes only after all observers have returned.
     ///

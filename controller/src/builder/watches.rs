@@ -21,8 +21,8 @@ where
     L: QueueLimiter<K>,
     T: Timer,
 {
-    /// Maps every change of the informer's objects to keys, and adds these keys to the queue. `mapper` is called for the
-    /// existing objects first. It returns a key, an [`Option`] of a key, or [several keys](IntoKeys).
+    /// Maps every change of the informer's objects to keys, and adds these keys to the queue. `mapper` is also called for the
+    /// existing objects, in pieces; a later change of an object may be mapped before them. It returns a key, an [`Option`] of a key, or [several keys](IntoKeys).
     ///
     /// Every change is mapped separately, before changes coalesce. The mapper also receives the state before the change, because its keys may
     /// depend on that state. The informer calls the mapper right after it has published the change, and waits for the mapper, so the mapper must be

@@ -105,11 +105,10 @@ where
     /// | has not started | the same as [`Controller::watches`](crate::Controller::watches) |
     /// | waits for its caches | workers also wait for its cache; the keys of its objects are added, or, if a standby follows, when the standby ends |
     /// | is in standby | its keys are added when the standby ends; then a new [timeout](crate::ControllerConfig::start_timeout) starts |
-    /// | reconciles | the keys of its existing objects are added before this call returns; workers do not wait if its cache syncs later |
+    /// | reconciles | the run adds the keys of its existing objects, in pieces; workers do not wait if its cache syncs later |
     /// | shuts down, or has ended | an error |
     ///
-    /// If the controller already maps changes, this call itself runs the mapper for the existing objects. [`Health::watches`](crate::Health::watches)
-    /// lists the watch from now on.
+    /// The existing objects are mapped by the run future, not by this call. [`Health::watches`](crate::Health::watches) lists the watch from now on.
     ///
     /// # Errors
     /// [`AddWatchError::Ended`] once the controller shuts down. In that case the watch is not added. If the shutdown

@@ -1,8 +1,9 @@
 //! SHELL. Calls the mapper with each change. If the mapper panics at a change, calls it again with this change until it returns or the change is given
-//! up. Also maps all objects again at each resync.
+//! up. Also maps the objects that existed when the watch started, and all objects again at each resync.
 //!
 //! | guarded by | |
 //! |---|---|
+//! | `initial` | a lock, which is held only to set or to take the snapshot |
 //! | `failed` | a `watch` channel: the informer adds changes, at most [`MAX_CHANGES`], and the run future takes them out. No user code runs under its lock |
 //! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_informer_cache::{Change, Informer};
-use flyball_sync::locks::{AtomicUsize, Ordering};
+use flyball_informer_cache::{Change, Informer, Snapshot};
+use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
 use tokio::sync::watch;
 
 use crate::report::ReportCounters;
@@ -32,6 +33,8 @@ pub(crate) struct Mapper<OK, V, M> {
     map: Option<M>,
     informer: Informer<OK, V>,
     resync_every: Option<Duration>,
+    /// The objects that existed when the watch started, until they are mapped.
+    initial: Mutex<Option<Snapshot<OK, V>>>,
     failed: watch::Sender<Vec<NewFailure<OK, V>>>,
     waiting: AsyncMutex<FailedChanges<OK, V>>,
     /// The number of changes in `waiting`, or more.
@@ -63,6 +66,10 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// Maps the existing objects of a [slice](slice_of), in pieces: each poll maps one object, or looks at [`LOOKED_AT`] others. The returned future never
     /// wakes its task, so the caller must poll it repeatedly.
     fn resync(self: Arc<Self>, slice: u32) -> BoxFuture<'static, ()>;
+
+    /// Maps the objects that existed when the watch started, in pieces: each poll maps one object. The returned future never wakes its task, so the caller
+    /// must poll it repeatedly.
+    fn map_initial(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
 /// What the informer's thread passes to the run future.
@@ -85,11 +92,17 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
             map: Some(map),
             informer,
             resync_every,
+            initial: Mutex::new(None),
             failed: watch::Sender::new(Vec::new()),
             waiting: AsyncMutex::new(FailedChanges::new()),
             kept: AtomicUsize::new(0),
             counters,
         }
+    }
+
+    /// Sets the objects that are mapped first. Called once, before the run future calls this mapper.
+    pub(crate) fn set_initial(&self, objects: Snapshot<OK, V>) {
+        *self.initial.lock() = Some(objects);
     }
 
     pub(crate) fn changed(&self, change: &Change<OK, V>) {
@@ -264,10 +277,24 @@ where
             }
         })
     }
+
+    fn map_initial(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // The snapshot may hold the last reference to an object, and the drop of that object may panic.
+            let objects = DiscardOnDrop(self.initial.lock().take());
+            for change in objects.0.iter().flat_map(|objects| objects.initial_changes()) {
+                self.changed(&change);
+                discard(change);
+                pending_once().await;
+            }
+        })
+    }
 }
 
 impl<OK, V, M> Drop for Mapper<OK, V, M> {
     fn drop(&mut self) {
+        let initial = self.initial.lock().take();
+        discard(initial);
         // A panic in one drop must affect neither the other drops nor the caller.
         discard(self.map.take());
         let failed = self.failed.send_replace(Vec::new());

@@ -1,4 +1,4 @@
-//! EDGE. The tasks of the run that call the mappers again: for the changes at which a mapper panicked, and for resyncs.
+//! EDGE. The tasks of the run that call the mappers: for initial objects, for the changes at which a mapper panicked, and for resyncs.
 //!
 //! Cancel safety: the failed changes and the objects are in the mappers and the caches, so dropping a future here only ends the mapping.
 
@@ -14,9 +14,11 @@ use crate::run::runtime::Runtime;
 use crate::run::spread::SLICES;
 use crate::run::watch_set::WatchSet;
 
-/// Maps the failed changes of each object again after the object's own backoff. In each part of a resync period, maps the objects of one slice again.
+/// Maps the initial objects of a watch. Then maps the failed changes of each object again after the object's own backoff. In each part of a resync period, maps the objects of one slice again.
 /// Never completes.
-async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
+async fn map_again<X: Runtime>(index: usize, mapper: Arc<dyn RetryMapping>, watches: WatchSet, runtime: X) {
+    poll_in_pieces(mapper.clone().map_initial(), &runtime).await;
+    watches.mapped(index);
     // At least a nanosecond, so that the time of the next part is later than that of the previous one.
     let part = mapper.resync_every().map(|period| (period / SLICES).max(Duration::from_nanos(1)));
     let mut resync_at = part.map(|part| runtime.now().saturating_add(part));
@@ -34,14 +36,18 @@ async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
             }
         }
         let Some((part, due)) = part.zip(resync_at).filter(|(_, due)| *due <= now) else { continue };
-        let mut objects = mapper.clone().resync(slice);
-        while poll_fn(|cx| Poll::Ready(objects.as_mut().poll(cx).is_pending())).await {
-            runtime.yield_now().await;
-        }
+        poll_in_pieces(mapper.clone().resync(slice), &runtime).await;
         // No slice is skipped. If a slice takes too long, or the clock jumps, the parts after it are late.
         slice = (slice + 1) % SLICES;
         let (next, now) = (due.saturating_add(part), runtime.now());
         resync_at = Some(if next > now { next } else { now.saturating_add(part) });
+    }
+}
+
+/// Polls a future that maps objects until it is ready, and lets the run future and other tasks of this thread run in between.
+async fn poll_in_pieces<X: Runtime>(mut objects: BoxFuture<'static, ()>, runtime: &X) {
+    while poll_fn(|cx| Poll::Ready(objects.as_mut().poll(cx).is_pending())).await {
+        runtime.yield_now().await;
     }
 }
 
@@ -54,7 +60,7 @@ pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
         running.retain(|(index, _)| active.iter().any(|(there, _)| there == index));
         for (index, mapper) in active {
             if running.iter().all(|(there, _)| *there != index) {
-                running.push((index, Box::pin(map_again(mapper, runtime.clone()))));
+                running.push((index, Box::pin(map_again(index, mapper, watches.clone(), runtime.clone()))));
             }
         }
         let run_all = poll_fn(|cx| {

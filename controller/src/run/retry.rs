@@ -62,7 +62,11 @@ where
     T: Timer,
 {
     pub(crate) fn new(waits: RangeInclusive<Duration>, queue: Queue<K, O, L, T>) -> Self {
-        Self(Limiter::with_clock(OncePerBackoff::new(Exponential::new(waits)), QueueClock(queue)))
+        // The queue does not report that a waiting key was cancelled, so a series of conflicts ends by itself. Without this limit, a key that is added
+        // again within a minute would wait as long as before it was cancelled.
+        let longest = *waits.end();
+        let policy = Exponential::new(waits).forget_after(longest);
+        Self(Limiter::with_clock(OncePerBackoff::new(policy), QueueClock(queue)))
     }
 
     /// Counts a conflict of the key, and returns how long the key must wait.

@@ -10,7 +10,8 @@
 //! # Each change is mapped at most once per watch
 //! A watch is registered, starting, or active. The thread that changes a watch from registered to starting also starts it. If the watch is removed or
 //! the run ends during the start, this thread drops the watch again. Until that drop, the flag `removed` keeps changes of the watch from becoming
-//! keys. A controller is not idle while a watch is starting, because the existing objects of that watch may be about to become keys.
+//! keys. The run future maps the existing objects of an active watch, in pieces. Until then, the workers do not start, and the controller is not idle,
+//! because these objects are about to become keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
@@ -54,9 +55,13 @@ struct Entry {
 
 enum Stage {
     Registered(Observe),
-    /// A thread is starting the watch and maps its existing objects to keys.
+    /// A thread is starting the watch.
     Starting,
-    Active(ActiveWatch),
+    Active {
+        watch: ActiveWatch,
+        /// Whether the existing objects of the watch are mapped to keys.
+        mapped: bool,
+    },
 }
 
 /// The stage of a controller's run.
@@ -166,10 +171,21 @@ impl WatchSet {
         self.change(|state| {
             open = state.lifecycle < Lifecycle::ShuttingDown;
             let Some(entry) = state.find(index).filter(|_| open) else { return false };
-            active.take().map(|active| entry.stage = Stage::Active(active)).is_some()
+            active.take().map(|watch| entry.stage = Stage::Active { watch, mapped: false }).is_some()
         });
         // If the watch was removed, `active` is dropped here.
         open
+    }
+
+    /// Records that the existing objects of a watch are mapped to keys.
+    pub(crate) fn mapped(&self, index: usize) {
+        self.change(|state| {
+            let Some(Entry { stage: Stage::Active { mapped, .. }, .. }) = state.find(index) else {
+                return false;
+            };
+            *mapped = true;
+            true
+        });
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<State> {
@@ -225,7 +241,7 @@ impl WatchSet {
         let _ = self.0.subscribe().wait_for(|state| state.added > added).await;
     }
 
-    /// Waits until no watch is starting.
+    /// Waits until no watch is starting, and the existing objects of all watches are mapped to keys.
     pub(crate) async fn all_started(&self) {
         // The wait cannot fail, because `self` holds the sender.
         let _ = self.0.subscribe().wait_for(|state| !state.is_starting()).await;
@@ -259,7 +275,7 @@ impl WatchSet {
             true
         });
         let active = |stage| match stage {
-            Stage::Active(active) => Some(active),
+            Stage::Active { watch, .. } => Some(watch),
             other => panics::caught(|| drop(other)).and(None),
         };
         stages.into_iter().filter_map(active).collect()
@@ -314,7 +330,8 @@ impl State {
     }
 
     fn is_starting(&self) -> bool {
-        self.watches.iter().any(|entry| matches!(entry.stage, Stage::Starting))
+        let starts = |stage: &Stage| matches!(stage, Stage::Starting | Stage::Active { mapped: false, .. });
+        self.watches.iter().any(|entry| starts(&entry.stage))
     }
 
     /// Returns the number of watches that were added so far.
@@ -329,7 +346,7 @@ impl State {
     /// Returns the mappers of the active watches.
     pub(crate) fn mappers(&self) -> Vec<(usize, Arc<dyn RetryMapping>)> {
         let active = |entry: &Entry| match &entry.stage {
-            Stage::Active(active) => Some((entry.index, active.mapper.clone())),
+            Stage::Active { watch, .. } => Some((entry.index, watch.mapper.clone())),
             Stage::Registered(_) | Stage::Starting => None,
         };
         self.watches.iter().filter_map(active).collect()

@@ -111,7 +111,7 @@ pub(crate) struct ActiveWatch {
     pub(crate) mapper: Arc<dyn RetryMapping>,
 }
 
-/// A function that starts to map changes, beginning with the existing objects.
+/// A function that starts to map changes. The run future then maps the existing objects.
 pub(crate) type Observe = Box<dyn FnOnce() -> ActiveWatch + Send + Sync>;
 
 /// Creates a watched informer, and a function that starts to observe it. `sink` must be set before that function is called.
@@ -173,8 +173,9 @@ where
         };
         let mapper = Arc::new(Mapper::new(map, resynced, resync_every, counters));
         let mapped = mapper.clone();
-        let observer = Box::new(observed.observe(move |change| mapped.changed(change)));
-        ActiveWatch { _observer: observer, mapper }
+        let (objects, observer) = observed.observe_changes(move |change| mapped.changed(change));
+        mapper.set_initial(objects);
+        ActiveWatch { _observer: Box::new(observer), mapper }
     };
     (watched, Box::new(observe))
 }

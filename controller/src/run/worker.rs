@@ -249,7 +249,7 @@ where
             None => Duration::ZERO,
             Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
         };
-        self.counters.record(outcome, took);
+        self.counters.record(outcome);
         self.call(|| match result {
             Ok(action) => {
                 self.count_recovery(&lease);

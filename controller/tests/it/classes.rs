@@ -128,6 +128,31 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
     }
 }
 
+/// A key that is cancelled while it waits leaves no conflicts behind once twice the longest wait is over.
+#[tokio::test(start_paused = true)]
+async fn the_conflicts_of_a_cancelled_key_are_forgotten() {
+    let queue = queue();
+    let (log, begin) = (Log::new(), Instant::now());
+    let (own_log, cancelling) = (log.clone(), queue.clone());
+    queue.add(1).unwrap();
+    tokio::spawn(async move {
+        sleep(100 * MILLI).await;
+        assert!(cancelling.cancel(&1));
+        sleep(4_900 * MILLI).await;
+        cancelling.add(1).unwrap();
+    });
+    Controller::new(queue)
+        .classify(class_of)
+        .graceful_shutdown_on(sleep(5_100 * MILLI))
+        .run(move |_, _| {
+            own_log.note(begin.elapsed().as_millis());
+            async { Err::<Action, _>(ClassifiedError(FailureClass::Conflict)) }
+        })
+        .await
+        .unwrap();
+    assert_eq!(log.take(), [0, 10, 30, 70, 5_000, 5_010, 5_030, 5_070]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_schedule_of_conflicts_may_be_chosen() {
     let config = ControllerConfig {

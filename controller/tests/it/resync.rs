@@ -1,5 +1,6 @@
 //! In each resync period all objects are mapped again, and their keys are added behind all others.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -236,20 +237,17 @@ async fn other_tasks_run_while_many_objects_are_mapped() {
     for key in 0..MANY {
         things.writer().upsert(Thing { key, version: 1, value: 0 });
     }
-    let (turns, mapped, most) =
+    let (polls, mapped, most) =
         (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (seen, maps, longest, last) = (turns.clone(), mapped.clone(), most.clone(), AtomicU32::new(0));
+    let (seen, maps, longest, last) = (polls.clone(), mapped.clone(), most.clone(), AtomicU32::new(0));
     let in_turn = AtomicU32::new(0);
     let mapper = move |_: &Change<u32, Thing>| {
         maps.fetch_add(1, Ordering::Relaxed);
         let now = seen.load(Ordering::Relaxed);
-        // The initial objects are mapped without yielding.
-        if now > 0 {
-            if last.swap(now, Ordering::Relaxed) != now {
-                in_turn.store(0, Ordering::Relaxed);
-            }
-            longest.fetch_max(in_turn.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if last.swap(now, Ordering::Relaxed) != now {
+            in_turn.store(0, Ordering::Relaxed);
         }
+        longest.fetch_max(in_turn.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         None::<u32>
     };
     let (stop, stopped) = oneshot::channel::<()>();
@@ -257,18 +255,20 @@ async fn other_tasks_run_while_many_objects_are_mapped() {
     let controller = Controller::new(queue())
         .watches_with(&things, mapper, options)
         .graceful_shutdown_on(async { drop(stopped.await) });
-    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
-    run_until_pending().await;
-    assert_eq!(mapped.load(Ordering::Relaxed), MANY);
-    sleep(60 * SECOND).await;
-    while mapped.load(Ordering::Relaxed) < 2 * MANY {
-        turns.fetch_add(1, Ordering::Relaxed);
-        tokio::task::yield_now().await;
+    let mut run = Box::pin(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    let running = tokio::spawn(poll_fn(move |cx| {
+        polls.fetch_add(1, Ordering::Relaxed);
+        run.as_mut().poll(cx)
+    }));
+    // The initial objects, and then those of a resync.
+    for all in [MANY, 2 * MANY] {
+        while mapped.load(Ordering::Relaxed) < all {
+            tokio::task::yield_now().await;
+        }
+        let most = most.swap(0, Ordering::Relaxed);
+        assert!((1..=256).contains(&most), "{most} of {all} objects were mapped in one poll");
+        sleep(60 * SECOND).await;
     }
-    let most = most.load(Ordering::Relaxed);
-    assert!((1..=256).contains(&most), "{most} objects were mapped without yielding");
-
-    sleep(60 * SECOND).await;
     while mapped.load(Ordering::Relaxed) < 2 * MANY + 1_000 {
         tokio::task::yield_now().await;
     }

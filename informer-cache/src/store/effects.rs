@@ -16,7 +16,7 @@ use crate::store::inner::StoreInner;
 use crate::table::record::{AllValues, Record};
 use crate::table::{Garbage, KeyWrite};
 
-/// The part of a write that must run without locks: it reports changes to observers, wakes tasks, and drops the user's values.
+/// The part of a write that must run without locks: it wakes tasks, reports changes to observers, and drops the user's values.
 pub(crate) struct Effects<K, V> {
     pub(crate) wakers: Wakers,
     pub(crate) garbage: Garbage,
@@ -70,13 +70,14 @@ impl<K, V> Effects<K, V> {
     /// Performs step 5, except that it does not drop the user's values: their destructors may panic, so these values are dropped only with this
     /// struct. Never panics.
     pub(crate) fn finish(&mut self, inner: &StoreInner<K, V>) {
+        // Tasks are woken first, so that a slow observer does not delay them: readers can see the change already.
+        std::mem::take(&mut self.wakers).wake();
         if let Some(observer_fns) = self.observer_fns.take() {
             observer_fn::report(&observer_fns, self.change.as_slice());
         }
         if self.detached {
             self.awaited.extend(inner.remove_detached());
         }
-        std::mem::take(&mut self.wakers).wake();
     }
 }
 

@@ -18,7 +18,7 @@
 //! 3. **Commit**, under `published`: no user code. (A write of many keys builds its table outside the lock, and holds `published` only for a swap.)
 //! 4. **Fan out**, one buffer's lock after the other: no user code. This step comes after step 3, so that a change is in the store before a
 //!    subscriber receives it.
-//! 5. **Notify and clean up**, no lock: call the observers, wake tasks, drop the replaced objects.
+//! 5. **Notify and clean up**, no lock: wake tasks, call the observers, drop the replaced objects.
 //!
 //! Subscribers may be added and dropped during a write. If the list of buffers has changed between steps 2 and 3, step 2 is repeated. If a
 //! subscription is restarted after step 3, its snapshot contains this write, so step 4 must skip its buffer. For this, each buffer stores a revision

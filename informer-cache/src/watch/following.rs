@@ -4,7 +4,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::{
-    Change, Observer, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitForKey, WaitForVersion,
+    Change, Observer, Snapshot, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitForKey,
+    WaitForVersion,
 };
 
 impl<K, V> Store<K, V>
@@ -71,6 +72,14 @@ where
     /// ```
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
         Observer::begin(&self.inner, f)
+    }
+
+    /// Registers `f` for later changes only, and returns a snapshot of the objects that it is not called with.
+    pub(crate) fn observe_changes(
+        &self,
+        f: impl Fn(&Change<K, V>) + Send + Sync + 'static,
+    ) -> (Snapshot<K, V>, Observer<K, V>) {
+        Observer::begin_with_changes(&self.inner, f)
     }
 
     /// Waits until the [version](Self::version) of the store is `version` or a later one. Returns the version that the store has at that time.

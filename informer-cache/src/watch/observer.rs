@@ -13,7 +13,7 @@ use flyball_sync::locks::Ordering;
 use crate::changes::observer_fn::{NotifyGuard, ObserverFn, ObserverState};
 use crate::store::inner::StoreInner;
 use crate::table::Table;
-use crate::{Change, ChangeKind};
+use crate::{Change, ChangeKind, Snapshot};
 
 /// A handle to an observer function, which is called with every change. [`Store::observe`](crate::Store::observe) creates it.
 ///
@@ -100,18 +100,35 @@ impl<K, V> Observer<K, V> {
         store: &Arc<StoreInner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
     ) -> Self {
-        let state = Arc::new(ObserverState::default());
-        let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), state: state.clone() });
-        // The `Observer` is created before the function is registered. So if the drop of an old object panics below, the `Observer` is dropped, which
-        // ends the observation.
-        let observer = Self { store: Arc::downgrade(store), state };
-        let table = store.register(&observer_fn);
+        let (observer, observer_fn, table) = Self::register(store, function);
         let _guard = NotifyGuard::begin();
         for (_, record) in table.rows.iter() {
             let change = Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone());
             observer_fn.call(|tell| tell(&change));
         }
         observer
+    }
+
+    /// Registers the function for later changes. Returns a snapshot of the objects that it is not called with.
+    pub(crate) fn begin_with_changes(
+        store: &Arc<StoreInner<K, V>>,
+        function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
+    ) -> (Snapshot<K, V>, Self) {
+        let (observer, _, table) = Self::register(store, function);
+        (Snapshot { table, reader: store.reader }, observer)
+    }
+
+    fn register(
+        store: &Arc<StoreInner<K, V>>,
+        function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
+    ) -> (Self, Arc<ObserverFn<K, V>>, Arc<Table<K, V>>) {
+        let state = Arc::new(ObserverState::default());
+        let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), state: state.clone() });
+        // The `Observer` is created before the function is registered. So if the drop of an old object panics below, the `Observer` is dropped, which
+        // ends the observation.
+        let observer = Self { store: Arc::downgrade(store), state };
+        let table = store.register(&observer_fn);
+        (observer, observer_fn, table)
     }
 }
 

@@ -35,6 +35,20 @@ fn thing(key: u8, uid: u8, version: u64) -> TestObject {
     TestObject { key, uid, version, tags: Vec::new(), ..TestObject::default() }
 }
 
+/// A task that waits for a change is not delayed by an observer, because readers can see the change already.
+#[test]
+fn waiting_tasks_are_woken_before_observers_are_called() {
+    let store = store();
+    let (woken, waker) = Counting::waker();
+    let mut version = Box::pin(store.wait_for_version(Version::new(3)));
+    let mut key = Box::pin(store.wait_for_key(1, Version::new(3)));
+    assert!(poll_with(version.as_mut(), &waker).is_pending() && poll_with(key.as_mut(), &waker).is_pending());
+    let (send, seen) = mpsc::channel();
+    let _observer = store.observe(move |_| send.send(woken.wakes()).unwrap());
+    store.upsert(thing(1, 0, 3));
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [2]);
+}
+
 fn plain(change: &Change<u8, TestObject>) -> Delivered {
     let key = *change.key();
     let object = TestObject::clone(change.object());

@@ -996,7 +996,9 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 let expected = match &error {
                     RunError::StartFailed(_) => {
                         record.happened.hit("a condition fails");
+                        // One of the conditions may be that an informer has synced.
                         controller.condition_failed
+                            || (self.world.row[CACHES] == 1 && self.stopped.contains(&0))
                     }
                     RunError::CacheEnded(_) => !self.stopped.is_empty(),
                     RunError::StartTimeout(_) => {
