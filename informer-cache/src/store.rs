@@ -19,7 +19,7 @@ mod query;
 pub(crate) mod reader_slots;
 mod reading;
 mod relist;
-mod retained;
+pub(crate) mod retained;
 mod shared_writer;
 mod snapshot;
 mod stats;

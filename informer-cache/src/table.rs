@@ -239,10 +239,10 @@ impl<K, V> Table<K, V> {
     }
 
     /// Converts the index values of an object from the index set `before` to the index set of this table. If an index is in both sets, its function
-    /// is not called again.
+    /// is not called again. Leaves the values of removed indexes in `new`.
     pub(crate) fn renew(
         &self,
-        (before, mut new): (&IndexSet<V>, AllValues),
+        (before, new): (&IndexSet<V>, &mut AllValues),
         row: Option<u32>,
         object: &V,
         seed: &Seed,

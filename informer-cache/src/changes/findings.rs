@@ -12,15 +12,15 @@ use crate::changes::pending::{Dropped, Ticket};
 use crate::changes::selection::Crossing;
 use crate::changes::subscribers::Subscribers;
 use crate::signal::wakers::Wakers;
+use crate::table::persist::Chunked;
 use crate::table::{KeyWrite, Table};
 
 /// The effect of a write on each subscription, determined before the write commits. A pending entry is looked up by its key only for an object that is
 /// added or enters the selection. For any other change, the pending entry has the same `Arc<Name>` as the change, so it is found without comparing
 /// keys.
 pub(crate) struct Findings<K, V> {
-    /// For each subscription to all objects, the tickets of the pending entries, by the position of the write. The list is empty if the write adds no
-    /// object.
-    all: Vec<Vec<Option<Ticket>>>,
+    /// For each subscription to all objects, the tickets of the pending entries.
+    all: Vec<Tickets>,
     /// The subscriptions with a selection that the write concerns.
     selecting: Vec<Selected<K, V>>,
     /// For the address of each of these subscriptions, its position.
@@ -29,12 +29,25 @@ pub(crate) struct Findings<K, V> {
     numbers: Vec<u32>,
 }
 
+/// The tickets of the pending entries of consecutive writes. The list begins at the first part of the writes that adds an object.
+#[derive(Default)]
+struct Tickets {
+    from: usize,
+    list: Vec<Option<Ticket>>,
+}
+
+impl Tickets {
+    fn get(&self, place: usize) -> Option<Ticket> {
+        *self.list.get(place.checked_sub(self.from)?)?
+    }
+}
+
 /// The effect of a write on a subscription with a selection.
 struct Selected<K, V> {
     buffer: Arc<SubscriptionBuffer<K, V>>,
     /// The positions of the writes that concern the subscription, each with its [`Crossing`], and the ticket of the pending entry of its key, if such an
     /// entry was found.
-    crossings: Vec<(usize, Crossing, Option<Ticket>)>,
+    crossings: Chunked<(usize, Crossing, Option<Ticket>)>,
 }
 
 // `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
@@ -61,14 +74,18 @@ impl<K, V> Findings<K, V> {
         K: Eq,
     {
         if self.all.len() <= at {
-            self.all.resize_with(at + 1, Vec::new);
+            self.all.resize_with(at + 1, Tickets::default);
         }
         let is_added = |write: &KeyWrite<K, V>| write.kind.is_addition();
-        if writes[part.clone()].iter().any(is_added) {
-            let tickets = &mut self.all[at];
-            tickets.resize(part.start, None);
+        let Tickets { from, list } = &mut self.all[at];
+        if !list.is_empty() || writes[part.clone()].iter().any(is_added) {
+            if list.is_empty() {
+                *from = part.start;
+                // So no push copies the list.
+                list.reserve_exact(writes.len() - part.start);
+            }
             let names = writes[part].iter().map(|write| is_added(write).then_some(&write.record.name));
-            buffer.find(names, tickets);
+            buffer.find(names, list);
         }
     }
 
@@ -108,7 +125,7 @@ impl<K, V> Findings<K, V> {
         let Self { selecting, places, .. } = self;
         let found = places.find(place_of(buffer), |at| Arc::ptr_eq(&selecting[*at].buffer, buffer)).copied();
         let place = found.unwrap_or_else(|| {
-            selecting.push(Selected { buffer: buffer.clone(), crossings: Vec::new() });
+            selecting.push(Selected { buffer: buffer.clone(), crossings: Chunked::new() });
             places
                 .insert_unique(place_of(buffer), selecting.len() - 1, |at| place_of(&selecting[*at].buffer));
             selecting.len() - 1
@@ -143,8 +160,8 @@ impl<K, V> Findings<K, V> {
         (merging, last): (Merging, bool),
         (wakers, dropped): (&mut Wakers, &mut Vec<Dropped<K, V>>),
     ) -> bool {
-        let tickets = self.all.get(at).map_or(&[][..], |tickets| tickets);
-        let part = part.map(|place| (changes[place].clone(), tickets.get(place).copied().flatten()));
+        let tickets = self.all.get(at);
+        let part = part.map(|place| (changes[place].clone(), tickets.and_then(|tickets| tickets.get(place))));
         buffer.merge(part, merging, last, wakers, dropped)
     }
 
@@ -163,8 +180,8 @@ impl<K, V> Findings<K, V> {
         (wakers, dropped): (&mut Wakers, &mut Vec<Dropped<K, V>>),
     ) {
         let Selected { buffer, crossings } = &self.selecting[at];
-        let part =
-            crossings[part].iter().map(|(at, crossing, ticket)| (crossing.change(&changes[*at]), *ticket));
+        let part = part.filter_map(|at| crossings.get(at));
+        let part = part.map(|(at, crossing, ticket)| (crossing.change(&changes[*at]), *ticket));
         buffer.merge(part, merging, last, wakers, dropped);
     }
 }

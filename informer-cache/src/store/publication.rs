@@ -31,12 +31,14 @@ use super::write::VersionAdvance;
 use crate::changes::buffer::{Merging, SubscriptionBuffer};
 use crate::changes::findings::Findings;
 use crate::changes::observer_fn;
+use crate::changes::pending::Dropped;
 use crate::changes::subscribers::SubscriptionBuffers;
 use crate::table::index_set::IndexSet;
-use crate::table::record::Values;
+use crate::table::persist::Chunked;
+use crate::table::record::{AnyValue, Values};
 use crate::table::relist::RelistDiff;
 use crate::table::{KeyWrite, Plan, Table};
-use crate::{Change, ChangeKind, Store, Version, WaitForError};
+use crate::{Change, ChangeKind, IndexError, Store, Version, WaitForError};
 
 /// To compare this many writes with the selection of one subscription costs as much as to look up one pending entry, or the subscriptions that one write
 /// concerns.
@@ -55,8 +57,12 @@ pub(crate) enum Stage {
     Done,
 }
 
-/// The base table of an abandoned attempt, and the table that this attempt had built.
-type Former<K, V> = (Arc<Table<K, V>>, Option<Table<K, V>>);
+/// A value of the user that a completed publication no longer needs, and which may be the last reference.
+enum Unneeded<K, V> {
+    IndexValue { _dropped: Arc<AnyValue> },
+    IndexError { _dropped: Arc<IndexError> },
+    States { _dropped: Dropped<K, V> },
+}
 
 /// A write of many keys in progress.
 pub(crate) struct Publication<K, V> {
@@ -67,8 +73,9 @@ pub(crate) struct Publication<K, V> {
     next: Option<Table<K, V>>,
     /// The index set for which the index values of the writes were computed; `None` if it is the index set of `base`.
     renews: Option<Arc<IndexSet<V>>>,
-    /// The tables of an abandoned attempt, which are dropped after `turn` is released.
-    former: Option<Former<K, V>>,
+    /// The changes of an abandoned attempt. They and the tables of this attempt, which are in `old_tables`, are freed in pieces, before the next piece
+    /// of the publication.
+    abandoned: Vec<Change<K, V>>,
     plan: Plan,
     arrival: VersionAdvance,
     first_list: bool,
@@ -92,6 +99,7 @@ pub(crate) struct Publication<K, V> {
     before: Option<Arc<Table<K, V>>>,
     /// Former tables that nothing else holds, while they are freed.
     old_tables: Vec<Table<K, V>>,
+    unneeded: Chunked<Unneeded<K, V>>,
 }
 
 impl<K, V> Publication<K, V> {
@@ -109,7 +117,7 @@ impl<K, V> Publication<K, V> {
         Self {
             next: Some(Table::clone(&base)),
             renews: None,
-            former: None,
+            abandoned: Vec::new(),
             changes: Vec::with_capacity(writes.len()),
             store,
             stage: Stage::Building,
@@ -129,6 +137,7 @@ impl<K, V> Publication<K, V> {
             effects: Effects::default(),
             before: None,
             old_tables: Vec::new(),
+            unneeded: Chunked::new(),
         }
     }
 
@@ -164,11 +173,33 @@ impl<K, V> Publication<K, V> {
             }
             self.old_tables.pop();
         }
+        let unneeded = &mut self.unneeded;
+        drop_last(&mut self.changes, most) && {
+            drop_each((0..most).map_while(|_| unneeded.pop()));
+            unneeded.is_empty()
+        }
+    }
+
+    /// Frees an abandoned attempt, up to `most` objects or nodes. Returns whether nothing is left. Panics of destructors are ignored, because the
+    /// publication goes on.
+    fn free_abandoned(&mut self, most: usize) -> bool {
+        while let Some(table) = self.old_tables.last_mut() {
+            if caught(|| table.free(most)) != Some(true) {
+                return false;
+            }
+            self.old_tables.pop();
+        }
+        caught(|| drop_last(&mut self.abandoned, most));
+        self.abandoned.is_empty()
+    }
+
+    /// Moves what a piece has left behind to a list that grows in small steps.
+    fn collect_unneeded(&mut self) {
         let Effects { garbage, dropped, .. } = &mut self.effects;
-        drop_last(&mut self.changes, most)
-            && drop_last(dropped, most)
-            && drop_last(&mut garbage.values, most)
-            && drop_last(&mut garbage.errors, most)
+        let unneeded = &mut self.unneeded;
+        garbage.values.drain(..).for_each(|it| unneeded.push(Unneeded::IndexValue { _dropped: it }));
+        garbage.errors.drain(..).for_each(|it| unneeded.push(Unneeded::IndexError { _dropped: it }));
+        dropped.drain(..).for_each(|it| unneeded.push(Unneeded::States { _dropped: it }));
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -270,7 +301,17 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     /// Performs one piece of the current stage, with at most `most` keys, and returns the number of keys in the piece. Does not perform the commit:
     /// at the stage `Committing`, it returns 0.
     pub(crate) fn advance(&mut self, most: usize) -> usize {
-        drop(self.former.take());
+        let is_abandoned =
+            self.before.is_none() && !(self.old_tables.is_empty() && self.abandoned.is_empty());
+        if is_abandoned && !self.free_abandoned(most) {
+            return most;
+        }
+        let done = self.advance_stage(most);
+        self.collect_unneeded();
+        done
+    }
+
+    fn advance_stage(&mut self, most: usize) -> usize {
         match self.stage {
             Stage::Comparing => {
                 let done = self.list.as_mut().map_or(0, |list| list.advance(&mut self.writes, most));
@@ -290,9 +331,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                         write.kind = ChangeKind::Initial;
                     }
                     if let Some(before) = self.renews.as_ref().filter(|_| !write.kind.is_deletion()) {
-                        let (values, seed) =
+                        let (mut values, seed) =
                             (std::mem::take(&mut write.values), &self.store.inner.reader.seed);
-                        write.values = next.renew((&**before, values), write.row, &write.record.object, seed);
+                        let before = (&**before, &mut values);
+                        write.values = next.renew(before, write.row, &write.record.object, seed);
+                        // What is left are the values of removed indexes.
+                        caught(|| drop_each(values.into_iter()));
                     }
                     debug_assert!(
                         write.values.iter().all(Values::is_lasting),
@@ -420,9 +464,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     /// Restarts from `table`, because indexes were added or removed. The functions of new indexes run when the writes are applied again.
     fn restart(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
-        let next = self.next.replace(Table::clone(&table));
-        self.former = Some((std::mem::replace(&mut self.base, table), next));
-        self.changes.clear();
+        self.old_tables.extend(self.next.replace(Table::clone(&table)));
+        // If a snapshot holds the table, this only drops a reference.
+        self.old_tables.extend(Arc::into_inner(std::mem::replace(&mut self.base, table)));
+        // `abandoned` is empty: an earlier attempt was freed before this one was complete.
+        let changes = Vec::with_capacity(self.writes.len());
+        self.abandoned = std::mem::replace(&mut self.changes, changes);
         self.findings = Findings::default();
         (self.is_found, self.late) = (Vec::new(), Vec::new());
         self.enter(Stage::Building);

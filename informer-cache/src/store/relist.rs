@@ -13,7 +13,7 @@ use flyball_sync::panics::attempt;
 use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transformed};
 use crate::store::unnamed::{Candidates, Unnamed, Withheld};
 use crate::store::write::is_stale_deletion;
-use crate::table::persist::Hashes;
+use crate::table::persist::{Hashes, Paged};
 use crate::table::record::{AllValues, Record};
 use crate::table::relist::{Listed, ListedState, RelistDiff, RowState, UNCHANGED, compare};
 use crate::{Change, Store, Version, Writer};
@@ -176,8 +176,8 @@ pub(crate) struct RelistDraft<K, V> {
     /// The list position that the next new key gets. The position of a removed key is not used again.
     next: u32,
     unnamed: Unnamed<V>,
-    /// The rows of the base for whose keys `remove` was called, whether these keys were listed or not.
-    removed_rows: Vec<u32>,
+    /// The rows of the base for whose keys `remove` was called, whether these keys were listed or not: 1 for each of them.
+    removed_rows: Paged,
     /// The progress of [`keep_unreadable`](Self::keep_unreadable).
     keeping: Option<Keeping<V>>,
 }
@@ -217,7 +217,7 @@ where
             len: 0,
             next: 0,
             unnamed: Unnamed::default(),
-            removed_rows: Vec::new(),
+            removed_rows: Paged::new(),
             keeping: None,
         }
     }
@@ -376,7 +376,7 @@ where
         // After this line, nothing panics.
         (self.len, self.next) = more;
         let replaced = match known {
-            Some(at) => self.list.listed[at].replace(new),
+            Some(at) => self.list.listed.get_mut(at).and_then(|known| known.replace(new)),
             None => {
                 let at = self.list.listed.len();
                 match row {
@@ -401,7 +401,7 @@ where
         let hash = self.reader.seed.hash_one(key);
         let row = self.list.base.find(hash, |known| known.borrow() == key);
         let known = self.changed_at(row, hash, key);
-        self.removed_rows.extend(row);
+        row.iter().for_each(|row| self.removed_rows.set(*row, 1));
         let state = row.map(|row| self.list.state(row));
         row.iter().for_each(|row| self.list.set_state(*row, RowState::Unlisted));
         let Some(at) = known else {
@@ -465,17 +465,16 @@ where
     ) -> ControlFlow<Option<Withheld>> {
         let mut keeping = self.keeping.take().unwrap_or_else(|| {
             let mut unnamed = std::mem::take(&mut self.unnamed);
-            self.removed_rows.sort_unstable();
             let may_be = unnamed.transformed(self.transform.as_ref());
             Keeping { unnamed, may_be, next: 0, objects: 0 }
         });
-        let removed_rows = std::mem::take(&mut self.removed_rows);
+        let removed_rows = std::mem::replace(&mut self.removed_rows, Paged::new());
         let (schema, mut objects) = (self.reader.schema, 0);
         let next = self.keep_rows(keeping.next, most, |row, stored| {
             if keep(stored) {
                 return true;
             }
-            let kept = removed_rows.binary_search(&row).is_err() && keeping.may_be.may_be(&schema, stored);
+            let kept = removed_rows.get(row) == 0 && keeping.may_be.may_be(&schema, stored);
             objects += u64::from(kept);
             kept
         });
@@ -485,7 +484,8 @@ where
             (self.keeping, self.removed_rows) = (Some(keeping), removed_rows);
             return ControlFlow::Continue(());
         }
-        let Keeping { unnamed: Unnamed { count, panic, .. }, objects, .. } = keeping;
+        let Keeping { unnamed: Unnamed { count, panic, .. }, may_be, objects, .. } = keeping;
+        may_be.discard();
         ControlFlow::Break((objects > 0).then_some(Withheld { objects, unnamed: count, panic }))
     }
 }

@@ -9,11 +9,14 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    /// Returns how many earlier states snapshots and relists in progress still hold, and how old the oldest one is. O(held states).
+    /// Returns how many earlier states are still held, and how old the oldest one is. They are held by snapshots, by relists in progress, and by
+    /// subscriptions that have not delivered all objects of the snapshot with which they, or a resync, began. O(held states).
     #[must_use]
     pub fn retained_snapshots(&self) -> RetainedSnapshots {
-        let (states, oldest) = self.inner.held.oldest();
-        let now = self.inner.table().revision;
+        let (states, oldest, now) = self
+            .inner
+            .held
+            .oldest(|| self.inner.published.with_table(|table| (table.version, table.revision)));
         RetainedSnapshots {
             states,
             oldest_version: oldest.map(|(version, _)| version),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flyball_sync::panics::attempt;
+use flyball_sync::panics::{attempt, caught, drop_each};
 
 use crate::Schema;
 use crate::store::object_reader::{Transform, transformed};
@@ -53,6 +53,7 @@ impl<V> Unnamed<V> {
     pub(super) fn transformed(&mut self, transform: Option<&Transform<V>>) -> Candidates<V> {
         let objects = std::mem::take(&mut self.objects);
         if self.count > objects.len() as u64 {
+            discard(objects);
             return Candidates(None);
         }
         Candidates(
@@ -67,4 +68,13 @@ impl<V> Candidates<V> {
         let Some(objects) = &self.0 else { return true };
         objects.iter().any(|object| attempt(|| schema.same_identity(stored, object)).unwrap_or(true))
     }
+
+    pub(super) fn discard(self) {
+        discard(self.0.into_iter().flatten());
+    }
+}
+
+/// Drops objects. Panics of their destructors are ignored: the list that contained them is complete without them.
+fn discard<T>(objects: impl IntoIterator<Item = T>) {
+    caught(|| drop_each(objects.into_iter()));
 }

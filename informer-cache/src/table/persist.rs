@@ -14,12 +14,14 @@
 //! Nodes that are not shared are changed in place: [`NodeArc::make_mut`] copies a node only if it is shared. Nodes are shared only while a clone is
 //! held, for example by a snapshot.
 
+mod chunked;
 mod hashes;
 mod paged;
 mod slab;
 mod sorted;
 mod vector;
 
+pub(crate) use chunked::Chunked;
 pub(crate) use hashes::Hashes;
 pub(crate) use paged::Paged;
 pub(crate) use slab::Slab;

@@ -23,7 +23,7 @@
 
 use std::sync::Arc;
 
-use crate::table::persist::Paged;
+use crate::table::persist::{Chunked, Paged};
 use crate::table::record::{AllValues, Record};
 use crate::table::{KeyWrite, Table};
 use crate::{ChangeKind, Schema};
@@ -77,7 +77,7 @@ pub(crate) struct RelistDiff<K, V> {
     /// The state of each row of the base, encoded in one number.
     rows: Paged,
     /// The listed objects that are not unchanged. Their keys are distinct. An element is `None` once its write was created.
-    pub(crate) listed: Vec<Option<Listed<K, V>>>,
+    pub(crate) listed: Chunked<Option<Listed<K, V>>>,
     /// For each position of the list, the position in `listed`, plus one; 0 if there is no such element.
     order: Paged,
     step: Step,
@@ -105,7 +105,7 @@ const IS_UNCHANGED: u32 = 1 << 31;
 
 impl<K, V> RelistDiff<K, V> {
     pub(crate) fn new(base: Arc<Table<K, V>>) -> Self {
-        Self { base, rows: Paged::new(), listed: Vec::new(), order: Paged::new(), step: Step::Order(0) }
+        Self { base, rows: Paged::new(), listed: Chunked::new(), order: Paged::new(), step: Step::Order(0) }
     }
 
     pub(crate) fn state(&self, row: u32) -> RowState {
@@ -128,7 +128,10 @@ impl<K, V> RelistDiff<K, V> {
 
     /// Returns the listed object at this position of `listed`.
     pub(crate) fn listed(&self, at: usize) -> &Listed<K, V> {
-        self.listed[at].as_ref().expect("a list is only changed before its writes are created")
+        self.listed
+            .get(at)
+            .and_then(Option::as_ref)
+            .expect("a list is only changed before its writes are created")
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -143,7 +146,7 @@ impl<K, V> RelistDiff<K, V> {
             Step::Order(from) => {
                 let to = from.saturating_add(many).min(self.listed.len());
                 for at in from..to {
-                    if let Some(listed) = &self.listed[at] {
+                    if let Some(Some(listed)) = self.listed.get(at) {
                         self.order.set(listed.place, at as u32 + 1);
                     }
                 }
@@ -170,7 +173,7 @@ impl<K, V> RelistDiff<K, V> {
                 let (mut place, mut seen, before) = (from, 0, writes.len());
                 while place < self.order.end() && seen / UNCHANGED + writes.len() - before < most {
                     let at = self.order.get(place as u32);
-                    let listed = (at as usize).checked_sub(1).and_then(|at| self.listed[at].take());
+                    let listed = (at as usize).checked_sub(1).and_then(|at| self.listed.get_mut(at)?.take());
                     writes.extend(listed.and_then(Listed::write));
                     (place, seen) = (place + 1, seen + 1);
                 }
@@ -179,9 +182,9 @@ impl<K, V> RelistDiff<K, V> {
             }
             Step::Free => {
                 let freed = self.listed.len().min(many);
-                self.listed.truncate(self.listed.len() - freed);
+                // Each element is `None`, because its write was created.
+                (0..freed).for_each(|_| drop(self.listed.pop()));
                 if self.listed.is_empty() {
-                    self.listed = Vec::new();
                     self.step = Step::Done;
                 }
                 freed / UNCHANGED

@@ -137,7 +137,7 @@ where
 
     /// Starts the walk over the objects of a table, which are delivered before any change.
     fn begin(&mut self, table: &Table<K, V>) {
-        self.walk = InitialObjects::new(table, self.buffer.selection());
+        self.walk = InitialObjects::new(table, self.buffer.selection(), &self.store);
         self.initial = self.walk.is_some();
     }
 
@@ -282,7 +282,7 @@ where
         self.resync = true;
         match store.settled(&self.buffer) {
             Settled::Yes(table) => {
-                self.walk = InitialObjects::new(&table, self.buffer.selection());
+                self.walk = InitialObjects::new(&table, self.buffer.selection(), &self.store);
                 self.resync = false;
                 Poll::Ready(())
             }

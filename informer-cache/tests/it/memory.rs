@@ -6,7 +6,7 @@ use drivers::cache::fixture::{EXPIRED, error};
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{Index, Informer, OrderedIndex, Page, Schema, Store, Version, Writer};
 use flyball_sync::ManualClock;
-use testkit::allocator::{CountingAllocator, frees, live_bytes};
+use testkit::allocator::{CountingAllocator, frees, largest_copy, live_bytes};
 use testkit::wakers::poll_once;
 
 #[global_allocator]
@@ -72,9 +72,21 @@ fn new_objects_take_the_rows_of_deleted_ones() {
     assert_eq!(store.len(), 10);
 }
 
-/// Polls an informer while it handles a second list of `objects`, which replaces a list of `PEAK` objects with the version 1. Returns the number of
-/// polls, and the largest number of allocations that one of them freed.
-fn relist_in_polls(objects: impl Iterator<Item = Pod>) -> (usize, u64) {
+/// What the polls of an informer did while it handled a list.
+struct Polls {
+    count: usize,
+    /// The largest number of allocations that one poll freed.
+    frees: u64,
+    /// The largest number of bytes that one reallocation in a poll may have copied.
+    copy: usize,
+}
+
+/// Polls an informer with a subscriber while it handles a second list of `objects`, which replaces a list of `PEAK` objects with the version 1. Calls
+/// `before_poll` with the number of earlier polls.
+fn relist_in_polls(
+    objects: impl Iterator<Item = Pod>,
+    mut before_poll: impl FnMut(usize, &Informer<u32, Pod>),
+) -> Polls {
     let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
     let (source, clock) = (ScriptedSource::new(), ManualClock::new());
     let builder = Informer::builder(schema, source.clone()).index(&BY_UID).seed(1);
@@ -86,6 +98,8 @@ fn relist_in_polls(objects: impl Iterator<Item = Pod>) -> (usize, u64) {
     while source.open_watches() == 0 {
         assert!(poll_once(run.as_mut()).is_pending());
     }
+    let mut changes = informer.store().subscribe();
+    while changes.try_next().is_some() {}
     source.fail_watch(error(EXPIRED));
     while source.open_watches() > 0 {
         assert!(poll_once(run.as_mut()).is_pending());
@@ -93,13 +107,17 @@ fn relist_in_polls(objects: impl Iterator<Item = Pod>) -> (usize, u64) {
     clock.set(clock.next_alarm().expect("an alarm for the next list is set"));
     source.answer_list(Ok(page(objects.collect(), 2)));
     source.answer_watch(Ok(()));
-    let (mut polls, mut most) = (0, 0);
+    let mut polls = Polls { count: 0, frees: 0, copy: 0 };
     while source.open_watches() == 0 {
-        most = most.max(frees(|| assert!(poll_once(run.as_mut()).is_pending())));
-        polls += 1;
+        before_poll(polls.count, &informer);
+        let mut copy = 0;
+        let freed = frees(|| copy = largest_copy(|| assert!(poll_once(run.as_mut()).is_pending())));
+        (polls.frees, polls.copy) = (polls.frees.max(freed), polls.copy.max(copy));
+        polls.count += 1;
+        while changes.try_next().is_some() {}
     }
     informer.store().check().unwrap();
-    (polls, most)
+    polls
 }
 
 /// The number of objects that the run future handles in one poll.
@@ -107,17 +125,40 @@ const BATCH: usize = 256;
 
 #[test]
 fn list_without_changes_is_compared_in_pieces() {
-    let (polls, _) = relist_in_polls((1..PEAK).map(|key| (key, 1)));
+    let Polls { count, .. } = relist_in_polls((1..PEAK).map(|key| (key, 1)), |_, _| {});
     let staged = (PEAK as usize).div_ceil(BATCH);
     // The objects that the source may be unable to decode are searched for in pieces, and so are the deleted objects.
     let searched = 2 * (PEAK as usize / BATCH / 16);
-    assert!(polls >= staged + searched, "{polls} polls, of which {staged} staged the list");
+    assert!(count >= staged + searched, "{count} polls, of which {staged} staged the list");
 }
 
 #[test]
 fn poll_frees_a_bounded_number_of_nodes_of_the_former_table() {
-    let (_, most) = relist_in_polls((0..PEAK).map(|key| (key, 2)));
-    assert!(most < 10 * BATCH as u64, "a poll of a list of updates freed {most} allocations");
-    let (_, most) = relist_in_polls((PEAK..2 * PEAK).map(|key| (key, 2)));
-    assert!(most < 10 * BATCH as u64, "a poll of a list of other objects freed {most} allocations");
+    let Polls { frees, .. } = relist_in_polls((0..PEAK).map(|key| (key, 2)), |_, _| {});
+    assert!(frees < 10 * BATCH as u64, "a poll of a list of updates freed {frees} allocations");
+    let Polls { frees, .. } = relist_in_polls((PEAK..2 * PEAK).map(|key| (key, 2)), |_, _| {});
+    assert!(frees < 10 * BATCH as u64, "a poll of a list of other objects freed {frees} allocations");
+}
+
+/// A list that grows like a `Vec` is copied when it grows.
+#[test]
+fn poll_copies_a_bounded_number_of_bytes_of_a_list() {
+    let updates = || (0..PEAK).map(|key| (key, 2));
+    let others = || (PEAK..2 * PEAK).map(|key| (key, 2));
+    for copy in [relist_in_polls(updates(), |_, _| {}).copy, relist_in_polls(others(), |_, _| {}).copy] {
+        assert!(copy <= 64 << 10, "a poll copied {copy} bytes at once");
+    }
+}
+
+/// The changes and the table that were built before are freed in pieces.
+#[test]
+fn poll_frees_a_bounded_number_of_nodes_of_a_list_that_is_built_again_for_a_new_index() {
+    let staged = 2 * (PEAK as usize).div_ceil(BATCH);
+    let Polls { frees, count, .. } = relist_in_polls((0..PEAK).map(|key| (key, 2)), |polls, informer| {
+        if polls == staged {
+            informer.add_index(&BY_START).unwrap();
+        }
+    });
+    assert!(count > 3 * staged, "{count} polls: the list was not built again");
+    assert!(frees < 10 * BATCH as u64, "a poll freed {frees} allocations");
 }

@@ -202,6 +202,29 @@ fn a_range_from_after_its_end_panicked_only_where_values_lay_between() {
 }
 
 #[test]
+fn the_objects_that_a_subscription_has_not_delivered_were_not_counted_as_a_retained_state() {
+    let store = store();
+    store.upsert((1, 1, 1));
+    store.upsert((2, 2, 1));
+    let states = || store.retained_snapshots();
+    let (mut all, mut one) = (store.subscribe(), store.subscription().for_key(1).subscribe());
+    assert_eq!(states().states, 0, "the current state is counted");
+    let freed = Arc::downgrade(&store.get(&1).unwrap());
+    store.upsert((1, 3, 1));
+    assert!(freed.upgrade().is_some());
+    let held = states();
+    assert_eq!((held.states, held.oldest_version, held.changes_behind), (1, Some(version(2)), 1));
+    let snapshot = store.snapshot();
+    store.upsert((1, 4, 1));
+    assert_eq!(states().states, 2);
+    drop(snapshot);
+    while one.try_next().is_some() {}
+    assert_eq!(states().states, 1);
+    while all.try_next().is_some() {}
+    assert_eq!((states().states, freed.upgrade()), (0, None));
+}
+
+#[test]
 fn a_state_that_a_new_index_left_behind_counted_twice() {
     type Kept = (SharedWriter<u8, Named>, Option<Snapshot<u8, Named>>);
     static KEPT: Mutex<Option<Kept>> = Mutex::new(None);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use drivers::cache::fixture::{EXPIRED, Object, World, error};
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{Informer, Page, Schema, Version, WatchEvent};
+use flyball_sync::ManualClock;
 use parking_lot::Mutex;
+use testkit::wakers::poll_once;
 
 /// The key of an object whose key cannot be read.
 const UNNAMED: u8 = 99;
@@ -127,5 +129,39 @@ fn on_error_receives_the_withheld_deletions_of_each_list() {
         }
         list(&source, &mut world, streaming, vec![object(1, 1)]);
         assert_eq!((keys(&world), world.informer.status().last_error), (vec![1], None));
+    }
+}
+
+/// The list is complete without such an object, so a panic of its destructor must not fail the list.
+#[test]
+fn destructor_of_an_object_without_a_key_does_not_fail_its_list() {
+    struct Hostile(u8);
+    impl Drop for Hostile {
+        fn drop(&mut self) {
+            assert!(self.0 != UNNAMED || std::thread::panicking(), "a hostile drop panics");
+        }
+    }
+    let schema = Schema::new(
+        |object: &Hostile| match object.0 {
+            UNNAMED => resume_unwind(Box::new("no name")),
+            key => key,
+        },
+        |_| Version::new(1),
+    );
+    // More than 16 such objects are not kept for a comparison.
+    for unnamed in [1, 17] {
+        let source = ScriptedSource::new();
+        let (informer, run) =
+            Informer::builder(schema, source.clone()).timer(ManualClock::new().timer()).build().unwrap();
+        let mut run = std::pin::pin!(run);
+        let items = (0..unnamed).map(|_| Hostile(UNNAMED)).chain([Hostile(1)]).collect();
+        source.answer_list(Ok(Page { items, version: Version::new(2), continuation: None }));
+        source.answer_watch(Ok(()));
+        (0..10).for_each(|_| assert!(poll_once(run.as_mut()).is_pending()));
+        assert_eq!(
+            (informer.store().len(), source.open_watches()),
+            (1, 1),
+            "{unnamed} objects without a key"
+        );
     }
 }

@@ -12,6 +12,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static FREES: Cell<u64> = const { Cell::new(0) };
     static LIVE: Cell<isize> = const { Cell::new(0) };
+    static LARGEST_COPY: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The system's allocator, with a count.
@@ -40,6 +41,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(1, size as isize - layout.size() as isize);
+        LARGEST_COPY.with(|largest| largest.set(largest.get().max(layout.size())));
         // SAFETY: the caller upholds the contract of `realloc`, which is the same here.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -63,6 +65,13 @@ pub fn frees(work: impl FnOnce()) -> u64 {
     let before = FREES.get();
     work();
     FREES.get() - before
+}
+
+/// Returns the largest number of bytes that a reallocation by `work` on this thread may copy, for example when a `Vec` grows.
+pub fn largest_copy(work: impl FnOnce()) -> usize {
+    let before = LARGEST_COPY.replace(0);
+    work();
+    LARGEST_COPY.replace(before)
 }
 
 /// Returns the bytes that this thread has allocated and not freed. Bytes that another thread frees stay in the sum.
