@@ -93,18 +93,22 @@ impl<K, V> Retained<K, V> {
         held
     }
 
-    /// Returns the number of held states other than the current one, whose version and revision are `now`, and the version and the revision of the
-    /// oldest one.
-    pub(crate) fn oldest(&self, now: (Version, u64)) -> (usize, Option<(Version, u64)>) {
+    /// Returns the number of held states other than the current one, the version and the revision of the oldest one, and the current revision. `current`
+    /// returns the current version and revision. It is called after the held states are read, so the current state is not older than any of them.
+    pub(crate) fn oldest(
+        &self,
+        current: impl FnOnce() -> (Version, u64),
+    ) -> (usize, Option<(Version, u64)>, u64) {
         let list = self.list.lock();
         // `tables` is dropped after the lock is released, because one of these references may have become the last one to its table.
         let tables: Vec<_> = list.tables.iter().filter_map(Weak::upgrade).collect();
         let subscribed: Vec<_> = list.subscribed.iter().filter_map(Weak::upgrade).collect();
         drop(list);
+        let (version, now) = current();
         let subscribed = subscribed.iter().map(|state| (state.revision, state.version));
-        let mut states: BTreeSet<_> = subscribed.filter(|state| *state != (now.1, now.0)).collect();
+        let mut states: BTreeSet<_> = subscribed.filter(|state| *state != (now, version)).collect();
         states.extend(tables.iter().map(|table| (table.revision, table.version)));
-        (states.len(), states.first().map(|(revision, version)| (*version, *revision)))
+        (states.len(), states.first().map(|(revision, version)| (*version, *revision)), now)
     }
 }
 

@@ -13,8 +13,10 @@ where
     /// subscriptions that have not delivered all objects of the snapshot with which they, or a resync, began. O(held states).
     #[must_use]
     pub fn retained_snapshots(&self) -> RetainedSnapshots {
-        let (version, now) = self.inner.published.with_table(|table| (table.version, table.revision));
-        let (states, oldest) = self.inner.held.oldest((version, now));
+        let (states, oldest, now) = self
+            .inner
+            .held
+            .oldest(|| self.inner.published.with_table(|table| (table.version, table.revision)));
         RetainedSnapshots {
             states,
             oldest_version: oldest.map(|(version, _)| version),
