@@ -9,7 +9,7 @@ use crate::store::object_reader::ObjectReader;
 use crate::table::definition::{IndexId, typed};
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
-use crate::{Change, ChangeKind, Index, IndexError, LabelIndex, MissingIndex, Query, Selector, Version};
+use crate::{Change, ChangeKind, Index, IndexError, MissingIndex, Query, Version};
 
 mod order;
 
@@ -222,18 +222,6 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// Creates a query to which you can add conditions.
     pub fn query(&self) -> Query<'_, K, V> {
         Query::new(self)
-    }
-
-    /// Creates a query for the objects whose labels a selector accepts. You can add further conditions, as with [`query`](Self::query).
-    ///
-    /// # Errors
-    /// Returns an error if the store has no such label index.
-    pub fn select(
-        &self,
-        labels: &LabelIndex<V>,
-        selector: &Selector,
-    ) -> Result<Query<'_, K, V>, MissingIndex> {
-        self.query().select(labels, selector)
     }
 
     pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<&Column, MissingIndex> {

@@ -197,7 +197,7 @@ impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
         &'a self,
         ask: impl FnOnce(Query<'a, K, TtlEntry<V>>) -> Result<Query<'a, K, TtlEntry<V>>, MissingIndex>,
     ) -> Result<impl Iterator<Item = &'a Arc<V>>, MissingIndex> {
-        let hits = ask(self.view.query())?.into_iter();
+        let hits = ask(self.view.query())?.iter();
         Ok(hits.filter(|timed| timed.is_alive_at(self.at)).map(|timed| timed.object()))
     }
 

@@ -73,15 +73,15 @@ fn ranges_and_queries_pass_over_what_has_expired() {
     };
     let even = || {
         let view = store.snapshot();
-        let found = view.query(|query| query.by_index(&BY_TAG, &0)?.not_by_index(&BY_TAG, &4)).unwrap();
+        let found = view.query(|query| query.by_index(&BY_TAG, &0)).unwrap();
         let mut ids: Vec<_> = found.map(|object| object.id).collect();
         ids.sort_unstable();
         ids
     };
     assert_eq!(tags(1..), [(1, 4), (2, 2), (3, 5), (4, 1)]);
-    assert_eq!(even(), [2, 3]);
+    assert_eq!(even(), [1, 2, 3]);
     clock.advance(nanos(11));
-    assert_eq!((tags(0..), even(), store.stored_len()), (vec![(0, 3), (3, 5), (4, 1)], vec![3], 5));
+    assert_eq!((tags(0..), even(), store.stored_len()), (vec![(0, 3), (3, 5), (4, 1)], vec![1, 3], 5));
     store.remove_index(&BY_AGE).unwrap();
     assert!(store.snapshot().range(&BY_AGE, ..).is_err());
 }
