@@ -50,6 +50,8 @@ pub use order::RangeIter;
 /// let view: Snapshot<&str, Pod> = store.snapshot();
 ///
 /// assert!(view.contains_key("a") && view.keys().count() == 3);
+/// assert!(view.iter().all(|(name, pod)| *name == pod.0));
+/// assert_eq!(view.query().by_index(&BY_NODE, "n1")?.by_index(&BY_UID, &72)?.iter().count(), 0);
 /// assert_eq!(view.keys_by_index(&BY_NODE, "n2")?.collect::<Vec<_>>(), [&"c"]);
 /// assert_eq!(view.index_values(&BY_NODE)?.map(|(_, pods)| pods).max(), Some(2)); // the fullest node
 /// assert_eq!(view.by_index(&BY_UID, &71)?.next().map(|pod| pod.0), Some("b")); // at most one, as the index is unique
