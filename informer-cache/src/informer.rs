@@ -21,13 +21,11 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-pub use self::builder::{InformerBuildError, InformerBuilder, NoTimer};
+pub use self::builder::{InformerBuildError, InformerBuilder};
 pub use self::failure::SourceFailure;
 pub use self::prepared::PreparedInformer;
 pub use self::retry_backoff::RetryBackoff;
-pub use self::set::{
-    ConfigDifference, InformerName, InformerSet, InformerStartError, NotSynced, SharedInformer,
-};
+pub use self::set::{ConfigDifference, InformerSet, InformerStartError, NotSynced, SharedInformer};
 pub use self::status::{ErrorRecord, InformerState, InformerStatus};
 
 use crate::informer::status::StatusCell;

@@ -24,8 +24,8 @@ pub use crate::index::{
     AnyIndex, Index, LabelIndex, ParseSelectorError, Selector, SelectorOperator, SelectorRequirement,
 };
 pub use crate::informer::{
-    ConfigDifference, ErrorRecord, Informer, InformerBuildError, InformerBuilder, InformerName, InformerSet,
-    InformerStartError, InformerState, InformerStatus, NoTimer, NotSynced, PreparedInformer, RetryBackoff,
+    ConfigDifference, ErrorRecord, Informer, InformerBuildError, InformerBuilder, InformerSet,
+    InformerStartError, InformerState, InformerStatus, NotSynced, PreparedInformer, RetryBackoff,
     SharedInformer, SourceFailure,
 };
 pub use crate::reflector::{
@@ -37,9 +37,8 @@ pub use crate::reflector::{
 pub use crate::reflector::{EventVerdict, Reflector, ReflectorPhase, ReflectorRequest};
 pub use crate::schema::{NamespacedName, Schema, Version};
 pub use crate::store::{
-    IndexMemoryUsage, Lister, MemoryUsage, Query, QueryIter, RangeIter, Relist, RetainedSnapshots,
-    SharedWriter, Snapshot, Store, StoreBuilder, Transaction, TtlWriter, WaitForKey, WaitForVersion,
-    WriteOutcome, Writer,
+    IndexMemoryUsage, Lister, MemoryUsage, Query, RangeIter, Relist, RetainedSnapshots, SharedWriter,
+    Snapshot, Store, StoreBuilder, Transaction, TtlWriter, WriteOutcome, Writer,
 };
 pub use crate::watch::{
     HandlerExit, HandlerRegistration, InitialProcessed, Lag, Observer, Subscription, SubscriptionBuilder,

@@ -102,18 +102,7 @@ impl<K, V> Schema<K, V> {
     }
 
     /// Returns whether two objects with the same key and version have the same content.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_informer_cache::{Schema, Version};
-    ///
-    /// let trusting = Schema::new(|pod: &(u32, u64, &str)| pod.0, |pod| Version::new(pod.1));
-    /// let comparing = trusting.with_content_eq(|a, b| a.2 == b.2);
-    /// assert!(trusting.content_eq(&(1, 7, "old"), &(1, 7, "new"))); // the versions are equal
-    /// assert!(!comparing.content_eq(&(1, 7, "old"), &(1, 7, "new")));
-    /// ```
-    #[must_use]
-    pub fn content_eq(&self, a: &V, b: &V) -> bool {
+    pub(crate) fn content_eq(&self, a: &V, b: &V) -> bool {
         (self.equal)(a, b)
     }
 }

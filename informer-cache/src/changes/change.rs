@@ -37,6 +37,7 @@ use crate::table::record::Name;
 /// let changes = store.replace([("b", 2), ("c", 2)], Version::new(2));
 /// let lines: Vec<_> = changes.iter().map(line).collect();
 /// assert_eq!(lines, ["a is gone, last seen at 1", "b went from 1 to 2", "c created at 2"]);
+/// assert!(store.snapshot().initial_changes().all(|change| change.is_initial()));
 /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
 /// ```
 pub struct Change<K, V> {

@@ -26,33 +26,18 @@ use crate::{
 /// deletion.
 const TOMBSTONES: usize = 1024;
 
-/// The type of the timer in an [`InformerBuilder`] before a timer is set.
-///
-/// # Examples
-/// An informer without a timer cannot be built:
-/// ```compile_fail,E0277
-/// use flyball_informer_cache::{Informer, Schema, Version, testing::TestServer};
-///
-/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
-/// let builder = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {}));
-/// let (numbers, run) = builder.build()?; // `builder.timer(…)` is missing
-/// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoTimer;
-
 /// Builds an [`Informer`]. [`Informer::builder`] creates it.
 ///
 /// # Examples
 /// ```
 /// use flyball_informer_cache::testing::TestServer;
-/// use flyball_informer_cache::{Informer, InformerBuilder, ManualClock, NoTimer, Schema, Source, Version};
+/// use flyball_informer_cache::{Informer, InformerBuilder, ManualClock, Schema, Source, Version};
 /// use std::num::NonZeroU32;
 ///
 /// const WORDS: Schema<String, String> = Schema::new(String::clone, |_| Version::ZERO);
 ///
 /// /// The settings that all informers of a program share.
-/// fn words<S: Source<Object = String>>(source: S) -> InformerBuilder<String, String, S, NoTimer> {
+/// fn words<S: Source<Object = String>>(source: S) -> InformerBuilder<String, String, S> {
 ///     Informer::builder(WORDS, source)
 ///         .page_size(NonZeroU32::new(100).unwrap())
 ///         .transform(|word| word.to_lowercase()) // after the key was read
@@ -68,8 +53,18 @@ pub struct NoTimer;
 /// informer.shut_down();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The last parameter is the type of the timer, `()` until [`timer`](Self::timer) sets one. An informer without a timer cannot be built:
+/// ```compile_fail,E0277
+/// use flyball_informer_cache::{Informer, Schema, Version, testing::TestServer};
+///
+/// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
+/// let builder = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {}));
+/// let (numbers, run) = builder.build()?; // `builder.timer(…)` is missing
+/// # Ok::<(), flyball_informer_cache::InformerBuildError>(())
+/// ```
 #[must_use]
-pub struct InformerBuilder<K, V, S, T = NoTimer> {
+pub struct InformerBuilder<K, V, S, T = ()> {
     schema: Schema<K, V>,
     source: S,
     timer: T,
@@ -93,7 +88,7 @@ where
         Self {
             schema,
             source,
-            timer: NoTimer,
+            timer: (),
             store: Store::builder(schema),
             config,
             seed: None,

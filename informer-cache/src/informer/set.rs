@@ -36,17 +36,17 @@ use crate::{Informer, InformerBuilder, InformerStatus, ReflectorConfig, Source};
 
 mod error;
 mod member;
-mod name;
 mod shared;
 
 pub use self::error::{ConfigDifference, InformerStartError, NotSynced};
 use self::member::Member;
-pub use self::name::InformerName;
 pub use self::shared::SharedInformer;
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A set of informers, each of which has a name and is shared by all its users. This type is a handle: its clones refer to the same set.
+///
+/// A name is any text, for example the kind of the objects and the selector of the source: `"pods app=web"`.
 ///
 /// The first request for a name starts an informer. Later requests share this informer and its current state; a request with a different
 /// configuration fails. The informer is shut down when its last [`SharedInformer`] is dropped, or when you call [`stop`](Self::stop). If the informer
@@ -99,9 +99,9 @@ struct State {
 }
 
 /// A name, and the types of its informer's keys and objects.
-type Id = (InformerName, TypeId);
+type Id = (Arc<str>, TypeId);
 
-type Named = (InformerName, Arc<dyn Member>);
+type Named = (Arc<str>, Arc<dyn Member>);
 
 struct Slot {
     number: u64,
@@ -161,7 +161,7 @@ impl InformerSet {
     /// or the new informer has ended.
     pub fn get_or_start<K, V, S, T>(
         &self,
-        name: impl Into<InformerName>,
+        name: impl Into<Arc<str>>,
         builder: InformerBuilder<K, V, S, T>,
     ) -> Result<SharedInformer<K, V>, InformerStartError>
     where
@@ -263,7 +263,7 @@ impl InformerSet {
     /// flyball_sync::block_on(again.synced())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn stop(&self, name: impl Into<InformerName>) {
+    pub fn stop(&self, name: impl Into<Arc<str>>) {
         let name = name.into();
         self.leave(false, |id| id.0 == name);
     }
@@ -356,7 +356,7 @@ impl InformerSet {
 
     /// Returns the name and the status of each informer in use.
     #[must_use]
-    pub fn statuses(&self) -> Vec<(InformerName, InformerStatus)> {
+    pub fn statuses(&self) -> Vec<(Arc<str>, InformerStatus)> {
         self.running().into_iter().map(|(name, member)| (name, member.status())).collect()
     }
 

@@ -56,7 +56,7 @@ where
     /// Returns an error if the store has no such label index.
     pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex> {
         let view = self.store.snapshot();
-        let objects = cloned(view.select(&self.labels, selector)?.iter());
+        let objects = cloned(view.query().select(&self.labels, selector)?.iter());
         // The snapshot is dropped explicitly: it may hold the last references to old objects, and a panic in their destructors while the function
         // returns would leak the result.
         drop(view);

@@ -19,7 +19,7 @@ use crate::table::record::Record;
 use crate::table::{Column, RowNumbers};
 use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 
-/// A query with several conditions, all of which an object must satisfy; made by [`Snapshot::query`] and [`Snapshot::select`].
+/// A query with several conditions, all of which an object must satisfy; made by [`Snapshot::query`].
 ///
 /// Without a condition, a query returns every object. The cost is O(n × conditions). Here, n is the number of objects that satisfy the condition with
 /// the fewest objects, or the number of all objects if every condition is an exclusion. A query yields each object once, in unspecified order.
@@ -42,9 +42,9 @@ use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 /// store.upsert(Pod { id: 4, node: "n1", phase: "Running", app: "db" });
 ///
 /// let view = store.snapshot();
-/// let query = view.query().by_index(&BY_NODE, "n1")?.not_by_index(&BY_PHASE, "Pending")?.select(&LABELS, &"app in (web)".parse()?)?;
+/// let query = view.query().by_index(&BY_NODE, "n1")?.by_index(&BY_PHASE, "Running")?.select(&LABELS, &"app in (web)".parse()?)?;
 /// assert_eq!(query.iter().map(|pod| pod.id).collect::<Vec<_>>(), [1]);
-/// assert_eq!(view.query().by_any(&BY_NODE, ["n1", "n2"])?.iter().count(), 4);
+/// assert_eq!(view.query().select(&LABELS, &"app".parse()?)?.iter().count(), 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a query finds nothing until it is iterated"]
@@ -73,40 +73,17 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     ///
     /// # Errors
     /// Returns an error if the store has no such index.
-    pub fn by_index<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
+    pub fn by_index<IK, Q>(mut self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
     {
-        self.with_values(index, std::iter::once(value), false)
-    }
-
-    /// Keeps only objects that have at least one of `values` in an index. If `values` is empty, the query returns no objects.
-    ///
-    /// # Errors
-    /// Returns an error if the store has no such index.
-    pub fn by_any<'q, IK, Q>(
-        self,
-        index: &Index<V, IK>,
-        values: impl IntoIterator<Item = &'q Q>,
-    ) -> Result<Self, MissingIndex>
-    where
-        IK: Borrow<Q> + 'static,
-        Q: Hash + Eq + ?Sized + 'q,
-    {
-        self.with_values(index, values, false)
-    }
-
-    /// Keeps only objects that do not have `value` in an index: they have only other values, or no value.
-    ///
-    /// # Errors
-    /// Returns an error if the store has no such index.
-    pub fn not_by_index<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
-    where
-        IK: Borrow<Q> + 'static,
-        Q: Hash + Eq + ?Sized,
-    {
-        self.with_values(index, std::iter::once(value), true)
+        let column = self.snapshot.column(index)?;
+        let hash = self.snapshot.reader.seed.hash_one(value);
+        let group = column.find(hash, |known| typed::<IK>(known).borrow() == value);
+        let groups = group.into_iter().collect();
+        self.conditions.push(Condition { column, groups, excluded: false, is_read: false });
+        Ok(self)
     }
 
     /// Keeps only objects whose labels a selector accepts. An object on which the label function panicked has no known labels, so no requirement accepts
@@ -132,30 +109,8 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
     }
 
     /// Returns an iterator over the objects.
-    pub fn iter(&self) -> QueryIter<'a, K, V> {
-        self.clone().into_iter()
-    }
-
-    fn with_values<'q, IK, Q>(
-        mut self,
-        index: &Index<V, IK>,
-        values: impl IntoIterator<Item = &'q Q>,
-        excluded: bool,
-    ) -> Result<Self, MissingIndex>
-    where
-        IK: Borrow<Q> + 'static,
-        Q: Hash + Eq + ?Sized + 'q,
-    {
-        let column = self.snapshot.column(index)?;
-        let seed = self.snapshot.reader.seed;
-        let found = values.into_iter().filter_map(|value| {
-            column.find(seed.hash_one(value), |known| typed::<IK>(known).borrow() == value)
-        });
-        let mut groups: Vec<_> = found.collect();
-        groups.sort_unstable();
-        groups.dedup();
-        self.conditions.push(Condition { column, groups, excluded, is_read: false });
-        Ok(self)
+    pub fn iter(&self) -> impl FusedIterator<Item = &'a Arc<V>> + fmt::Debug + use<'a, K, V> {
+        QueryIter(Records::new(self.clone()))
     }
 
     fn condition(&self, column: &'a Column, requirement: &SelectorRequirement) -> Condition<'a> {
@@ -223,50 +178,14 @@ impl<K, V> Clone for Query<'_, K, V> {
     }
 }
 
-impl<'a, K: Eq + Hash, V: 'static> IntoIterator for Query<'a, K, V> {
-    type Item = &'a Arc<V>;
-    type IntoIter = QueryIter<'a, K, V>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        QueryIter(Records::new(self))
-    }
-}
-
-impl<'a, K: Eq + Hash, V: 'static> IntoIterator for &Query<'a, K, V> {
-    type Item = &'a Arc<V>;
-    type IntoIter = QueryIter<'a, K, V>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
 impl<K, V> fmt::Debug for Query<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Query").field("conditions", &self.conditions.len()).finish_non_exhaustive()
     }
 }
 
-/// An iterator over the objects of a [`Query`].
-///
-/// # Examples
-/// ```
-/// use flyball_informer_cache::{Index, Query, QueryIter, Schema, Snapshot, Store, Version};
-///
-/// type Pod = (u32, &'static str);
-/// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.1);
-///
-/// fn on_node<'a>(view: &'a Snapshot<u32, Pod>, node: &str) -> QueryIter<'a, u32, Pod> {
-///     let query: Query<'_, _, _> = view.query();
-///     query.by_index(&BY_NODE, node).expect("the store has this index").iter()
-/// }
-///
-/// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).index(&BY_NODE).build()?;
-/// store.replace([(1, "n1"), (2, "n2")], Version::new(1));
-/// assert!(on_node(&store.snapshot(), "n2").map(|pod| pod.0).eq([2]));
-/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
-/// ```
-pub struct QueryIter<'a, K, V>(Records<'a, K, V>);
+/// The iterator over the objects of a [`Query`].
+struct QueryIter<'a, K, V>(Records<'a, K, V>);
 
 struct Records<'a, K, V> {
     snapshot: &'a Snapshot<K, V>,

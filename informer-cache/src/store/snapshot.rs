@@ -9,7 +9,7 @@ use crate::store::object_reader::ObjectReader;
 use crate::table::definition::{IndexId, typed};
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
-use crate::{Change, ChangeKind, Index, IndexError, LabelIndex, MissingIndex, Query, Selector, Version};
+use crate::{Change, ChangeKind, Index, IndexError, MissingIndex, Query, Version};
 
 mod order;
 
@@ -50,6 +50,8 @@ pub use order::RangeIter;
 /// let view: Snapshot<&str, Pod> = store.snapshot();
 ///
 /// assert!(view.contains_key("a") && view.keys().count() == 3);
+/// assert!(view.iter().all(|(name, pod)| *name == pod.0));
+/// assert_eq!(view.query().by_index(&BY_NODE, "n1")?.by_index(&BY_UID, &72)?.iter().count(), 0);
 /// assert_eq!(view.keys_by_index(&BY_NODE, "n2")?.collect::<Vec<_>>(), [&"c"]);
 /// assert_eq!(view.index_values(&BY_NODE)?.map(|(_, pods)| pods).max(), Some(2)); // the fullest node
 /// assert_eq!(view.by_index(&BY_UID, &71)?.next().map(|pod| pod.0), Some("b")); // at most one, as the index is unique
@@ -222,18 +224,6 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// Creates a query to which you can add conditions.
     pub fn query(&self) -> Query<'_, K, V> {
         Query::new(self)
-    }
-
-    /// Creates a query for the objects whose labels a selector accepts. You can add further conditions, as with [`query`](Self::query).
-    ///
-    /// # Errors
-    /// Returns an error if the store has no such label index.
-    pub fn select(
-        &self,
-        labels: &LabelIndex<V>,
-        selector: &Selector,
-    ) -> Result<Query<'_, K, V>, MissingIndex> {
-        self.query().select(labels, selector)
     }
 
     pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<&Column, MissingIndex> {

@@ -6,7 +6,6 @@
 //!
 //! Cancel safety: dropping the future only stops waiting.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Weak;
@@ -16,20 +15,8 @@ use crate::store::inner::StoreInner;
 use crate::store::waiters::Ticket;
 use crate::{Version, WaitForError};
 
-/// Waits until a store has reached a version; made by [`Store::wait_for_version`](crate::Store::wait_for_version).
-///
-/// # Examples
-/// ```
-/// use flyball_informer_cache::{Schema, Store, Version, WaitForVersion};
-///
-/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-/// let wait: WaitForVersion<_, _> = pods.wait_for_version(Version::new(7)); // `.await` it in a task
-/// pods.upsert(("a", 8));
-/// assert_eq!(flyball_sync::block_on(wait)?, Version::new(8)); // the version of the store, at least the requested one
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "futures do nothing unless polled"]
-pub struct WaitForVersion<K, V> {
+/// The future of [`Store::wait_for_version`](crate::Store::wait_for_version).
+pub(crate) struct WaitForVersion<K, V> {
     /// A weak reference, so that a future that is not polled does not keep the objects of the store alive.
     inner: Weak<StoreInner<K, V>>,
     version: Version,
@@ -77,11 +64,5 @@ impl<K, V> Drop for WaitForVersion<K, V> {
         let (Some(ticket), Some(inner)) = (&self.ticket, self.inner.upgrade()) else { return };
         let waker = inner.published.write_lists().waiters.forget(ticket, self.version);
         drop(waker);
-    }
-}
-
-impl<K, V> fmt::Debug for WaitForVersion<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitForVersion").field("version", &self.version).finish_non_exhaustive()
     }
 }

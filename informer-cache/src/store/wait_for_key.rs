@@ -6,7 +6,6 @@
 //!
 //! Cancel safety: the same as for [`WaitForVersion`].
 
-use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::pin::Pin;
@@ -14,22 +13,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::store::inner::StoreInner;
-use crate::{Version, WaitForError, WaitForVersion};
+use crate::store::wait_for::WaitForVersion;
+use crate::{Version, WaitForError};
 
-/// Waits until a store contains a write to a key, and returns the object; made by [`Store::wait_for_key`](crate::Store::wait_for_key).
-///
-/// # Examples
-/// ```
-/// use flyball_informer_cache::{Schema, Store, Version, WaitForKey, WatchEvent};
-///
-/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
-/// let wait: WaitForKey<_, _> = pods.wait_for_key("a", Version::new(7)); // `.await` it in a task
-/// pods.apply(WatchEvent::Bookmark(Version::new(8)));
-/// assert_eq!(flyball_sync::block_on(wait)?, None); // it was deleted meanwhile
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "futures do nothing unless polled"]
-pub struct WaitForKey<K, V> {
+/// The future of [`Store::wait_for_key`](crate::Store::wait_for_key).
+pub(crate) struct WaitForKey<K, V> {
     wait: WaitForVersion<K, V>,
     store: Weak<StoreInner<K, V>>,
     key: K,
@@ -62,12 +50,6 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
             drop(store);
             Ok(object)
         }))
-    }
-}
-
-impl<K, V> fmt::Debug for WaitForKey<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitForKey").field("wait", &self.wait).finish_non_exhaustive()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::store::wait_for::WaitForVersion;
+use crate::store::wait_for_key::WaitForKey;
 use crate::{
-    Change, Observer, Snapshot, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitForKey,
-    WaitForVersion,
+    Change, Observer, Snapshot, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitForError,
 };
 
 impl<K, V> Store<K, V>
@@ -94,7 +95,21 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
-    pub fn wait_for_version(&self, version: Version) -> WaitForVersion<K, V> {
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let wait = pods.wait_for_version(Version::new(7)); // `.await` it in a task
+    /// pods.upsert(("a", 8));
+    /// assert_eq!(flyball_sync::block_on(wait)?, Version::new(8)); // the version of the store, at least the requested one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_for_version(
+        &self,
+        version: Version,
+    ) -> impl Future<Output = Result<Version, WaitForError>> + Unpin + use<K, V> {
         WaitForVersion::new(Arc::downgrade(&self.inner), version)
     }
 
@@ -126,7 +141,11 @@ where
     /// assert_eq!(block_on_timeout(later, Duration::from_millis(1)), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_for_key(&self, key: K, version: Version) -> WaitForKey<K, V> {
+    pub fn wait_for_key(
+        &self,
+        key: K,
+        version: Version,
+    ) -> impl Future<Output = Result<Option<Arc<V>>, WaitForError>> + Unpin + use<K, V> {
         WaitForKey::new(Arc::downgrade(&self.inner), key, version)
     }
 

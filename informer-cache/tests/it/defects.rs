@@ -107,7 +107,10 @@ fn a_selector_asks_no_object() {
     store.replace((0..100).map(|id| pod(id, 1)), Version::new(1));
     let received = TOLD.get();
     let view = store.snapshot();
-    assert_eq!(view.select(&COUNTED, &"app in (web), !tier".parse().unwrap()).unwrap().iter().count(), 50);
+    assert_eq!(
+        view.query().select(&COUNTED, &"app in (web), !tier".parse().unwrap()).unwrap().iter().count(),
+        50
+    );
     assert_eq!(
         (received, TOLD.get()),
         (100, 100),
@@ -258,7 +261,7 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
     assert!(view.query().by_index(&BY_NODE, &1).is_err());
     assert!(view.unique_violations(&BY_NODE).is_err());
     assert!(view.range(&BY_VERSION, 1..).is_err());
-    assert!(view.select(&LABELS, &"app".parse().unwrap()).is_err());
+    assert!(view.query().select(&LABELS, &"app".parse().unwrap()).is_err());
     assert!(store.lister(&BY_NODE, &LABELS).list(&"app".parse().unwrap()).is_err());
     assert!(store.remove_index(&BY_NODE).is_err());
 }

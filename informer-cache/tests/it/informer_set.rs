@@ -9,9 +9,9 @@ use std::task::Waker;
 
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
-    ConfigDifference, Index, Informer, InformerBuilder, InformerName, InformerSet, InformerStartError,
-    InformerState, ListRequest, NotSynced, Page, ReflectorBackoff, ReflectorConfig, Schema, SharedInformer,
-    Source, SourceError, Store, Version, WatchRequest,
+    ConfigDifference, Index, Informer, InformerBuilder, InformerSet, InformerStartError, InformerState,
+    ListRequest, NotSynced, Page, ReflectorBackoff, ReflectorConfig, Schema, SharedInformer, Source,
+    SourceError, Store, Version, WatchRequest,
 };
 use flyball_sync::{ManualClock, ManualTimer};
 use parking_lot::Mutex;
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    fn get(&self, name: impl Into<InformerName>, source: &ScriptedSource<u64>) -> SharedInformer<u64, u64> {
+    fn get(&self, name: impl Into<Arc<str>>, source: &ScriptedSource<u64>) -> SharedInformer<u64, u64> {
         self.set.get_or_start(name, self.builder(source)).unwrap()
     }
 
@@ -81,21 +81,21 @@ fn a_second_request_shares_the_informer() {
     let world = World::new();
     let source = listing(&[1, 2]);
     let built = Arc::new(AtomicUsize::new(0));
-    let get = |name: InformerName| {
+    let get = |name: &str| {
         let count = built.clone();
         let builder = world.builder(&source).on_build(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
         world.set.get_or_start(name, builder).unwrap()
     };
-    let _first = get("numbers".into());
+    let _first = get("numbers");
     world.settle();
-    let second = get("numbers".into());
+    let second = get("numbers");
     let third = second.clone();
     assert_eq!(built.load(Ordering::Relaxed), 1);
     assert_eq!((second.snapshot().len(), third.snapshot().len()), (2, 2));
-    // A different selection or different types result in a different informer.
-    let even = get(InformerName::new("numbers").with_selection("even"));
+    // A different name or different types result in a different informer.
+    let even = get("numbers (even)");
     assert_eq!((built.load(Ordering::Relaxed), even.is_synced()), (2, false));
     let words = ScriptedSource::<&str>::new();
     let words = world.set.get_or_start("numbers", Informer::builder(WORDS, words).timer(world.clock.timer()));

@@ -8,7 +8,7 @@ use flyball_informer_cache::{
     Change, DuplicateIndex, HandlerExit, HandlerRegistration, Index, IndexError, InitialProcessed,
     MissingIndex, NamespacedName, Observer, ParseNamespacedNameError, ParseVersionError, Relist, Schema,
     SharedWriter, Snapshot, Stopped, Store, StoreBuilder, Subscription, SubscriptionBuilder,
-    SubscriptionEvent, Transaction, Version, WaitForError, WaitForVersion, WriteOutcome, Writer, testing,
+    SubscriptionEvent, Transaction, Version, WaitForError, WriteOutcome, Writer, testing,
 };
 use testkit::random::Random;
 
@@ -26,7 +26,6 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<SubscriptionEvent<String, String>>();
     shared::<Observer<String, String>>();
     shared::<InitialProcessed>();
-    shared::<WaitForVersion<String, String>>();
     shared::<Writer<String, String>>();
     shared::<SharedWriter<String, String>>();
     shared::<Relist<'_, String, String>>();
@@ -56,6 +55,8 @@ fn futures_can_be_sent_and_shared() {
     fn future(_: impl Future + Send + Sync + Unpin) {}
     let schema = Schema::new(|text: &String| text.clone(), |_| Version::ZERO);
     let store = Store::builder(schema).build().unwrap();
+    future(store.wait_for_version(Version::ZERO));
+    future(store.wait_for_key(String::new(), Version::ZERO));
     future(store.subscribe().next());
     future(store.subscription().max_pending(NonZeroUsize::MIN).subscribe().next());
     future(store.subscribe().for_each(drop).1);

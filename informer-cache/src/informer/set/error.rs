@@ -2,8 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
-use crate::{InformerBuildError, InformerName};
+use crate::InformerBuildError;
 
 /// The reason why [`InformerSet::get_or_start`](crate::InformerSet::get_or_start) returned no informer.
 ///
@@ -82,7 +83,7 @@ impl Error for InformerStartError {}
 /// # Examples
 /// ```
 /// use flyball_informer_cache::testing::TestServer;
-/// use flyball_informer_cache::{Informer, InformerName, InformerSet, ManualClock, NotSynced, Schema, Version};
+/// use flyball_informer_cache::{Informer, InformerSet, ManualClock, NotSynced, Schema, Version};
 ///
 /// const NUMBERS: Schema<u32, u32> = Schema::new(|number| *number, |_| Version::ZERO);
 /// let builder = Informer::builder(NUMBERS, TestServer::new(NUMBERS, |_, _, _| {}));
@@ -90,14 +91,14 @@ impl Error for InformerStartError {}
 /// let set = InformerSet::new(drop); // runs nothing
 /// let numbers = set.get_or_start("numbers", builder.timer(ManualClock::new().timer()))?;
 /// let NotSynced { ended } = flyball_sync::block_on(set.synced()).unwrap_err();
-/// assert_eq!(ended, [InformerName::new("numbers")]);
+/// assert_eq!(ended, ["numbers".into()]);
 /// # drop(numbers);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotSynced {
     /// The names of the informers that ended before their first list; never empty. Other informers may not have published their first list yet.
-    pub ended: Vec<InformerName>,
+    pub ended: Vec<Arc<str>>,
 }
 
 impl fmt::Display for NotSynced {

@@ -15,7 +15,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
     Change, ChangeKind, DuplicateIndex, Index, IndexError, LabelIndex, MissingIndex, Query, RangeIter,
     Schema, Selector, Snapshot, Store, StoreBuilder, Subscription, SubscriptionEvent, Version, WaitForError,
-    WaitForVersion, WatchEvent, WriteOutcome, Writer,
+    WatchEvent, WriteOutcome, Writer,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -258,7 +258,7 @@ struct Reader {
 }
 
 struct Waiter {
-    future: Pin<Box<WaitForVersion<u8, TestObject>>>,
+    future: Pin<Box<dyn Future<Output = Result<Version, WaitForError>>>>,
     waker: Arc<Counting>,
     wanted: u64,
     ended: Option<Result<u64, WaitForError>>,
@@ -1059,7 +1059,7 @@ impl Asked {
     }
 
     fn labels(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
-        let found = view.select(&LABELS, &self.selector);
+        let found = view.query().select(&LABELS, &self.selector);
         assert_eq!(found.is_ok(), present[LABEL]);
         let Ok(found) = found else { return tally.hit("without a label index") };
         let expected = oracle.which(|thing| self.question.selector.matches(&thing.labels));
@@ -1083,10 +1083,10 @@ impl Asked {
                 query = query.by_index(&BY_TAG, tag)?;
             }
             if has(1) {
-                query = query.not_by_index(&BY_FRAIL, other)?;
+                query = query.by_index(&BY_FRAIL, other)?;
             }
             if has(2) {
-                query = query.by_any(&BY_RANK, [tag, other, tag])?;
+                query = query.by_index(&BY_RANK, tag)?;
             }
             if has(3) {
                 query = query.by_index(&BY_PATH, *prefix)?;
@@ -1106,14 +1106,13 @@ impl Asked {
         let Ok(found) = found else { return tally.hit("query without an index") };
         let expected = oracle.which(|thing| {
             (!has(0) || thing.tags.contains(tag))
-                && (!has(1) || !solid(thing).contains(other))
-                && (!has(2) || thing.rank == *tag || thing.rank == *other)
+                && (!has(1) || solid(thing).contains(other))
+                && (!has(2) || thing.rank == *tag)
                 && (!has(3) || thing.paths().iter().any(|path| path == prefix))
                 && (!has(4) || selector.matches(&thing.labels))
                 && (!has(5) || thing.uid.to_string() == uid)
         });
         assert_eq!(sorted(found.iter().map(|thing| &thing.key)), expected, "{:?}", self.question);
-        assert_eq!(sorted(found.into_iter().map(|thing| &thing.key)), expected);
         tally.hit(if expected.is_empty() { "not found by several" } else { "found by several" });
     }
 }
@@ -1190,7 +1189,7 @@ fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened
         |_| true,
     );
     in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), oracle, TestObject::paths, |_| true);
-    assert_eq!(view.select(&LABELS, &Selector::everything()).is_ok(), present[LABEL]);
+    assert_eq!(view.query().select(&LABELS, &Selector::everything()).is_ok(), present[LABEL]);
     assert!(
         view.by_index(&BY_OTHER, &0).is_err(),
         "an index was found by its name although its type differs"
