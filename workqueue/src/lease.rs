@@ -1,6 +1,7 @@
 //! SHELL. Leases: a worker's exclusive right to a key, until the worker ends the lease with an outcome.
 
 use std::fmt;
+use std::mem::needs_drop;
 use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_sync::Timer;
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, keep_first, raise};
 
 use crate::limiter::QueueLimiter;
 use crate::queue::Key;
@@ -217,13 +218,11 @@ impl<K> Lease<K> {
     /// lease.done();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retry_up_to(mut self, most: NonZeroU32, least: Duration) -> Result<(), Self> {
+    pub fn retry_up_to(self, most: NonZeroU32, least: Duration) -> Result<(), Self> {
         let Some(queue) = &self.queue else { return Ok(()) };
         match queue.fail_up_to(&self.key, most.get(), least) {
             Some(ending) => {
-                if let Some(queue) = self.queue.take() {
-                    queue.end_decided(self.id, &self.key, ending);
-                }
+                self.end_with(|queue, id, key| queue.end_decided(id, key, ending));
                 Ok(())
             }
             None => Err(self),
@@ -243,10 +242,20 @@ impl<K> Lease<K> {
     /// lease.end(outcome);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn end(mut self, outcome: LeaseOutcome) {
-        if let Some(queue) = self.queue.take() {
-            queue.end(self.id, &self.key, outcome);
+    pub fn end(self, outcome: LeaseOutcome) {
+        self.end_with(|queue, id, key| queue.end(id, key, outcome));
+    }
+
+    /// Ends the lease, and drops its key by itself: if it panicked while a panic of the queue's copy unwinds, the process would abort.
+    #[inline]
+    fn end_with(mut self, end: impl FnOnce(&dyn Leasing<K>, LeaseId, &K)) {
+        let Some(queue) = self.queue.take() else { return };
+        if !needs_drop::<K>() {
+            return end(&*queue, self.id, &self.key);
         }
+        let mut panicked = catch_unwind(AssertUnwindSafe(|| end(&*queue, self.id, &self.key)));
+        keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| drop(self))));
+        raise(panicked);
     }
 }
 

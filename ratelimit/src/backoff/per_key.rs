@@ -17,10 +17,12 @@
 //! of deadlines (a second structure with logarithmic cost, for an exact expiry that is not needed).
 
 use std::hash::{BuildHasher, Hash};
+use std::mem::take;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_sync::Nanos;
+use flyball_sync::panics::drop_each;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
@@ -53,6 +55,14 @@ struct Slot<K, V> {
     value: V,
 }
 
+/// Drops each key by itself: two that panic would otherwise abort the process.
+impl<K, V> Drop for PerKey<K, V> {
+    fn drop(&mut self) {
+        let slots = take(&mut self.slots).into_iter().map(|slot| slot.key);
+        drop_each(slots.chain(take(&mut self.evicted)));
+    }
+}
+
 impl<K, V> PerKey<K, V> {
     /// Creates a map for waits of up to `longest_wait`. An idle key is kept for `longest_wait`, plus the longer of
     /// `longest_wait` and `SHORTEST_DEFAULT_REST`.
@@ -73,8 +83,9 @@ impl<K, V> PerKey<K, V> {
     }
 
     /// Sets how long an idle key is kept after the longest wait.
-    pub(crate) fn forget_after(self, rest: Duration) -> Self {
-        Self { idle: Nanos::from_duration(self.longest_wait.saturating_add(rest)).get(), ..self }
+    pub(crate) fn forget_after(mut self, rest: Duration) -> Self {
+        self.idle = Nanos::from_duration(self.longest_wait.saturating_add(rest)).get();
+        self
     }
 
     /// Sets the maximum number of keys.

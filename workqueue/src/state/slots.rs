@@ -1,5 +1,6 @@
 //! PURE. The entries of all keys in one allocation, addressed by slot, and the lists and maps of slots.
 
+use flyball_sync::panics::drop_each;
 use flyball_sync::{Nanos, steps};
 use hashbrown::HashTable;
 
@@ -100,6 +101,13 @@ pub struct Slab<K> {
     first_generation: u16,
 }
 
+/// Drops each key by itself: two that panic would otherwise abort the process.
+impl<K> Drop for Slab<K> {
+    fn drop(&mut self) {
+        drop_each(std::mem::take(&mut self.entries).into_iter());
+    }
+}
+
 impl<K> Slab<K> {
     pub(crate) fn new() -> Self {
         Self { entries: Vec::new(), free: NIL, live: 0, peak: 0, first_generation: 0 }
@@ -163,8 +171,9 @@ impl<K> Slab<K> {
 
     /// Moves the memory out of an empty slab.
     pub(crate) fn take_memory(&mut self) -> Self {
-        let first_generation = self.first_generation.wrapping_add(1);
-        std::mem::replace(self, Self { first_generation, ..Self::new() })
+        let mut empty = Self::new();
+        empty.first_generation = self.first_generation.wrapping_add(1);
+        std::mem::replace(self, empty)
     }
 
     /// Vacates a slot that is no longer linked, and returns its key, which the caller must drop outside every lock.

@@ -3,10 +3,11 @@
 use flyball_sync::block_on;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 
+use flyball_ratelimit::Exponential;
 use flyball_workqueue::{AddOptions, Fair, Fifo, Lease, LeaseOutcome, ManualClock, Order, Priority, Queue};
 use testkit::wakers::{poll_once, poll_with};
 
@@ -148,4 +149,60 @@ fn a_key_that_cannot_be_cloned_does_not_block_the_others() {
         check(Priority::new(), delay);
         check(Fair::by_group(|key: &Uncloneable| key.0 % 3), delay);
     }
+}
+
+/// A key whose drop panics once it is told to.
+#[derive(Clone, Debug)]
+struct Undroppable(u32, Arc<AtomicBool>, Arc<AtomicU32>);
+
+impl Drop for Undroppable {
+    fn drop(&mut self) {
+        self.2.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.1.load(Ordering::SeqCst), "a hostile key panics in its drop");
+    }
+}
+
+impl PartialEq for Undroppable {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Undroppable {}
+
+impl std::hash::Hash for Undroppable {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// Two drops that panic in one operation abort nothing: the first panic is resumed, and every key is dropped.
+#[test]
+fn several_keys_that_panic_in_their_drop_do_not_abort() {
+    let (hostile, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let clock = ManualClock::new();
+    let limiter = Exponential::new(ns(1)..=ns(9));
+    let queue = Queue::builder().limiter(limiter).timer(clock.timer()).build();
+    for key in 0..5 {
+        queue.add(Undroppable(key, hostile.clone(), drops.clone())).unwrap();
+    }
+    // The limiter has a copy of each key that has failed.
+    queue.try_get_many(3).unwrap().into_iter().for_each(Lease::retry);
+    let lease = queue.try_get().unwrap();
+    let drops_of = |step: &mut dyn FnMut()| {
+        let before = drops.load(Ordering::SeqCst);
+        hostile.store(true, Ordering::SeqCst);
+        let panicked = catch_unwind(AssertUnwindSafe(step)).is_err();
+        hostile.store(false, Ordering::SeqCst);
+        (panicked, drops.load(Ordering::SeqCst) - before)
+    };
+    let mut lease = Some(lease);
+    assert_eq!(
+        drops_of(&mut || lease.take().unwrap().done()),
+        (true, 2),
+        "the lease's copy, and the queue's"
+    );
+    queue.check().unwrap();
+    let mut queue = Some(queue);
+    assert_eq!(drops_of(&mut || drop(queue.take())), (true, 10), "4 in the queue, 2 · 3 in the limiter");
 }
