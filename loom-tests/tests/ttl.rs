@@ -34,7 +34,9 @@ impl Timer for TestTimer {
 /// A key and its value.
 type Object = (u8, u8);
 
-fn store() -> (TtlWriter<u8, Object>, Pin<Box<dyn Future<Output = ()> + Send>>, TestTimer) {
+type Sweeper = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn store() -> (TtlWriter<u8, Object>, Sweeper, TestTimer) {
     let timer = TestTimer::default();
     let schema = Schema::new(|object: &Object| object.0, |_| Version::ZERO);
     let writer = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap();

@@ -100,7 +100,8 @@ impl<K, V> Observer<K, V> {
         store: &Arc<StoreInner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
     ) -> Self {
-        let (observer, observer_fn, table) = Self::register(store, function);
+        let (observer, observer_fn) = Self::new(store, function);
+        let table = store.register(&observer_fn);
         let _guard = NotifyGuard::begin();
         for (_, record) in table.rows.iter() {
             let change = Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone());
@@ -114,21 +115,20 @@ impl<K, V> Observer<K, V> {
         store: &Arc<StoreInner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
     ) -> (Snapshot<K, V>, Self) {
-        let (observer, _, table) = Self::register(store, function);
+        let (observer, observer_fn) = Self::new(store, function);
+        let table = store.register(&observer_fn);
         (Snapshot { table, reader: store.reader }, observer)
     }
 
-    fn register(
+    /// The caller creates the `Observer` before it registers the function. So if the drop of an old object panics while the function is registered, the
+    /// `Observer` is dropped, which ends the observation.
+    fn new(
         store: &Arc<StoreInner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
-    ) -> (Self, Arc<ObserverFn<K, V>>, Arc<Table<K, V>>) {
+    ) -> (Self, Arc<ObserverFn<K, V>>) {
         let state = Arc::new(ObserverState::default());
         let observer_fn = Arc::new(ObserverFn { function: Some(Box::new(function)), state: state.clone() });
-        // The `Observer` is created before the function is registered. So if the drop of an old object panics below, the `Observer` is dropped, which
-        // ends the observation.
-        let observer = Self { store: Arc::downgrade(store), state };
-        let table = store.register(&observer_fn);
-        (observer, observer_fn, table)
+        (Self { store: Arc::downgrade(store), state }, observer_fn)
     }
 }
 

@@ -4,7 +4,9 @@ use std::fmt::{self, Debug, Formatter};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, PoisonError};
+#[allow(clippy::disallowed_types, reason = "this crate depends on no primitive")]
+use std::sync::Mutex;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 /// A [`Wake`] that counts its wake-ups.
@@ -63,9 +65,12 @@ pub struct HostileWaker {
     hooks: Hooks,
 }
 
+type Hook = Box<dyn FnOnce() + Send>;
+
 /// Functions that each run in one call.
 #[derive(Default)]
-struct Hooks(Mutex<Vec<(WakerCall, Box<dyn FnOnce() + Send>)>>);
+#[allow(clippy::disallowed_types, reason = "this crate depends on no primitive")]
+struct Hooks(Mutex<Vec<(WakerCall, Hook)>>);
 
 impl Debug for Hooks {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -94,7 +99,7 @@ impl HostileWaker {
 
     /// Runs `hook` in the next such call.
     pub fn run_in(&self, call: WakerCall, hook: impl FnOnce() + Send + 'static) {
-        self.hooks.0.lock().expect("no hook runs under the lock").push((call, Box::new(hook)));
+        self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner).push((call, Box::new(hook)));
     }
 
     /// The number of wake-ups so far, including those that panicked.
@@ -115,7 +120,7 @@ impl HostileWaker {
     }
 
     fn called(&self, call: WakerCall) {
-        let mut hooks = self.hooks.0.lock().expect("no hook runs under the lock");
+        let mut hooks = self.hooks.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = hooks.iter().position(|(own, _)| *own == call).map(|at| hooks.remove(at));
         drop(hooks);
         if let Some((_, hook)) = own {

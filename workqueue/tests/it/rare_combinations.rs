@@ -277,9 +277,9 @@ fn a_blocked_thread_sleeps_while_a_virtual_clock_stands_still() {
     while reads.load(Ordering::SeqCst) < 3 {
         std::thread::yield_now();
     }
-    std::thread::sleep(Duration::from_millis(5));
+    std::thread::park_timeout(Duration::from_millis(5));
     let before = reads.load(Ordering::SeqCst);
-    std::thread::sleep(Duration::from_millis(20));
+    std::thread::park_timeout(Duration::from_millis(20));
     assert!(reads.load(Ordering::SeqCst) - before < 5);
     clock.advance(Duration::from_nanos(1));
     assert_eq!(getting.join().unwrap(), Some(1));
