@@ -52,9 +52,7 @@ type ConflictBackoff<K> = OncePerBackoff<K, Exponential<K>>;
 /// Counts the consecutive conflicts of each key, but at most one conflict per wait, as the queue's limiter counts at most one failure per wait. If a key
 /// is added again, runs before its wait is over, and conflicts once more, it waits only for the rest of that wait. If each conflict were counted, a burst
 /// of changes would increase the wait.
-pub(crate) struct Conflicts<K, O: Order<K>, L, T>(
-    Limiter<K, ConflictBackoff<K>, QueueClock<K, O, L, T>>,
-);
+pub(crate) struct Conflicts<K, O: Order<K>, L, T>(Limiter<K, ConflictBackoff<K>, QueueClock<K, O, L, T>>);
 
 impl<K, O, L, T> Conflicts<K, O, L, T>
 where

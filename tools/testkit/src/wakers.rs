@@ -3,10 +3,10 @@
 use std::fmt::{self, Debug, Formatter};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 #[allow(clippy::disallowed_types, reason = "this crate depends on no primitive")]
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 /// A [`Wake`] that counts its wake-ups.

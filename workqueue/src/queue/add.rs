@@ -416,7 +416,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
                 continue;
             }
             let own = this.ticket.take();
-            // `waker` is taken only to be parked. Otherwise it lives until the lock is released, because its drop is user code.
+            // `waker` is taken only to be parked. Otherwise it is dropped after the lock is released, because its drop is user code.
             if let Some(waker) = waker.take_if(|_| added == Err(AddErrorKind::Full)) {
                 // The task takes its new place in the wait queue before it leaves the old one. If it left first, its class of keys might have no
                 // parked adder for a moment, and the record of the class could be dropped.

@@ -151,7 +151,7 @@ fn a_key_that_cannot_be_cloned_does_not_block_the_others() {
     }
 }
 
-/// A key whose drop panics once it is told to.
+/// A key whose drop panics while the flag is set.
 #[derive(Clone, Debug)]
 struct Undroppable(u32, Arc<AtomicBool>, Arc<AtomicU32>);
 
