@@ -64,7 +64,7 @@ fn capped_deadline_vs_lease_end() {
     let claim = Model {
         name: "workqueue::capped_deadline_vs_lease_end",
         threads: 3,
-        floor: 3200,
+        floor: 2700,
         catches: "the end of a lease that checks before it locks whether there is a waiter for its group",
     };
     model(claim, || {

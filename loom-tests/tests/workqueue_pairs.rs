@@ -50,7 +50,7 @@ fn pairs_next_overdue() {
     let claim = Model {
         name: "workqueue::pairs_next_overdue",
         threads: 2,
-        floor: 11000,
+        floor: 10900,
         catches: "a watcher that finds no lease in one critical section and registers its waker in another",
     };
     check(claim, &[NextOverdue]);

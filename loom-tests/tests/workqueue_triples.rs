@@ -125,7 +125,7 @@ fn get_lease_end_drain() {
     let claim = Model {
         name: "workqueue::get_lease_end_drain",
         threads: 3,
-        floor: 3100,
+        floor: 2950,
         catches: "a drainer that checks the queue in one critical section and registers its waker in another, beside a waiting getter",
     };
     check(claim, [Get, Done, Drain]);

@@ -21,6 +21,8 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
+use flyball_sync::panics::caught;
+
 use crate::changes::buffer::{Popped, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
 use crate::store::inner::StoreInner;
@@ -297,7 +299,8 @@ where
         match (self.buffer.pop(), waker) {
             (Popped::Empty(_), Some(waker)) => {
                 let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
-                drop(replaced);
+                // If the drop of a waker panicked here, a change that was popped would be lost.
+                caught(|| drop(replaced));
                 popped
             }
             (popped, _) => popped,

@@ -1,6 +1,8 @@
 //! Tests of several subscriptions of one store: how they end, and how they work with real threads.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use flyball_informer_cache::{
     Change, ChangeKind, Schema, SharedWriter, Stopped, Store, Subscription, Version, WaitForError,
     WriteOutcome, block_on, block_on_timeout,
 };
-use testkit::wakers::{Counting, poll_once, poll_with};
+use testkit::wakers::{Counting, HostileWaker, WakerCall, poll_once, poll_with};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pod {
@@ -266,4 +268,19 @@ fn threads_wait_for_changes_and_for_the_first_list() {
     let closed = self::store();
     closed.close();
     assert_eq!(block_on_timeout(closed.synced(), Duration::from_secs(60)), Some(Err(Stopped)));
+}
+
+#[test]
+fn a_change_is_not_lost_if_the_drop_of_an_unused_waker_panics() {
+    let store = store();
+    let mut changes = store.subscribe();
+    let hostile = HostileWaker::new();
+    let waker = hostile.waker();
+    let own = store.clone();
+    hostile.run_in(WakerCall::Clone, move || _ = own.upsert(pod(1, 1, 1))); // after the first check
+    hostile.run_in(WakerCall::Drop, || panic!("the drop of a waker panics"));
+    let Poll::Ready(Some(change)) = poll_with(pin!(changes.next()).as_mut(), &waker) else {
+        panic!("no change");
+    };
+    assert_eq!(text(change), "+1@1");
 }
