@@ -107,24 +107,24 @@ fn subscriptions_are_independent_and_end_with_the_store() {
     store.upsert(pod(2, 1, 3));
     let (counting, waker) = Counting::waker();
     assert_eq!(received(&mut late), ["+2@3"]);
-    assert!(poll_with(std::pin::pin!(late.next()), &waker).is_pending());
+    assert!(poll_with(pin!(late.next()), &waker).is_pending());
     store.close();
     store.close();
     assert_eq!(counting.wakes(), 1);
     store.upsert(pod(3, 1, 4));
-    assert!(matches!(poll_once(std::pin::pin!(late.next())), std::task::Poll::Ready(None)));
+    assert!(matches!(poll_once(pin!(late.next())), Poll::Ready(None)));
     assert_eq!(received(&mut early), ["+1@2", "+2@3"], "pending changes were not delivered after the end");
-    assert!(matches!(poll_once(std::pin::pin!(early.next())), std::task::Poll::Ready(None)));
+    assert!(matches!(poll_once(pin!(early.next())), Poll::Ready(None)));
     assert_eq!(store.len(), 3, "the closed store has lost objects");
     let mut after = store.subscribe();
     assert_eq!(received(&mut after).len(), 3);
-    assert!(matches!(poll_once(std::pin::pin!(after.next())), std::task::Poll::Ready(None)));
+    assert!(matches!(poll_once(pin!(after.next())), Poll::Ready(None)));
     assert_eq!(
-        poll_once(std::pin::pin!(store.wait_for_version(Version::new(9)))),
-        std::task::Poll::Ready(Err(WaitForError::Closed))
+        poll_once(pin!(store.wait_for_version(Version::new(9)))),
+        Poll::Ready(Err(WaitForError::Closed))
     );
-    assert!(poll_once(std::pin::pin!(store.wait_for_version(Version::new(4)))).is_ready());
-    assert!(matches!(poll_once(std::pin::pin!(store.synced())), std::task::Poll::Ready(Err(_))));
+    assert!(poll_once(pin!(store.wait_for_version(Version::new(4)))).is_ready());
+    assert!(matches!(poll_once(pin!(store.synced())), Poll::Ready(Err(_))));
 }
 
 #[test]
