@@ -43,7 +43,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     }
 
     /// Returns the statistics of the queue: the number of keys in each state, ages, and counters. Takes constant time, plus one step for each
-    /// deadline that has passed, one for each leased key that also waits for a deadline, and, with [`Fair`](crate::Fair), one for each group.
+    /// deadline that has passed, one for each leased key that also waits for a deadline, and, with [`Fair`](crate::Fair), one for each group that
+    /// has keys, and a scan of the groups' hash table, whose size is that of the most groups since the queue was last empty.
     ///
     /// # Panics
     /// Panics if the clock panics.

@@ -87,7 +87,8 @@ where
     T: Timer,
 {
     /// Returns the key counts of the groups with the most Ready keys, for at most `most` groups, and the sums of the counts of all other groups. A
-    /// metric can use this to bound its number of labels. O(groups · log groups + deadlines that have passed).
+    /// metric can use this to bound its number of labels. O(groups · log groups + deadlines that have passed), and a scan of the
+    /// groups' hash table, as in [`stats`](Self::stats).
     ///
     /// # Panics
     /// Panics if the clock or `Clone` of a group panics.
