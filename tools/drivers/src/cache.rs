@@ -1,6 +1,7 @@
 //! Drivers of the informer cache: its store, its reflector, and whole informers on virtual time.
 
 pub mod fixture;
+pub mod observers;
 pub mod reflector;
 pub mod relist;
 pub mod selector;
