@@ -33,15 +33,13 @@ pub(crate) struct Options {
     all_faults: bool,
     /// Apply the seeded faults that the changes since this commit may affect: the fault itself, the test binary of its model, or the crate that it
     /// changes or a dependency of that crate has changed. The default is $FLYBALL_BASE. If neither this option nor the variable is set, apply a
-    /// sample of the faults, which the commit determines.
+    /// sample of the faults.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["no_faults", "all_faults"])]
     base: Option<String>,
-    /// The number of faults in the sample.
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    sample: usize,
-    /// After this number of seconds, apply no further fault.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "no_faults")]
-    fault_seconds: Option<u64>,
+    /// The maximum number of faults. If there are more, a sample is applied, which the commit determines. The default is 32 without a base, and all
+    /// faults with one.
+    #[arg(long, value_name = "N", conflicts_with_all = ["no_faults", "all_faults"])]
+    sample: Option<usize>,
     /// The maximum number of preemptions per execution. The default is 3, because the floors were recorded with this number.
     #[arg(long, value_name = "N", conflicts_with = "unbounded")]
     preemptions: Option<u8>,
@@ -160,24 +158,19 @@ fn faults(
 ) -> Result<BTreeMap<String, Result<(), String>>> {
     let given = || env::var("FLYBALL_BASE").ok().filter(|base| !base.is_empty());
     let base = options.base.clone().or_else(given);
-    let selection = match &base {
-        _ if options.all_faults => Selection::All,
-        _ if options.name.is_some() => Selection::All,
-        Some(base) => Selection::Since(base),
-        None => Selection::Sample(options.sample),
+    const SAMPLE: usize = 32;
+    let (selection, most) = match &base {
+        _ if options.all_faults || options.name.is_some() => (Selection::All, None),
+        Some(base) => (Selection::Since(base), options.sample),
+        None => (Selection::All, Some(options.sample.unwrap_or(SAMPLE))),
     };
-    let chosen = selection.of(workspace, models)?;
+    let chosen = selection.of(workspace, models, most)?;
     let mut outcomes = BTreeMap::new();
     if chosen.is_empty() {
         return Ok(outcomes);
     }
     let tree = Tree::open(workspace)?;
-    #[expect(clippy::disallowed_methods, reason = "a time limit of the tool, no tested code")]
-    let start = std::time::Instant::now();
     for model in chosen {
-        if options.fault_seconds.is_some_and(|limit| start.elapsed().as_secs() >= limit) {
-            break;
-        }
         let outcome = tree.caught(model)?;
         eprintln!("the fault {} {}", model.name, if outcome.is_ok() { "caught" } else { "NOT CAUGHT" });
         outcomes.insert(model.name.clone(), outcome);
@@ -201,8 +194,8 @@ fn undeclared(models: &[Declared], binaries: &Binaries) -> Result<Vec<String>> {
     for (name, binary) in binaries.iter().filter(|(name, _)| *name != "runner") {
         for test in tests(binary)? {
             let last = test.rsplit("::").next().unwrap_or(&test);
-            if !models.iter().any(|model| model.binary == *name && model.test() == last) {
-                complaints.push(format!("{}/{name}.rs: the test {test} declares no model", models::TESTS));
+            if !models.iter().any(|model| model.binary() == *name && model.test() == last) {
+                complaints.push(format!("{}/{name}: the test {test} declares no model", models::TESTS));
             }
         }
     }
@@ -218,12 +211,12 @@ pub(crate) fn tests(binary: &Path) -> Result<Vec<String>> {
 
 /// Returns the command that runs one model in a separate process. The process is separate because a model that spins aborts its process.
 pub(crate) fn command(model: &Declared, binaries: &Binaries) -> Result<Command> {
-    let binary = binaries.get(&model.binary).with_context(|| format!("{} was not built", model.binary))?;
+    let name = model.binary();
+    let binary = binaries.get(name).with_context(|| format!("{name} was not built"))?;
     let tests = tests(binary)?;
     let test = tests.iter().find(|test| test.rsplit("::").next() == Some(model.test()));
-    let test = test.with_context(|| {
-        format!("{}: {}/{}.rs has no test {}", model.name, models::TESTS, model.binary, model.test())
-    })?;
+    let test = test
+        .with_context(|| format!("{}: {} has no test {}", model.name, model.file.display(), model.test()))?;
     let mut command = Command::new(binary);
     command.args(["--exact", test, "--test-threads", "1"]);
     // Disables backtraces: a backtrace through loom's generators takes half a second and has no useful frames.

@@ -18,8 +18,8 @@ pub(crate) const TABLE: &str = "loom-tests/MODELS.md";
 pub(crate) struct Declared {
     /// `area::test`.
     pub(crate) name: String,
-    /// The name of the test binary, which is the name of the source file without its extension.
-    pub(crate) binary: String,
+    /// The source file.
+    pub(crate) file: PathBuf,
     /// The number of threads, including the main thread.
     pub(crate) threads: usize,
     /// The recorded minimum number of interleavings.
@@ -32,12 +32,19 @@ impl Declared {
         self.name.rsplit("::").next().expect("a split has a last part")
     }
 
+    /// The test binary: a folder of [`TESTS`], or a file of it without the extension.
+    pub(crate) fn binary(&self) -> &str {
+        let below = self.file.strip_prefix(TESTS).ok();
+        let first = below.and_then(|path| path.components().next()).map(|first| Path::new(first.as_os_str()));
+        first.and_then(|first| first.file_stem()?.to_str()).expect("a model is in a file of the tests")
+    }
+
     /// The crate that the model checks; `all` if it checks several together.
     pub(crate) fn package(&self) -> &'static str {
-        match self.binary.split('_').next() {
-            Some("workqueue") => "flyball-workqueue",
-            Some("ratelimit") => "flyball-ratelimit",
-            Some("composed") => "all",
+        match self.binary() {
+            "workqueue" => "flyball-workqueue",
+            "ratelimit" => "flyball-ratelimit",
+            "composed" => "all",
             _ => "flyball-informer-cache",
         }
     }
@@ -50,8 +57,7 @@ pub(crate) fn declared(workspace: &Workspace, filter: Option<&str>) -> Result<Ve
         if !file.starts_with(TESTS) || file.extension().is_none_or(|extension| extension != "rs") {
             continue;
         }
-        let binary = file.file_stem().expect("a source file has a stem").to_string_lossy().into_owned();
-        models.extend(scan(&binary, &workspace.read(&file)?).with_context(|| file.display().to_string())?);
+        models.extend(scan(&file, &workspace.read(&file)?).with_context(|| file.display().to_string())?);
     }
     for (at, model) in models.iter().enumerate() {
         let twice = models[..at].iter().any(|other| other.name == model.name);
@@ -62,7 +68,7 @@ pub(crate) fn declared(workspace: &Workspace, filter: Option<&str>) -> Result<Ve
 }
 
 /// Parses the descriptors of one file. The fields of a descriptor must be literals.
-pub(crate) fn scan(binary: &str, text: &str) -> Result<Vec<Declared>> {
+pub(crate) fn scan(file: &Path, text: &str) -> Result<Vec<Declared>> {
     let mut models = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("Model {") {
@@ -78,7 +84,7 @@ pub(crate) fn scan(binary: &str, text: &str) -> Result<Vec<Declared>> {
         let threads = threads.with_context(|| format!("{name}: the number of threads is not literal"))?;
         models.push(Declared {
             name: name.to_owned(),
-            binary: binary.to_owned(),
+            file: file.to_owned(),
             threads: threads as usize,
             floor,
         });
@@ -149,11 +155,11 @@ pub(crate) fn build(
             command.args(["--lib", "--tests"]);
         }
         Extent::Holding(models) => {
-            let binaries: BTreeSet<&str> = models.iter().map(|model| model.binary.as_str()).collect();
+            let binaries: BTreeSet<&str> = models.iter().map(Declared::binary).collect();
             command.args(binaries.iter().flat_map(|binary| ["--test", binary]));
         }
         Extent::Fault(model) => {
-            command.args(["--test", &model.binary]);
+            command.args(["--test", model.binary()]);
             // A binary is built once per fault, and the model usually fails soon, so most of the time is spent on the build. An incremental build
             // takes a quarter of the time of a full build.
             command.env("CARGO_INCREMENTAL", "1");
@@ -214,7 +220,8 @@ mod tests {
                 2,
             );
         "#;
-        let models = scan("workqueue", text).unwrap();
+        let models = scan(Path::new("loom-tests/tests/workqueue/queue.rs"), text).unwrap();
+        assert_eq!(models[0].binary(), "workqueue");
         let seen: Vec<_> = models
             .iter()
             .map(|model| (model.name.as_str(), model.test(), model.threads, model.floor))
@@ -227,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_that_cannot_be_read_is_an_error() {
-        let scan = |text| scan("a", text).unwrap_err().to_string();
+        let scan = |text| scan(Path::new("loom-tests/tests/a.rs"), text).unwrap_err().to_string();
         assert_eq!(scan("Model { name: NAME, floor: 1 }"), "a Model without a literal name");
         assert_eq!(scan("Model { name: \"a\", floor: 1 }"), "the model \"a\" is not called area::test");
         assert_eq!(scan("Model { name: \"a::b\", floor: F }"), "a::b: the floor is not a literal number");

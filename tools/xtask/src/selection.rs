@@ -2,13 +2,13 @@
 //! deep` or with `--all-faults`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::faults::{self, Fault};
-use crate::models::{self, Declared};
+use crate::models::Declared;
 use crate::workspace::Workspace;
 
 /// The rule by which faults are selected.
@@ -18,33 +18,37 @@ pub(crate) enum Selection<'a> {
     All,
     /// The faults that the changes since this commit may affect.
     Since(&'a str),
-    /// This number of faults, evenly spread over all of them. The commit determines which ones.
-    Sample(usize),
 }
 
 impl Selection<'_> {
-    /// Returns the models whose faults are applied. Models whose faults change the same crate are next to each other, so most builds recompile only
-    /// that crate and its dependants.
-    pub(crate) fn of<'m>(&self, workspace: &Workspace, models: &'m [Declared]) -> Result<Vec<&'m Declared>> {
+    /// Returns the models whose faults are applied. If `most` is given and more are selected, returns a sample of this size: it is evenly spread over
+    /// all of them, and the commit determines which ones.
+    ///
+    /// Models whose faults change the same crate are next to each other, so most builds recompile only that crate and its dependants.
+    pub(crate) fn of<'m>(
+        &self,
+        workspace: &Workspace,
+        models: &'m [Declared],
+        most: Option<usize>,
+    ) -> Result<Vec<&'m Declared>> {
         let faults = faults::read(workspace)?;
         let fault = |model: &Declared| faults.iter().find(|fault| fault.name == model.name);
         let packages = |model: &Declared| {
             fault(model).and_then(|fault| fault.packages(workspace).ok()).unwrap_or_default()
         };
-        let mut chosen: Vec<&Declared> = match *self {
+        let selected: Vec<&Declared> = match *self {
             Self::All => models.iter().collect(),
             Self::Since(base) => {
                 let change = Change::since(workspace, base)?;
                 let concerned =
-                    |model: &Declared| change.concerns(&packages(model), &model.binary, fault(model));
+                    |model: &Declared| change.concerns(&packages(model), &model.file, fault(model));
                 models.iter().filter(|model| concerned(model)).collect()
             }
-            Self::Sample(size) => {
-                let first = workspace.commit().unwrap_or(0) as usize;
-                spread(models.len(), size, first).into_iter().map(|at| &models[at]).collect()
-            }
         };
-        chosen.sort_by_cached_key(|model| (packages(model), model.binary.clone()));
+        let first = workspace.commit().unwrap_or(0) as usize;
+        let sample = spread(selected.len(), most.unwrap_or(selected.len()), first);
+        let mut chosen: Vec<&Declared> = sample.into_iter().map(|at| selected[at]).collect();
+        chosen.sort_by_cached_key(|model| (packages(model), model.file.clone()));
         Ok(chosen)
     }
 }
@@ -60,8 +64,8 @@ fn spread(all: usize, size: usize, first: usize) -> BTreeSet<usize> {
 struct Change {
     /// The published packages with a changed source file or manifest, and all packages that depend on them.
     packages: BTreeSet<String>,
-    /// The test binaries whose sources have changed.
-    binaries: BTreeSet<String>,
+    /// The files that have changed.
+    files: BTreeSet<PathBuf>,
     /// The faults of that commit.
     faults: Vec<Fault>,
 }
@@ -76,21 +80,16 @@ impl Change {
         };
         let packages = workspace.published().filter(|package| touched(package.folder(workspace)));
         let packages: BTreeSet<String> = packages.map(|package| package.name.clone()).collect();
-        let below = |file: &str| {
-            let path = Path::new(file).strip_prefix(models::TESTS).ok()?;
-            let first = path.components().next()?.as_os_str().to_str()?;
-            Some(first.trim_end_matches(".rs").trim_end_matches("_ops").to_owned())
-        };
         Ok(Self {
             packages: workspace.with_dependants(packages),
-            binaries: files.iter().filter_map(|file| below(file)).collect(),
             faults: faults_at(workspace, base)?,
+            files: files.into_iter().map(PathBuf::from).collect(),
         })
     }
 
-    fn concerns(&self, packages: &BTreeSet<String>, binary: &str, fault: Option<&Fault>) -> bool {
+    fn concerns(&self, packages: &BTreeSet<String>, model: &Path, fault: Option<&Fault>) -> bool {
         !self.packages.is_disjoint(packages)
-            || self.binaries.contains(binary)
+            || self.files.contains(model)
             || fault.is_some_and(|fault| !self.faults.contains(fault))
     }
 }
@@ -145,17 +144,15 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let change = Change {
             packages: names(&["flyball-workqueue"]),
-            binaries: names(&["ttl"]),
+            files: BTreeSet::from(["ttl.rs".into()]),
             faults: vec![Fault::new("cache::known")],
         };
         let known = Fault::new("cache::known");
-        assert!(change.concerns(&names(&["flyball-workqueue"]), "workqueue", Some(&known)));
-        assert!(change.concerns(&names(&["flyball-informer-cache"]), "ttl", Some(&known)));
-        assert!(!change.concerns(&names(&["flyball-informer-cache"]), "cache", Some(&known)));
-        assert!(change.concerns(
-            &names(&["flyball-informer-cache"]),
-            "cache",
-            Some(&Fault::new("cache::new"))
-        ));
+        let concerned =
+            |package, file: &str, fault| change.concerns(&names(&[package]), Path::new(file), fault);
+        assert!(concerned("flyball-workqueue", "queue.rs", Some(&known)));
+        assert!(concerned("flyball-informer-cache", "ttl.rs", Some(&known)));
+        assert!(!concerned("flyball-informer-cache", "store.rs", Some(&known)));
+        assert!(concerned("flyball-informer-cache", "store.rs", Some(&Fault::new("cache::new"))));
     }
 }

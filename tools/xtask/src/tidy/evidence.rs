@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn model(name: &str) -> Declared {
-        Declared { name: name.to_owned(), binary: "a".to_owned(), threads: 2, floor: 1200 }
+        Declared { name: name.to_owned(), file: "loom-tests/tests/a.rs".into(), threads: 2, floor: 1200 }
     }
 
     #[test]

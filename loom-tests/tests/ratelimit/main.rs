@@ -1,0 +1,5 @@
+//! The models of flyball-ratelimit.
+
+mod adaptive;
+mod bucket;
+mod limiter;
