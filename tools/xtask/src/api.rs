@@ -132,10 +132,10 @@ fn rustdoc_json(workspace: &Workspace, package: &Package, rustdoc: &Path) -> Res
         .current_dir(&workspace.root)
         .env("RUSTDOC", rustdoc)
         .args(["rustdoc", "--locked", "--quiet", "--lib"]);
-    command.args(["--all-features", "-p", &package.name, "--target-dir"]).arg(workspace.target.join("api"));
+    command.args(["--all-features", "-p", &package.name, "--target-dir"]).arg(&workspace.target);
     command.args(["--", "-Z", "unstable-options", "--output-format", "json"]);
     process::run(&mut command)?;
-    Ok(workspace.target.join("api/doc").join(format!("{}.json", package.name.replace('-', "_"))))
+    Ok(workspace.target.join("doc").join(format!("{}.json", package.name.replace('-', "_"))))
 }
 
 fn list(json: &Path) -> Result<String> {

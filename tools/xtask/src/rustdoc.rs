@@ -12,8 +12,6 @@ const WHAT_TO_DO: &str = "mend the links above in the documentation comments";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let rustdoc = crate::api::nightly_rustdoc(workspace)?;
-    // The dependencies that `cargo xtask api` has compiled are used again: they have the same features.
-    let target = workspace.target.join("api");
     let packages = in_order(workspace.published().collect())?;
     for package in &packages {
         let mut command = cargo();
@@ -22,11 +20,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             .env("RUSTDOC", &rustdoc)
             .args(["rustdoc", "--locked", "--quiet", "--lib", "--all-features", "-p", &package.name])
             .arg("--target-dir")
-            .arg(&target)
+            .arg(&workspace.target)
             .args(["--", "--cfg", "docsrs", "-D", "warnings"]);
         process::run(&mut command)?;
     }
-    let built = target.join("doc");
+    let built = workspace.target.join("doc");
     let mut pages = html::Pages::new();
     for package in &packages {
         let folder = package.name.replace('-', "_");

@@ -66,7 +66,7 @@ fn every_cell_by_group() {
 /// With rates, some cells are rarer: a key that its group's rate holds back is not leased.
 #[test]
 fn every_operation_by_rate() {
-    run_sequences("by_rate", 140_000, driver::by_rate);
+    run_sequences("by_rate", 100_000, driver::by_rate);
 }
 
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
