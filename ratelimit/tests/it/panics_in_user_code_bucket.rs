@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, KeyedRateLimiter, Limiter, Policy, Quota, RateLimiter};
+use flyball_ratelimit::{
+    AimdLimit, ConcurrencyLimiter, Exponential, KeyedRateLimiter, Limiter, Policy, Quota, RateLimiter,
+};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use testkit::wakers::{Counting, Panicking, poll_with};
+use testkit::wakers::{Counting, HostileWaker, Panicking, WakerCall, poll_with};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -333,4 +335,28 @@ fn several_keys_that_panic_in_their_drop_do_not_abort() {
     let mut policy = failed(3);
     assert_eq!(hostile_drops(|| _ = policy.record_failure(&new, clock.now(), 0, &mut |_| false)), 6);
     policy.check().unwrap();
+}
+
+/// A task that panics drops its futures while the panic unwinds.
+#[test]
+fn a_waker_that_panics_in_its_drop_while_a_panic_unwinds_does_not_abort() {
+    let bucket = RateLimiter::with_timer(per_second(1, 1), ManualClock::new().timer());
+    bucket.try_acquire().unwrap();
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, SECOND));
+    let permit = limiter.try_acquire().unwrap();
+    let hostile = HostileWaker::new();
+    let waker = hostile.waker();
+    let (mut acquiring, mut starting) = (waiter(&bucket), Box::pin(limiter.acquire()));
+    assert!(
+        poll_with(acquiring.as_mut(), &waker).is_pending()
+            && poll_with(starting.as_mut(), &waker).is_pending()
+    );
+    hostile.panic_in(Some(WakerCall::Drop));
+    assert!(panics(|| {
+        let _futures = (acquiring, starting);
+        panic!("the task panics");
+    }));
+    hostile.panic_in(None);
+    assert_eq!((bucket.waiters(), limiter.waiters(), hostile.live()), (0, 0, 1));
+    permit.succeed();
 }
