@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
+use flyball_sync::panics::drop_each;
 use flyball_sync::random::SplitMix64;
 use flyball_sync::{Clock, Monotonic, Nanos};
 
@@ -247,7 +248,8 @@ impl<K, P: Policy<K>, C> Limiter<K, P, C> {
             self.tracked.store(state.policy.tracked_keys(), Ordering::Relaxed);
         }
         drop(state);
-        drop(evicted);
+        // Each by itself: two that panic would otherwise abort the process.
+        drop_each(evicted.into_iter());
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }

@@ -1,6 +1,7 @@
 //! SHELL. Panics of user code: caught, kept until all other work is done, or resumed. Guards no state.
 
 use std::any::Any;
+use std::mem::needs_drop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::panicking;
 
@@ -61,5 +62,28 @@ pub fn raise(result: Result<(), Panic>) {
 pub fn forget(payload: Panic) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
+    }
+}
+
+/// A value that is dropped beside other user code. If it is dropped while a panic unwinds, a panic of its own drop is discarded: it would abort the
+/// process.
+#[derive(Debug)]
+pub struct DropContained<T>(Option<T>);
+
+impl<T> DropContained<T> {
+    /// Wraps a value.
+    #[inline]
+    pub const fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> Drop for DropContained<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if needs_drop::<T>() && panicking() {
+            let value = self.0.take();
+            caught(|| drop(value));
+        }
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Failure, OncePerBackoff, Policy};
 use flyball_sync::Nanos;
+use flyball_sync::panics::drop_each;
 
 use crate::queue::Key;
 
@@ -123,9 +124,8 @@ pub(crate) fn count_failure<K: Key, L: Policy<K>>(
     mut in_queue: impl FnMut(&K) -> bool,
 ) -> AfterFailure {
     let most = most.filter(|most| *most < u32::MAX);
-    // Declared here, so that it is dropped after unlocking.
     let mut evicted = Vec::new();
-    limiter.record_failure_with(|policy, random| {
+    let after = limiter.record_failure_with(|policy, random| {
         let Failure { wait, counted } = policy.record_failure(key, now, random, &mut in_queue);
         let failures = if counted && most.is_some() { policy.num_requeues(key) } else { 0 };
         let by_policy = wait == Duration::MAX;
@@ -138,5 +138,8 @@ pub(crate) fn count_failure<K: Key, L: Policy<K>>(
             return AfterFailure::GaveUp { failures };
         }
         AfterFailure::Backoff { until: now + wait, counted }
-    })
+    });
+    // After unlocking, and each by itself: two that panic would otherwise abort the process.
+    drop_each(evicted.into_iter());
+    after
 }

@@ -33,7 +33,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::locks::Mutex;
-use flyball_sync::panics::{Panic, keep_first, raise};
+use flyball_sync::panics::{Panic, drop_each, keep_first, raise};
 use flyball_sync::waiting::{Place, Released, WaitList, WakeBatch};
 use flyball_sync::{Clock, Monotonic, Nanos};
 
@@ -353,7 +353,7 @@ impl<C: Clock> Shared<C> {
     pub(crate) fn give_up(&self, turn: &mut Turn) {
         let now = self.now_unless_it_panics();
         let (left, woken) = self.change(now, |state| state.leave(turn), |_, left| left);
-        drop(left);
+        drop_each(left.into_iter());
         raise(woken);
     }
 

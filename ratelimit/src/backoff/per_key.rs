@@ -101,6 +101,14 @@ impl<K, V> PerKey<K, V> {
         self.slots.len()
     }
 
+    /// Drops the evicted keys that the caller has not taken.
+    #[inline]
+    fn drop_evicted(&mut self) {
+        if !self.evicted.is_empty() {
+            drop_each(self.evicted.drain(..));
+        }
+    }
+
     /// Moves the evicted keys to `evicted`.
     #[inline]
     pub(crate) fn take_evicted(&mut self, evicted: &mut Vec<K>) {
@@ -120,7 +128,7 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
     /// Removes a key. Returns whether the key was present.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         let Some(slot) = self.find(self.hasher.hash_one(key), key) else { return false };
-        self.evicted.clear();
+        self.drop_evicted();
         self.evict(slot);
         true
     }
@@ -140,7 +148,7 @@ impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
         let slot = match self.find(hash, key) {
             Some(slot) => {
                 let over = self.expired(slot, now) && !in_use(key);
-                self.evicted.clear();
+                self.drop_evicted();
                 if over {
                     self.slots[slot as usize].value = V::default();
                 }
@@ -148,8 +156,8 @@ impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
                 self.sweep(now, slot, in_use)
             }
             None => {
+                self.drop_evicted();
                 let key = key.clone();
-                self.evicted.clear();
                 self.sweep(now, NONE, &mut in_use);
                 self.make_room(now, in_use);
                 self.insert(key, hash, now)

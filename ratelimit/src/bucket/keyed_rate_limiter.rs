@@ -14,6 +14,7 @@ use std::num::NonZeroU32;
 
 use crossbeam_utils::CachePadded;
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::drop_each;
 use flyball_sync::{Clock, Monotonic};
 use foldhash::fast::RandomState;
 
@@ -160,12 +161,14 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
     /// ```
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
-        // `evicted` is declared first and so dropped last, so that no key is dropped under a lock.
         let mut evicted = Vec::new();
-        let _one_at_a_time = self.changing.lock();
+        let one_at_a_time = self.changing.lock();
         for shard in &self.shards {
             evicted.append(&mut shard.lock().set_quota(quota, now));
         }
+        drop(one_at_a_time);
+        // Outside the locks, and each by itself: two that panic would otherwise abort the process.
+        drop_each(evicted.into_iter());
     }
 }
 
@@ -206,7 +209,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         // `evicted` is declared first and so dropped last, so that no key is dropped under the lock.
-        let mut evicted: Evicted<K> = [const { None }; 3];
+        let mut evicted = Evicted::new();
         self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
     }
 
@@ -244,7 +247,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         // `evicted` is declared first and so dropped last, so that no key is dropped under the lock.
-        let mut evicted: Evicted<K> = [const { None }; 3];
+        let mut evicted = Evicted::new();
         self.shard(hash).lock().reserve(hash, key, count, now, &mut evicted)
     }
 

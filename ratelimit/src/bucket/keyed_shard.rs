@@ -19,9 +19,11 @@
 //! one), a heap of the times at which buckets are full (its cost is logarithmic), giving an evicted key a full bucket (two keys that evict each other
 //! have no limit), and refusing new keys while there is no room (a few tokens of many keys would lock out all others).
 
+use std::mem::needs_drop;
 use std::num::NonZeroU32;
 
 use flyball_sync::Nanos;
+use flyball_sync::panics::drop_each;
 use hashbrown::HashTable;
 
 use crate::bucket::fixed_point::FixedPointRate;
@@ -55,8 +57,25 @@ struct Slot<K> {
     full_at: u128,
 }
 
-/// Evicted keys, to be dropped outside the lock.
-pub(crate) type Evicted<K> = [Option<K>; SWEPT + 1];
+/// Evicted keys, to be dropped outside the lock, each by itself: two that panic would otherwise abort the process.
+///
+/// Rejected: the same for all keys of a [`Shard`], because keys that are references would then have to outlive the limiter.
+pub(crate) struct Evicted<K>([Option<K>; SWEPT + 1]);
+
+impl<K> Evicted<K> {
+    pub(crate) const fn new() -> Self {
+        Self([const { None }; SWEPT + 1])
+    }
+}
+
+impl<K> Drop for Evicted<K> {
+    #[inline]
+    fn drop(&mut self) {
+        if needs_drop::<K>() {
+            drop_each(self.0.iter_mut().filter_map(Option::take));
+        }
+    }
+}
 
 impl<K> Shard<K> {
     pub(crate) fn new(quota: Quota, most: usize) -> Self {
@@ -105,7 +124,7 @@ impl<K> Shard<K> {
     /// bucket is not to be stored.
     fn make_room(&mut self, full_at: u128, now: Nanos, evicted: &mut Evicted<K>) -> bool {
         let present = self.scale.parts(now);
-        for evicted in &mut evicted[..SWEPT] {
+        for evicted in &mut evicted.0[..SWEPT] {
             if self.slots.is_empty() {
                 return true;
             }
@@ -129,7 +148,7 @@ impl<K> Shard<K> {
             self.floor = self.floor.max(lost);
         }
         self.hand = self.below_hand(candidates);
-        evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
+        evicted.0[SWEPT] = fullest.map(|slot| self.remove(slot));
         fullest.is_some()
     }
 
@@ -245,7 +264,7 @@ impl<K: Eq + Clone> Shard<K> {
             let slots = &self.slots;
             self.index.insert_unique(hash, slot, |&other| slots[other as usize].hash);
         } else {
-            evicted[SWEPT] = Some(key);
+            evicted.0[SWEPT] = Some(key);
         }
         Ok(result)
     }

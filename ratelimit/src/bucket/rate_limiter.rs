@@ -213,7 +213,8 @@ impl<T: Timer> RateLimiter<T> {
     /// key has such a timer.
     ///
     /// A reservation fixes the due times of the current waiters: a later change of the quota no longer moves these times, and a timer that fires late
-    /// delays only that grant, not the next one. The waiters' tokens then count as taken at their due times, as the reserved token does.
+    /// delays only that grant, not the next one. The waiters' tokens then count as taken at their due times, as the reserved token does. O(waiters that have
+    /// joined since the last reservation), under the lock.
     ///
     /// # Examples
     /// ```

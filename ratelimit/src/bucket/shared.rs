@@ -29,7 +29,7 @@ use std::task::{Poll, Waker};
 
 pub(crate) use effects::Effects;
 use flyball_sync::locks::Mutex;
-use flyball_sync::panics::{forget, raise};
+use flyball_sync::panics::{drop_each, forget, raise};
 use flyball_sync::waiting::{self, Alarm, Alarmed, Place, WakeBatch};
 use flyball_sync::{Nanos, Timer};
 pub(crate) use state::AcquireRequest;
@@ -132,7 +132,7 @@ impl<T: Timer> Shared<T> {
                 self.change(latest_now, |state| state.leave(place, None))
             }
         };
-        drop(waker);
+        drop_each(waker.into_iter());
         match now {
             // A second panic during unwinding would abort the process.
             Err(panic) if !std::thread::panicking() => resume_unwind(panic),

@@ -21,4 +21,5 @@ mod simulation;
 mod surface;
 mod timeouts;
 mod upstream;
+mod upstream_issues;
 mod yielding;

@@ -1,17 +1,20 @@
-//! A `RateLimiter` with wakers, timers and clocks that panic or call back, and with futures that are dropped at every stage.
+//! A `RateLimiter` with wakers, timers and clocks that panic or call back, and with futures that are dropped at every stage; and maps of keys that panic in
+//! their drop.
 
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Quota, RateLimiter};
+use flyball_ratelimit::{
+    AimdLimit, ConcurrencyLimiter, Exponential, KeyedRateLimiter, Limiter, Policy, Quota, RateLimiter,
+};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use testkit::wakers::{Counting, Panicking, poll_with};
+use testkit::wakers::{Counting, HostileWaker, Panicking, WakerCall, poll_with};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -270,4 +273,90 @@ fn a_waker_may_call_back() {
     assert!(poll_with(future.as_mut(), &Arc::new(CallsBack(bucket.clone())).into()).is_pending());
     clock.advance(SECOND);
     assert_eq!(bucket.quota(), per_second(2, 1));
+}
+
+static KEYS_ARE_HOSTILE: AtomicBool = AtomicBool::new(false);
+static DROPS: AtomicI32 = AtomicI32::new(0);
+
+/// A key that panics in each of its drops, while the test says so.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Undroppable(u32);
+
+impl Drop for Undroppable {
+    fn drop(&mut self) {
+        if KEYS_ARE_HOSTILE.load(Ordering::SeqCst) {
+            DROPS.fetch_add(1, Ordering::SeqCst);
+            panic!("a hostile key panics in its drop");
+        }
+    }
+}
+
+/// Returns how many keys `step` has dropped, all of which have panicked.
+fn hostile_drops(step: impl FnOnce()) -> i32 {
+    DROPS.store(0, Ordering::SeqCst);
+    KEYS_ARE_HOSTILE.store(true, Ordering::SeqCst);
+    let panicked = panics(step);
+    KEYS_ARE_HOSTILE.store(false, Ordering::SeqCst);
+    assert!(panicked);
+    DROPS.load(Ordering::SeqCst)
+}
+
+/// Two drops that panic in one operation abort nothing: the first panic is resumed, and every key is dropped.
+#[test]
+fn several_keys_that_panic_in_their_drop_do_not_abort() {
+    let clock = ManualClock::new();
+    let keyed = |most, keys| {
+        let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), clock.clone()).max_keys(nz(most));
+        (0..keys).for_each(|key| keyed.try_acquire(&Undroppable(key)).unwrap());
+        keyed
+    };
+    let full = keyed(100, 50);
+    clock.advance(SECOND);
+    let new = Undroppable(99);
+    assert_eq!(hostile_drops(|| _ = full.try_acquire(&new)), 2, "two full buckets");
+    let other = Undroppable(98);
+    assert_eq!(hostile_drops(|| _ = full.reserve(&other)), 2);
+    full.check().unwrap();
+    assert_eq!(hostile_drops(|| full.set_quota(per_second(2, 2))), 46);
+    assert_eq!(full.tracked_keys(), 2);
+
+    let failed = |most| {
+        let mut policy = Exponential::new(SECOND..=SECOND).forget_after(SECOND);
+        for key in 0..9 {
+            let _ = policy.record_failure(&Undroppable(key), clock.now(), 0, &mut |_| false);
+        }
+        policy.max_keys(nz(most))
+    };
+    let limiter = Limiter::with_clock(failed(9), clock.clone());
+    clock.advance(SECOND * 9);
+    assert_eq!(hostile_drops(|| _ = limiter.record_failure(&new)), 2, "two failures have expired");
+    assert_eq!(limiter.tracked_keys(), 8);
+    // Without an owner that takes them, the next operation drops the evicted keys.
+    let mut policy = failed(3);
+    assert_eq!(hostile_drops(|| _ = policy.record_failure(&new, clock.now(), 0, &mut |_| false)), 6);
+    policy.check().unwrap();
+}
+
+/// A task that panics drops its futures while the panic unwinds.
+#[test]
+fn a_waker_that_panics_in_its_drop_while_a_panic_unwinds_does_not_abort() {
+    let bucket = RateLimiter::with_timer(per_second(1, 1), ManualClock::new().timer());
+    bucket.try_acquire().unwrap();
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, SECOND));
+    let permit = limiter.try_acquire().unwrap();
+    let hostile = HostileWaker::new();
+    let waker = hostile.waker();
+    let (mut acquiring, mut starting) = (waiter(&bucket), Box::pin(limiter.acquire()));
+    assert!(
+        poll_with(acquiring.as_mut(), &waker).is_pending()
+            && poll_with(starting.as_mut(), &waker).is_pending()
+    );
+    hostile.panic_in(Some(WakerCall::Drop));
+    assert!(panics(|| {
+        let _futures = (acquiring, starting);
+        panic!("the task panics");
+    }));
+    hostile.panic_in(None);
+    assert_eq!((bucket.waiters(), limiter.waiters(), hostile.live()), (0, 0, 1));
+    permit.succeed();
 }

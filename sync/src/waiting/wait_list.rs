@@ -73,6 +73,12 @@ impl<W, S> WaitList<W, S> {
         self.waiting
     }
 
+    /// Returns whether the list has neither a waiter nor a served waiter that has not left.
+    #[must_use]
+    pub const fn is_unused(&self) -> bool {
+        self.used == 0
+    }
+
     /// Appends a waiter.
     ///
     /// # Panics

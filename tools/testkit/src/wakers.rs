@@ -92,7 +92,7 @@ impl HostileWaker {
         unsafe { Waker::from_raw(raw(self.clone())) }
     }
 
-    /// Makes each of these calls panic from now on, unless the thread is panicking already; with `None`, no call panics.
+    /// Makes each of these calls panic from now on, also while the thread is panicking already; with `None`, no call panics.
     pub fn panic_in(&self, call: Option<WakerCall>) {
         self.panics.store(call.map_or(0, |call| call as usize + 1), Ordering::SeqCst);
     }
@@ -126,7 +126,7 @@ impl HostileWaker {
         if let Some((_, hook)) = own {
             hook();
         }
-        if self.panics.load(Ordering::SeqCst) == call as usize + 1 && !std::thread::panicking() {
+        if self.panics.load(Ordering::SeqCst) == call as usize + 1 {
             panic!("a hostile waker panics in {call:?}");
         }
     }

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use flyball_sync::panics::{DropContained, caught, drop_each, keep_first, raise};
 use flyball_sync::{Nanos, ThreadTimer, Timer};
 
 use crate::error::{AddError, AddErrorKind};
@@ -185,15 +186,26 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
             resume_unwind(panic);
         }
         let mut many = AddedMany { new: 0, merged: 0, promoted: 0, dirty: 0, refused: Vec::new() };
-        for (new, added) in keys {
-            match self.shared.answer(added, new.key) {
+        // The keys and tags that are not needed are dropped each by itself: two that panic would otherwise abort the process.
+        let mut dropped = Ok(());
+        for (NewKey { key, tag, .. }, added) in keys {
+            keep_first(&mut dropped, catch_unwind(AssertUnwindSafe(|| drop(tag))));
+            match added {
                 Ok(Added::New) => many.new += 1,
                 Ok(Added::Merged) => many.merged += 1,
                 Ok(Added::Promoted) => many.promoted += 1,
                 Ok(Added::Dirty) => many.dirty += 1,
-                Err(refused) => many.refused.push(refused),
+                Err(_) => {
+                    many.refused.extend(self.shared.answer(added, key).err());
+                    continue;
+                }
             }
+            keep_first(&mut dropped, catch_unwind(AssertUnwindSafe(|| drop(key))));
         }
+        if dropped.is_err() {
+            caught(|| drop_each(many.refused.drain(..)));
+        }
+        raise(dropped);
         many
     }
 
@@ -224,6 +236,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let mut locked = self.shared.lock();
         let (cancelled, gone) = locked.state.cancel(key, hash, now);
         let memory = gone.as_ref().and_then(|_| locked.state.take_memory());
+        let gone = DropContained::new(gone);
         self.shared.finish(locked, now);
         drop((gone, memory));
         cancelled
@@ -368,7 +381,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> AddWhenRoom<'a, K, O
         let old = locked.unpark_adder(ticket);
         // If this adder was woken, `finish` wakes another adder instead. This does not read the clock, because a clock may panic.
         shared.finish(locked, None);
-        drop(old);
+        drop_each(old.into_iter());
     }
 }
 
@@ -431,8 +444,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
                 locked.count_immediate();
             }
             shared.finish(locked, now);
-            drop(old);
-            drop(waker);
+            drop_each([old, waker].into_iter());
             return Poll::Ready(shared.answer(added, this.new.key.take()));
         }
     }

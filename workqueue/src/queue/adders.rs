@@ -17,23 +17,28 @@
 //! 4. *No endless wake-ups.* A notified adder that finds no room waits again in the line of its class. At that time either the class or the queue is
 //!    full, so the adder is notified again only after a key has left or a limit has been raised.
 //! 5. `to_wake` contains each line with adders that are notified and not woken yet exactly once, and `waiting` is the number of waiting adders.
+//! 6. `lines` contains the lines in which an adder waits, or was woken and has not left yet, those in `active` and `to_wake`, and perhaps the lines without a
+//!    group, which are reused. So an adder of the last of a million groups costs no more than one of the first, and a line is gone with its adders.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
 use flyball_sync::steps;
 use flyball_sync::waiting::{Place, WakeBatch};
 
 use crate::queue::waiters::TaskWaiters;
+use crate::state::order::NO_ROOM;
 
 /// Tasks that wait to add a key.
 #[derive(Default)]
 pub(crate) struct Adders {
-    lines: Vec<Line>,
+    lines: BTreeMap<u32, Line>,
     /// The line that `notify` looked at least recently is first.
     active: VecDeque<u32>,
     to_wake: VecDeque<u32>,
     waiting: usize,
+    /// Whether all adders have been notified, because the queue accepts no more keys. None waits after that.
+    all_notified: bool,
 }
 
 #[derive(Default)]
@@ -41,6 +46,12 @@ struct Line {
     tasks: TaskWaiters,
     is_active: bool,
     is_to_wake: bool,
+}
+
+impl Line {
+    fn is_unused(&self) -> bool {
+        self.tasks.is_unused() && !self.is_active && !self.is_to_wake
+    }
 }
 
 /// The line of a task that waits for room, and the place of the task in that line.
@@ -56,13 +67,16 @@ impl Adders {
         self.waiting == 0 && self.active.is_empty()
     }
 
-    /// Checks invariants 1 and 5, as far as the room of the classes does not matter. `exists` returns whether there is a class for a line.
+    /// Checks invariants 1, 5 and 6, as far as the room of the classes does not matter. `exists` returns whether there is a class for a line.
     pub(crate) fn check(&self, exists: impl Fn(u32) -> bool) -> Result<(), String> {
         let mut active: Vec<u32> = self.active.iter().copied().collect();
         active.sort_unstable();
-        let waiting = self.lines.iter().map(|line| line.tasks.waiting()).sum::<usize>();
-        for (index, line) in (0..).zip(&self.lines) {
+        let waiting = self.lines.values().map(|line| line.tasks.waiting()).sum::<usize>();
+        for (&index, line) in &self.lines {
             line.tasks.check()?;
+            if index > NO_ROOM && line.is_unused() {
+                return Err(format!("adders 6: line {index} is not used"));
+            }
             if line.is_active != active.binary_search(&index).is_ok() {
                 return Err(format!("adders 1: line {index} is active: {}; {active:?}", line.is_active));
             }
@@ -80,33 +94,36 @@ impl Adders {
     }
 
     pub(crate) fn park(&mut self, line: u32, waker: Waker) -> AdderPlace {
-        let index = line as usize;
-        if index >= self.lines.len() {
-            self.lines.resize_with(index + 1, Line::default);
-        }
         self.waiting += 1;
-        let place = self.lines[index].tasks.park(waker);
+        let place = self.lines.entry(line).or_default().tasks.park(waker);
         self.reactivate(line);
         AdderPlace { line, place }
     }
 
     /// Returns whether the task at `place` waits with `waker` and has not been woken.
     pub(crate) fn waits_for(&self, place: &AdderPlace, waker: &Waker) -> bool {
-        self.lines[place.line as usize].tasks.waits_for(&place.place, waker)
+        self.lines[&place.line].tasks.waits_for(&place.place, waker)
     }
 
     /// Removes a task that was polled again or dropped. The caller must drop the waker outside the lock.
     #[must_use = "must be dropped after unlocking"]
     pub(crate) fn leave(&mut self, place: AdderPlace) -> Option<Waker> {
-        let waker = self.lines[place.line as usize].tasks.leave(place.place);
+        let waker = self.lines.get_mut(&place.line)?.tasks.leave(place.place);
+        self.remove_if_unused(place.line);
         // A task that was woken is not among the waiting ones any more, and has no waker.
         self.waiting -= usize::from(waker.is_some());
         waker
     }
 
+    fn remove_if_unused(&mut self, line: u32) {
+        if line > NO_ROOM && self.lines.get(&line).is_some_and(Line::is_unused) {
+            self.lines.remove(&line);
+        }
+    }
+
     /// Lets the next [`notify`](Self::notify) look at a line, because its class may have room.
     pub(crate) fn reactivate(&mut self, line: u32) {
-        let Some(own) = self.lines.get_mut(line as usize) else { return };
+        let Some(own) = self.lines.get_mut(&line) else { return };
         if !own.is_active && own.tasks.waiting() > 0 {
             own.is_active = true;
             self.active.push_back(line);
@@ -119,13 +136,17 @@ impl Adders {
         let mut left = room;
         let lines = &mut self.lines;
         self.active.retain(|line| {
-            let own = &mut lines[*line as usize];
+            let Some(own) = lines.get_mut(line) else { return false };
             let room_of_class = room_of(*line);
             // Room for which an adder was already notified is reserved for that adder, so it is subtracted from `left`.
             let notified = own.tasks.notified(room.min(room_of_class));
             left = left.saturating_sub(notified);
-            own.is_active = room_of_class > 0 && own.tasks.waiting() + notified > 0;
-            own.is_active
+            let is_active = room_of_class > 0 && own.tasks.waiting() + notified > 0;
+            own.is_active = is_active;
+            if *line > NO_ROOM && own.is_unused() {
+                lines.remove(line);
+            }
+            is_active
         });
         for _ in 0..self.active.len() {
             if left == 0 {
@@ -133,7 +154,7 @@ impl Adders {
             }
             let Some(line) = self.active.pop_front() else { break };
             self.active.push_back(line);
-            let own = &mut self.lines[line as usize];
+            let Some(own) = self.lines.get_mut(&line) else { continue };
             let notified = own.tasks.notified(usize::MAX);
             let most = room_of(line).saturating_sub(notified).min(left);
             let woken = own.tasks.notify(most);
@@ -144,28 +165,34 @@ impl Adders {
         }
     }
 
-    /// Notifies all adders, because the queue accepts no more keys.
+    /// Notifies all adders, because the queue accepts no more keys. Later calls have no effect. O(lines with adders).
     pub(crate) fn notify_all(&mut self) {
-        if self.waiting > 0 {
-            (0..self.lines.len() as u32).for_each(|line| self.wake_line(line));
+        if std::mem::replace(&mut self.all_notified, true) {
+            return;
         }
-        for line in self.active.drain(..) {
-            self.lines[line as usize].is_active = false;
-        }
+        self.active.clear();
+        self.lines.retain(|&line, own| {
+            steps::count();
+            own.is_active = false;
+            own.tasks.notify_all();
+            if own.tasks.waiting() > 0 && !std::mem::replace(&mut own.is_to_wake, true) {
+                self.to_wake.push_back(line);
+            }
+            line <= NO_ROOM || !own.is_unused()
+        });
     }
 
     /// Wakes all adders of a line, so that they check for room again.
     pub(crate) fn wake_line(&mut self, line: u32) {
-        if let Some(own) = self.lines.get_mut(line as usize).filter(|own| own.tasks.waiting() > 0) {
+        if let Some(own) = self.lines.get_mut(&line).filter(|own| own.tasks.waiting() > 0) {
             own.tasks.notify_all();
             self.mark_to_wake(line);
         }
     }
 
     fn mark_to_wake(&mut self, line: u32) {
-        let own = &mut self.lines[line as usize];
-        if !own.is_to_wake {
-            own.is_to_wake = true;
+        let Some(own) = self.lines.get_mut(&line) else { return };
+        if !std::mem::replace(&mut own.is_to_wake, true) {
             self.to_wake.push_back(line);
         }
     }
@@ -175,14 +202,16 @@ impl Adders {
         // Lines behind the one with which the batch becomes full are not looked at: to wake the adders of n lines would otherwise take O(n²).
         while let Some(&line) = self.to_wake.front() {
             steps::count();
-            let own = &mut self.lines[line as usize];
-            let before = own.tasks.waiting();
-            own.is_to_wake = own.tasks.fill_batch(batch);
-            self.waiting -= before - own.tasks.waiting();
-            if own.is_to_wake {
-                return true;
+            if let Some(own) = self.lines.get_mut(&line) {
+                let before = own.tasks.waiting();
+                own.is_to_wake = own.tasks.fill_batch(batch);
+                self.waiting -= before - own.tasks.waiting();
+                if own.is_to_wake {
+                    return true;
+                }
             }
             self.to_wake.pop_front();
+            self.remove_if_unused(line);
         }
         false
     }
@@ -234,6 +263,32 @@ mod tests {
         adders.notify(9, room_of);
         assert_eq!((looks.get(), Vec::from(adders.to_wake)), (2, vec![7]));
     }
+
+    /// After a shutdown, each operation notifies all adders, but looks at each line once, also while the adders are woken in batches.
+    #[test]
+    fn all_adders_are_notified_once() {
+        let mut adders = Adders::default();
+        let places: Vec<_> = (2..1_002).map(|line| adders.park(line, Waker::noop().clone())).collect();
+        adders.notify_all();
+        let mut woken = 0;
+        loop {
+            steps::begin();
+            steps::take();
+            adders.notify_all();
+            let mut batch = WakeBatch::default();
+            let more = adders.fill_batch(&mut batch);
+            assert!(steps::take() <= WakeBatch::CAPACITY as u64 + 1);
+            woken += usize::from(!batch.is_empty());
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(woken, 1_000_usize.div_ceil(WakeBatch::CAPACITY));
+        places.into_iter().for_each(|place| drop(adders.leave(place)));
+        adders.check(|_| false).unwrap();
+        assert!(adders.is_quiet() && adders.lines.is_empty());
+    }
+
     /// After a shutdown, no line is looked at any more.
     #[test]
     fn no_line_is_active_after_all_are_notified() {

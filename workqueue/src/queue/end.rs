@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use flyball_sync::panics::{Panic, forget};
+use flyball_sync::panics::{DropContained, Panic, forget};
 use flyball_sync::{Nanos, Timer};
 
 use crate::error::NotDetached;
@@ -28,7 +28,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
         if self.ends_at_once(outcome) {
             // In this case, ending the lease runs no user code and needs no decision.
             let mut locked = self.lock();
-            let gone = locked.state.end(id, Transition::Leave, None);
+            let gone = DropContained::new(locked.state.end(id, Transition::Leave, None));
             let memory = locked.state.take_memory();
             self.finish(locked, None);
             drop((gone, memory));

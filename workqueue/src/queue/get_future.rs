@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, drop_each};
 use flyball_sync::waiting::Place;
 use flyball_sync::{ThreadTimer, Timer};
 
@@ -135,7 +135,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for Get<'_, K, O, L
         // handed out before the next add. Model: workqueue::cancelled_getter_wakes_next. `drop` does not read the clock, because a clock may panic.
         // If a deadline has passed already, the alarm that `finish` sets for it fires immediately.
         shared.finish(locked, None);
-        drop(old);
+        drop_each(old.into_iter());
     }
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 
 use flyball_sync::Timer;
+use flyball_sync::panics::drop_each;
 
 use super::Queue;
 use crate::limiter::QueueLimiter;
@@ -139,5 +140,7 @@ where
         locked.state.limit_groups(&limits, refresh, now);
         locked.wake_adders_without_room();
         shared.finish(locked, now);
+        // Each name by itself: two that panic would otherwise abort the process.
+        drop_each(limits.into_iter());
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, drop_each};
 use flyball_sync::waiting::Place;
 use flyball_sync::{Clock, Monotonic, Timer};
 
@@ -59,7 +59,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// handed out; then `get` returns `None`.
     ///
     /// The backlog consists of all keys that are Ready now, and of the leased keys that are dirty now. Keys that wait for a later deadline, and keys
-    /// that are retried after the shutdown, are leftovers, see [`drain`](Self::drain). Idempotent; does not wait. O(leased keys that wait).
+    /// that are retried after the shutdown, are leftovers, see [`drain`](Self::drain). Idempotent; does not wait. O(leased keys that wait +
+    /// groups for whose room adders wait).
     ///
     /// A drain that has begun stops waiting: it returns its leftovers, which then also contain the keys that are Ready or leased. Nothing is dropped:
     /// the backlog is still handed out, and leases still end. So a program can drain at the first signal, and end at the second.
@@ -349,7 +350,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for Drain<'_, K, 
             locked.state.leftovers(now, &mut left);
             // The timer may be armed for this task alone.
             shared.finish(locked, now);
-            drop((old, waker));
+            drop_each([old, Some(waker)].into_iter());
             return Poll::Ready(left);
         }
         this.ticket = Some(locked.others.drainers.park(waker));
@@ -369,7 +370,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for Drain<'_, K, O,
             let old = locked.others.drainers.leave(ticket);
             // The timer may be armed for this task alone.
             shared.finish(locked, None);
-            drop(old);
+            drop_each(old.into_iter());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, drop_each};
 use flyball_sync::waiting::Place;
 use flyball_sync::{Nanos, Timer};
 
@@ -82,7 +82,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for WaitIdle<'_, 
         let old = this.ticket.take().and_then(|own| locked.others.quiet(this.empty).leave(own));
         if if this.empty { locked.state.is_empty() } else { locked.state.is_idle(now) } {
             drop(locked);
-            drop((old, waker));
+            drop_each([old, Some(waker)].into_iter());
             return Poll::Ready(());
         }
         this.ticket = Some(locked.others.quiet(this.empty).park(waker));
@@ -97,7 +97,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Drop for WaitIdle<'_, K,
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.quiet(self.empty).leave(ticket);
-            drop(old);
+            drop_each(old.into_iter());
         }
     }
 }
@@ -174,9 +174,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
         // `finish` arms the timer for the new timeout if that is earlier than the current alarm. If the limit is over, the timer may be armed for this
         // timeout alone.
         shared.finish(locked, Some(now));
-        drop(old);
         // Before `future` is polled, because a lease would be lost if this drop panicked after that.
-        drop(waker);
+        drop_each([old, waker].into_iter());
         if !is_over {
             return Poll::Pending;
         }
@@ -196,7 +195,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Limit<'_, K, O, L, T> {
             let old = locked.others.timeouts.remove(ticket);
             // The timer may be armed for this timeout alone.
             shared.finish(locked, None);
-            drop(old);
+            drop_each(old.into_iter());
         }
     }
 }

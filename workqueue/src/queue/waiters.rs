@@ -36,6 +36,11 @@ impl TaskWaiters {
         self.tasks.waiting()
     }
 
+    /// Returns whether no task waits, and every task that was woken has been polled since or dropped.
+    pub(crate) const fn is_unused(&self) -> bool {
+        self.tasks.is_unused()
+    }
+
     /// Limits the count of notified tasks (tasks that were woken and have not been polled since) to `at_most`, and returns the count.
     ///
     /// A task that was woken and is never polled again must not count as notified forever. As soon as another waiter has taken the key that the task

@@ -249,7 +249,8 @@ pub(crate) mod sealed {
         #[inline]
         fn reposition<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
 
-        /// Called when the clock has jumped back: deadlines after `by` count as not passed, even if a previous call passed a later time.
+        /// Called when the clock has jumped back: deadlines after `by` count as not passed, even if a previous call passed a later time. O(n log n) in the keys
+        /// that were raised after their deadline, which is now in the future.
         #[cold]
         fn clock_jumped_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
 

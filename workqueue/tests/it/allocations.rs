@@ -236,3 +236,19 @@ fn waiters_that_have_left_keep_no_memory() {
     drop(adding);
     assert!(live_bytes() - before < 10_000);
 }
+
+/// The memory and the work for an adder do not depend on the number of groups, and are gone with it.
+#[test]
+fn an_adder_of_the_last_group_takes_no_memory_for_the_others() {
+    let queue = Queue::builder().order(Fair::by_group(|key: &(u32, u32)| key.0).capacity(|_| 1)).build();
+    assert_eq!(queue.add_many((0..20_000).map(|group| (group, 0))).new, 20_000);
+    let before = live_bytes();
+    for group in [19_999, 10_000] {
+        let mut adding = Box::pin(queue.add_when_room((group, 1)));
+        assert!(poll_once(adding.as_mut()).is_pending());
+        let taken = live_bytes() - before;
+        assert!(taken < 5_000, "{taken} bytes for one adder");
+        drop(adding);
+    }
+    assert!(live_bytes() - before < 2_000, "{} bytes are left", live_bytes() - before);
+}

@@ -25,6 +25,7 @@
 //! | `TestParallelizeUntil` | none: not part of a queue |
 
 mod controller_runtime;
+mod delay_queue;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, mpsc};

@@ -1,13 +1,15 @@
 //! Wakers whose clone or drop calls the queue, or panics: they run outside the lock, and a key that was handed out is not lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use flyball_workqueue::{Fair, KeyState, Queue};
+use flyball_workqueue::{DrainOptions, Fair, KeyState, Queue};
 use testkit::wakers::{Counting, HostileWaker, WakerCall, poll_once, poll_with};
+
+use crate::regressions::UnfiredTimer;
 
 /// Polls a future with a waker that the future has to drop, with a panic.
 fn poll_and_panic<F: Future>(future: F, hostile: &Arc<HostileWaker>, waker: &Waker) -> bool {
@@ -87,4 +89,33 @@ fn a_refused_key_is_not_leaked_if_the_drop_of_its_group_panics() {
     let key = Arc::new(1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add(key.clone()).is_err())).is_err());
     assert_eq!(Arc::strong_count(&key), 1);
+}
+
+/// A future that drops the waker that it waited with and the one that it does not need drops each by itself.
+#[test]
+fn a_waker_that_panics_in_every_drop_does_not_abort() {
+    let second = Duration::from_secs(1);
+    for drains in [true, false] {
+        let timer = UnfiredTimer::default();
+        let suspended = Fair::by_group(|key: &u32| *key).max_leased(|_| 0);
+        let queue = Queue::builder().order(suspended).timer(timer.clone()).build();
+        queue.add_after(1, second).unwrap();
+        let mut waiting: Pin<Box<dyn Future<Output = bool>>> = if drains {
+            // The drain is over when the key is due, because it is not handed out.
+            let draining = queue.drain(DrainOptions::serve_waiting(second * 9));
+            Box::pin(async move { draining.await.ready == [1] })
+        } else {
+            Box::pin(async { queue.timeout(second, queue.get()).await.is_none() })
+        };
+        let hostile = HostileWaker::new();
+        let waker = hostile.waker();
+        assert!(poll_with(waiting.as_mut(), &waker).is_pending());
+        timer.clock.advance(second); // no alarm wakes the future
+        hostile.panic_in(Some(WakerCall::Drop));
+        assert!(catch_unwind(AssertUnwindSafe(|| poll_with(waiting.as_mut(), &waker))).is_err());
+        hostile.panic_in(None);
+        assert_eq!(hostile.live(), 1, "the waker of the test");
+        drop(waiting);
+        queue.check().unwrap();
+    }
 }

@@ -70,6 +70,12 @@ pub fn run(bytes: &[u8]) {
                 limits[0].keys = usize::from(choice / 4 % 4) + 1;
                 limits[1].leases = u32::from(choice / 32 % 2);
             }
+            if order == 6 {
+                // Rates together with the other limits: which, is in the bits of `how` that select nothing else of such a queue.
+                let leases = [u32::MAX, u32::MAX, 1, 2][usize::from(how / 16 % 4)];
+                let keys = [usize::MAX, 2][usize::from(how / 64 % 2)];
+                limits.iter_mut().for_each(|group| (group.leases, group.keys) = (leases, keys));
+            }
             let groups = match order {
                 6 => Groups::rated(limits, choice.rotate_right(2)),
                 _ => Groups::new(limits),

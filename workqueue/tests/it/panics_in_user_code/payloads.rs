@@ -206,3 +206,82 @@ fn several_keys_that_panic_in_their_drop_do_not_abort() {
     let mut queue = Some(queue);
     assert_eq!(drops_of(&mut || drop(queue.take())), (true, 10), "4 in the queue, 2 · 3 in the limiter");
 }
+
+/// A group whose name panics in its drop.
+fn hostile_group(
+    hostile: &Arc<AtomicBool>,
+    drops: &Arc<AtomicU32>,
+) -> impl Fn(&u32) -> Undroppable + Send + Sync + use<> {
+    let (hostile, drops) = (hostile.clone(), drops.clone());
+    move |key| Undroppable(*key, hostile.clone(), drops.clone())
+}
+
+/// Runs a step while the drops panic. Returns whether it panicked, and the number of drops.
+fn drops_of(hostile: &AtomicBool, drops: &AtomicU32, step: impl FnOnce()) -> (bool, u32) {
+    let before = drops.load(Ordering::SeqCst);
+    hostile.store(true, Ordering::SeqCst);
+    let panicked = catch_unwind(AssertUnwindSafe(step)).is_err();
+    hostile.store(false, Ordering::SeqCst);
+    (panicked, drops.load(Ordering::SeqCst) - before)
+}
+
+/// The keys and groups that an operation no longer needs are dropped each by itself.
+#[test]
+fn several_keys_or_groups_that_one_operation_drops_do_not_abort() {
+    let (hostile, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let key = |id| Undroppable(id, hostile.clone(), drops.clone());
+    let clock = ManualClock::new();
+    let limiter = Exponential::new(ns(1)..=ns(1)).forget_after(ns(1));
+    let queue = Queue::builder().limiter(limiter).timer(clock.timer()).capacity(9).build();
+    queue.add(key(0)).unwrap();
+    let keys = [key(0), key(1), key(0), key(0)];
+    assert_eq!(drops_of(&hostile, &drops, || drop(queue.add_many(keys))), (true, 3), "the duplicates");
+    assert_eq!(queue.ready_len(), 2, "the others are added");
+    queue.check().unwrap();
+
+    // The failures of keys that have left expire, two at a time.
+    for id in 10..14 {
+        queue.add_rate_limited(key(id)).unwrap();
+        queue.cancel(&key(id));
+    }
+    clock.advance(std::time::Duration::from_secs(9));
+    let lease = queue.try_get().unwrap();
+    // The evicted keys, each twice: the limiter is one policy in another. And the lease's own copy.
+    let (panicked, dropped) = drops_of(&hostile, &drops, || lease.retry());
+    assert!(panicked && dropped >= 3, "{dropped}");
+    queue.check().unwrap();
+
+    let order = Fair::by_group(hostile_group(&hostile, &drops));
+    let grouped = Queue::builder().order(order).build();
+    _ = grouped.add_many(0..5);
+    assert_eq!(drops_of(&hostile, &drops, || grouped.refresh_groups()), (true, 5));
+    grouped.check().unwrap();
+}
+
+/// A waker that panics, and a key that panics in its drop, in one operation.
+#[test]
+fn a_waker_and_a_key_that_panic_in_one_operation_do_not_abort() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a hostile waker panics");
+        }
+    }
+    let (hostile, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let key = |id| Undroppable(id, hostile.clone(), drops.clone());
+    let queue = Queue::builder().capacity(1).build();
+    for ends in [true, false] {
+        queue.add(key(0)).unwrap();
+        let lease = ends.then(|| queue.try_get().unwrap());
+        let mut adding = Box::pin(queue.add_when_room(key(1)));
+        assert!(poll_with(adding.as_mut(), &Waker::from(Arc::new(Panics))).is_pending());
+        let cancelled = key(0);
+        let step = || match lease {
+            Some(lease) => lease.done(),
+            None => _ = queue.cancel(&cancelled),
+        };
+        assert_eq!(drops_of(&hostile, &drops, step), (true, if ends { 2 } else { 1 }));
+        queue.check().unwrap();
+        assert!(queue.stats().leased == 0 && !queue.has_ready());
+    }
+}
