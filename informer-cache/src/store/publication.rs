@@ -11,7 +11,7 @@
 //! | `Finding` | some keys for one subscription | the user's code | that subscription's |
 //! | `Committing` | one piece: a swap | none | `published` |
 //! | `Merging` | first, dropping some writes; then, some changes for one subscription | drops, whose panics are caught | that subscription's |
-//! | `Reporting` | some changes | observers | none |
+//! | `Reporting` | some changes | wakers, observers | none |
 //!
 //! A panic before the commit leaves the store unchanged. After the commit, no stage panics. If the [`Publication`] is dropped before it is complete,
 //! its destructor runs the remaining stages, so a published write is always delivered. No other write runs during a publication. Subscriptions and
@@ -217,6 +217,8 @@ impl<K, V> Publication<K, V> {
     fn deliver(&mut self, most: usize) -> usize {
         let Some(merging) = self.merging else { return 0 };
         if self.stage == Stage::Reporting {
+            // Tasks are woken first, so that a slow observer does not delay them: readers can see the changes already.
+            self.wake();
             let part = self.part(self.changes.len(), most);
             let (done, is_last) = (part.len(), part.end == self.changes.len());
             if let Some(observer_fns) = &self.effects.observer_fns {
