@@ -452,15 +452,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     }
 
     /// Prepares the stage `Finding` for the list `now` of subscriptions, which has replaced `self.buffers`. A new subscription to all objects has no
-    /// pending change, so there is nothing to be found for it. O(subscriptions).
+    /// pending change, so there is nothing to be found for it. O(subscriptions without a selection, and those with one that were added or removed), so a
+    /// program that adds subscriptions all the time does not keep the list from being committed, however many there are.
     fn find_late(&mut self, now: &SubscriptionBuffers<K, V>) {
         self.findings.rearrange(&self.buffers, now);
         self.is_found = vec![true; now.all.len().max(1)];
-        let known = |(number, buffer): &(u32, &Arc<SubscriptionBuffer<K, V>>)| {
-            let before = self.buffers.selecting(*number).next();
-            before.is_some_and(|(other, before)| other == *number && Arc::ptr_eq(before, buffer))
-        };
-        self.late = now.selecting(0).filter(|late| !known(late)).map(|(_, late)| late.clone()).collect();
+        self.late = now.selecting_since(&self.buffers).cloned().collect();
     }
 
     /// Restarts from `table`, because indexes were added or removed. The functions of new indexes run when the writes are applied again.
