@@ -21,9 +21,10 @@
 
 use std::hash::Hash;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use flyball_sync::panics::{caught, drop_each};
+use flyball_sync::panics::{caught, drop_each, keep_first, raise};
 
 use super::effects::Effects;
 use super::relist::RelistDraft;
@@ -99,6 +100,7 @@ pub(crate) struct Publication<K, V> {
     before: Option<Arc<Table<K, V>>>,
     /// Former tables that nothing else holds, while they are freed.
     old_tables: Vec<Table<K, V>>,
+    /// The last field, so that the tables are dropped before the values that they may share with it, which are dropped one by one.
     unneeded: Chunked<Unneeded<K, V>>,
 }
 
@@ -152,8 +154,14 @@ impl<K, V> Publication<K, V> {
 
     /// Returns the changes of a completed publication, deletions first. Drops everything else, and these drops may panic.
     pub(crate) fn into_changes(mut self) -> Vec<Change<K, V>> {
-        let changes = std::mem::take(&mut self.changes);
-        drop(self);
+        let mut changes = std::mem::take(&mut self.changes);
+        let mut dropped = catch_unwind(AssertUnwindSafe(|| drop(self)));
+        if dropped.is_err() {
+            // The changes are lost. If they were dropped while the panic unwinds, another panic of a destructor would abort the process.
+            let rest = catch_unwind(AssertUnwindSafe(|| drop_each(changes.drain(..))));
+            keep_first(&mut dropped, rest);
+        }
+        raise(dropped);
         changes
     }
 

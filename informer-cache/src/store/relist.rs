@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 
-use flyball_sync::panics::attempt;
+use flyball_sync::panics::{attempt, drop_each, run_each};
 
 use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transformed};
 use crate::store::unnamed::{Candidates, Unnamed, Withheld};
@@ -157,6 +157,19 @@ pub(super) struct Unlisted<K, V> {
 impl<K, V> Default for Unlisted<K, V> {
     fn default() -> Self {
         Self { keys: Vec::new(), objects: Vec::new(), replaced: Vec::new(), next: None }
+    }
+}
+
+/// Drops the values one by one, because several of their destructors may panic.
+impl<K, V> Drop for Unlisted<K, V> {
+    fn drop(&mut self) {
+        let Self { keys, objects, replaced, next } = self;
+        run_each(&mut [
+            &mut || drop_each(keys.drain(..)),
+            &mut || drop_each(objects.drain(..)),
+            &mut || drop_each(replaced.drain(..)),
+            &mut || drop(next.take()),
+        ]);
     }
 }
 
