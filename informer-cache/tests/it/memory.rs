@@ -162,3 +162,28 @@ fn poll_frees_a_bounded_number_of_nodes_of_a_list_that_is_built_again_for_a_new_
     assert!(count > 3 * staged, "{count} polls: the list was not built again");
     assert!(frees < 10 * BATCH as u64, "a poll freed {frees} allocations");
 }
+
+/// The memory of a list, while subscribers receive it, beyond the objects themselves.
+#[test]
+fn list_needs_no_memory_for_subscriptions_without_pending_changes() {
+    let peak = |subscriptions: usize| {
+        let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+        let (source, clock) = (ScriptedSource::new(), ManualClock::new());
+        let builder = Informer::builder(schema, source.clone()).seed(1);
+        let (informer, run) = builder.timer(clock.timer()).build().unwrap();
+        let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
+        let mut changes: Vec<_> = (0..subscriptions).map(|_| informer.subscribe()).collect();
+        let items = (0..PEAK).map(|key| (key, 1)).collect();
+        source.answer_list(Ok(Page { items, version: Version::new(1), continuation: None }));
+        source.answer_watch(Ok(()));
+        let (before, mut peak) = (live_bytes(), 0);
+        while source.open_watches() == 0 {
+            assert!(poll_once(run.as_mut()).is_pending());
+            changes.iter_mut().for_each(|changes| while changes.try_next().is_some() {});
+            peak = peak.max(live_bytes() - before);
+        }
+        peak
+    };
+    let each = (peak(8) - peak(0)) / 8;
+    assert!(each < 128 << 10, "{each} bytes for each subscription");
+}

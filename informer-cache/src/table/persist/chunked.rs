@@ -36,6 +36,12 @@ impl<T> Chunked<T> {
         self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)
     }
 
+    /// Returns how many items satisfy `before`; these must be the first items.
+    pub(crate) fn partition_point(&self, before: impl Fn(&T) -> bool) -> usize {
+        let chunk = self.chunks.partition_point(|chunk| chunk.last().is_some_and(&before));
+        self.chunks.get(chunk).map_or(self.len(), |within| chunk * CHUNK + within.partition_point(&before))
+    }
+
     pub(crate) fn push(&mut self, item: T) {
         match self.chunks.last_mut() {
             Some(last) if last.len() < CHUNK => last.push(item),
@@ -112,6 +118,12 @@ mod tests {
             assert_eq!(chunked.get(at), naive.get(at));
             assert_eq!(chunked.get_mut(at), naive.get_mut(at));
             assert_eq!((chunked.len(), chunked.is_empty()), (naive.len(), naive.is_empty()));
+        }
+        let mut ascending = Chunked::new();
+        for number in 0..=3 * CHUNK {
+            let points = [0, number / 2, number];
+            assert!(points.iter().all(|at| ascending.partition_point(|other| other < at) == *at), "{number}");
+            ascending.push(number);
         }
         assert!(naive.len() > 10 * CHUNK);
     }
