@@ -466,6 +466,14 @@ where
         None
     }
 
+    /// Frees a list that will not be published, up to `most` objects or nodes. Returns whether little is left. A panic of a destructor propagates; then
+    /// the next call continues.
+    pub(crate) fn release(&mut self, most: usize) -> bool {
+        let listed = &mut self.list.listed;
+        drop_each((0..most).map_while(|_| listed.pop()));
+        listed.is_empty() && self.new.free(most) > 0
+    }
+
     /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on a listed object, also keeps each stored object that is not listed and
     /// has the identity of this object, because it is in the source. (Without an identity function, that is every object that is not listed.) An
     /// object that was removed from the list is not kept for this reason.

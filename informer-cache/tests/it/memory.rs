@@ -2,9 +2,9 @@
 
 use std::pin::Pin;
 
-use drivers::cache::fixture::{EXPIRED, error};
+use drivers::cache::fixture::{EXPIRED, OTHER, error};
 use flyball_informer_cache::testing::ScriptedSource;
-use flyball_informer_cache::{Index, Informer, Page, Schema, Store, Version, Writer};
+use flyball_informer_cache::{Index, Informer, Page, Schema, Store, Version, WatchEvent, Writer};
 use flyball_sync::ManualClock;
 use testkit::allocator::{CountingAllocator, frees, largest_copy, live_bytes};
 use testkit::wakers::poll_once;
@@ -161,6 +161,43 @@ fn poll_frees_a_bounded_number_of_nodes_of_a_list_that_is_built_again_for_a_new_
     });
     assert!(count > 3 * staged, "{count} polls: the list was not built again");
     assert!(frees < 10 * BATCH as u64, "a poll freed {frees} allocations");
+}
+
+/// A list that breaks is dropped in pieces, too.
+#[test]
+fn poll_frees_a_bounded_number_of_objects_of_an_abandoned_list() {
+    type Boxed = (u32, Box<u64>);
+    let schema = Schema::new(|pod: &Boxed| pod.0, |pod| Version::new(*pod.1));
+    let objects = || (0..PEAK).map(|key| (key, Box::new(1)));
+    for is_streamed in [false, true] {
+        let (source, clock) = (ScriptedSource::new(), ManualClock::new());
+        let builder = Informer::builder(schema, source.clone()).seed(1).timer(clock.timer());
+        let builder = if is_streamed { builder.streaming_lists() } else { builder };
+        let (_informer, run) = builder.build().unwrap();
+        let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
+        let mut polls = || {
+            let mut poll = || frees(|| assert!(poll_once(run.as_mut()).is_pending()));
+            (0..2 * PEAK as usize / BATCH).map(|_| poll()).max()
+        };
+        if is_streamed {
+            source.answer_watch(Ok(()));
+            objects().for_each(|object| source.send(WatchEvent::Added(object)));
+        } else {
+            let continuation = Some("the second page".into());
+            source.answer_list(Ok(Page {
+                items: objects().collect(),
+                version: Version::new(1),
+                continuation,
+            }));
+        }
+        polls();
+        match is_streamed {
+            true => source.fail_watch(error(OTHER)),
+            false => source.answer_list(Err(error(OTHER))),
+        }
+        let frees = polls().unwrap();
+        assert!(frees < 10 * BATCH as u64, "a poll freed {frees} allocations; streamed: {is_streamed}");
+    }
 }
 
 /// The memory of a list, while subscribers receive it, beyond the objects themselves.

@@ -231,6 +231,20 @@ where
         }
     }
 
+    /// Drops a list that is not published, in pieces, and yields to other tasks between two pieces. So an abandoned list is not kept during a wait.
+    pub(super) async fn discard_list(&mut self, mut list: RelistDraft<K, V>) -> Result<(), Stop> {
+        loop {
+            match attempt(|| list.release(BATCH)) {
+                Ok(true) => {
+                    self.discard(list);
+                    return Ok(());
+                }
+                Ok(false) => self.yield_now().await?,
+                Err(panic) => self.panicked(&panic),
+            }
+        }
+    }
+
     /// Evaluates the result of applying or staging an object: counts a stale event, or reports the panic of a user's function.
     fn count_result(&mut self, late: Result<bool, String>) {
         match late {
