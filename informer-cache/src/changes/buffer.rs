@@ -412,7 +412,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn take(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Merged<K, V>> {
         let mut state = self.state.lock();
         let ticket = state.pending.find(hash, eq)?;
-        state.pending.take(ticket)
+        state.pending.take(ticket, hash)
     }
 
     /// Returns whether a change is pending for a key.

@@ -224,3 +224,24 @@ fn list_needs_no_memory_for_subscriptions_without_pending_changes() {
     let each = (peak(8) - peak(0)) / 8;
     assert!(each < 128 << 10, "{each} bytes for each subscription");
 }
+
+/// The changes of a subscriber that does not take them.
+#[test]
+fn pending_changes_are_held_in_small_pieces_and_freed_when_they_cancel_each_other() {
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+    let mut store = Store::builder(schema).seed(1).build().unwrap();
+    let changes = store.subscribe();
+    let (before, mut copied) = (live_bytes(), 0);
+    for key in 0..PEAK {
+        copied = copied.max(largest_copy(|| _ = store.upsert((key, 1))));
+    }
+    assert_eq!(changes.pending(), PEAK as usize);
+    for key in (0..PEAK).filter(|key| key % APART != 0) {
+        copied = copied.max(largest_copy(|| _ = store.delete(&key, None)));
+    }
+    assert!(copied <= 64 << 10, "a write copied {copied} bytes at once");
+    assert_eq!(changes.pending(), 10);
+    let held = live_bytes() - before;
+    assert!(held < 128 << 10, "ten objects, whose changes are pending, hold {held} bytes");
+    changes.check().unwrap();
+}
