@@ -35,7 +35,7 @@ use crate::changes::observer_fn;
 use crate::changes::pending::Dropped;
 use crate::changes::subscribers::SubscriptionBuffers;
 use crate::table::index_set::IndexSet;
-use crate::table::persist::Chunked;
+use crate::table::persist::{Chunked, Hashes};
 use crate::table::record::{AnyValue, Values};
 use crate::table::relist::RelistDiff;
 use crate::table::{KeyWrite, Plan, Table};
@@ -82,6 +82,8 @@ pub(crate) struct Publication<K, V> {
     first_list: bool,
     /// The list, while its writes are being created.
     list: Option<RelistDiff<K, V>>,
+    /// The index of the listed keys that were not stored, which is no longer needed.
+    listed_keys: Hashes,
     writes: Vec<KeyWrite<K, V>>,
     changes: Vec<Change<K, V>>,
     buffers: SubscriptionBuffers<K, V>,
@@ -128,6 +130,7 @@ impl<K, V> Publication<K, V> {
             arrival,
             first_list,
             list: None,
+            listed_keys: Hashes::new(),
             writes,
             buffers,
             findings: Findings::default(),
@@ -182,7 +185,7 @@ impl<K, V> Publication<K, V> {
             self.old_tables.pop();
         }
         let unneeded = &mut self.unneeded;
-        drop_last(&mut self.changes, most) && {
+        drop_last(&mut self.changes, most) && self.listed_keys.free(most) > 0 && {
             drop_each((0..most).map_while(|_| unneeded.pop()));
             unneeded.is_empty()
         }
@@ -305,6 +308,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         let base = draft.list.base.clone();
         let mut publication = Self::new(store.clone(), base, VersionAdvance::List(version), writes);
         (publication.stage, publication.list) = (Stage::Comparing, Some(draft.list));
+        publication.listed_keys = draft.new;
         publication
     }
 

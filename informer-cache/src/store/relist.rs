@@ -182,7 +182,7 @@ pub(crate) struct RelistDraft<K, V> {
     reader: ObjectReader<K, V>,
     transform: Option<Transform<V>>,
     /// For each listed key that has no row in the base: its position in `list.listed`. This map grows in small steps, unlike a `HashMap`.
-    new: Hashes,
+    pub(super) new: Hashes,
     /// The number of keys in `new`, and of all listed keys.
     new_len: usize,
     len: usize,

@@ -140,6 +140,15 @@ fn poll_frees_a_bounded_number_of_nodes_of_the_former_table() {
     assert!(frees < 10 * BATCH as u64, "a poll of a list of other objects freed {frees} allocations");
 }
 
+#[test]
+fn poll_frees_a_bounded_number_of_nodes_of_the_index_of_a_list() {
+    let Polls { frees, .. } = relist_in_polls((PEAK..3 * PEAK).map(|key| (key, 2)), |_, _| {});
+    assert!(
+        frees < 10 * BATCH as u64,
+        "a poll of a list with twice as many objects freed {frees} allocations"
+    );
+}
+
 /// A list that grows like a `Vec` is copied when it grows.
 #[test]
 fn poll_copies_a_bounded_number_of_bytes_of_a_list() {

@@ -158,7 +158,7 @@ where
                 self.publish_in_pieces(list).await?.map(|()| withheld)
             }
             Err(panic) => {
-                self.discard(list);
+                self.discard_list(list).await?;
                 Err(panic)
             }
         };
