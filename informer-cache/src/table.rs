@@ -72,6 +72,12 @@ pub(crate) struct Garbage {
     pub(crate) errors: Vec<Arc<crate::IndexError>>,
 }
 
+impl Garbage {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.errors.is_empty()
+    }
+}
+
 impl<K, V> Table<K, V> {
     pub(crate) fn new(index_set: Arc<IndexSet<V>>) -> Self {
         let columns = index_set.indexes.iter().map(|index| NodeArc::new(Column::new(index))).collect();

@@ -36,6 +36,15 @@ pub fn drop_each<T>(things: impl Iterator<Item = T>) {
     raise(result);
 }
 
+/// Calls all steps, even if some of them panic, and then resumes the first panic.
+pub fn run_each(steps: &mut [&mut dyn FnMut()]) {
+    let mut result = Ok(());
+    for step in steps {
+        keep_first(&mut result, catch_unwind(AssertUnwindSafe(step)));
+    }
+    raise(result);
+}
+
 /// The payload of a panic.
 pub type Panic = Box<dyn Any + Send>;
 

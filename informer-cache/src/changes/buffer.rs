@@ -253,23 +253,25 @@ impl<K, V> SubscriptionBuffer<K, V> {
         &self.initial_processed
     }
 
-    /// Appends one element to `found` for each name: the ticket of the key's pending entry, or `None` if there is no such entry or the name is
-    /// `None`. Calls `Eq` of the keys. Does not change the buffer.
+    /// Calls `found` with the number of each name whose key has a pending entry, and the ticket of this entry. Calls `Eq` of the keys. Does not change the
+    /// buffer.
     pub(crate) fn find<'a>(
         &self,
-        names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,
-        found: &mut Vec<Option<Ticket>>,
+        names: impl IntoIterator<Item = (usize, Option<&'a Arc<Name<K>>>)>,
+        mut found: impl FnMut(usize, Ticket),
     ) where
         K: Eq + 'a,
     {
         let mut names = names.into_iter().peekable();
         while names.peek().is_some() {
             let mut state = None;
-            found.extend(names.by_ref().take(CHUNK).map(|name| {
-                let name = name?;
+            for (at, name) in names.by_ref().take(CHUNK) {
+                let Some(name) = name else { continue };
                 let state = state.get_or_insert_with(|| self.state.lock());
-                state.pending.find(name.hash, |key| *key == name.key)
-            }));
+                if let Some(ticket) = state.pending.find(name.hash, |key| *key == name.key) {
+                    found(at, ticket);
+                }
+            }
         }
     }
 
@@ -410,7 +412,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn take(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Merged<K, V>> {
         let mut state = self.state.lock();
         let ticket = state.pending.find(hash, eq)?;
-        state.pending.take(ticket)
+        state.pending.take(ticket, hash)
     }
 
     /// Returns whether a change is pending for a key.

@@ -29,16 +29,17 @@ pub(crate) struct Findings<K, V> {
     numbers: Vec<u32>,
 }
 
-/// The tickets of the pending entries of consecutive writes. The list begins at the first part of the writes that adds an object.
+/// The tickets of the pending entries that were found, with the positions of the writes, which ascend. Most writes find none, so this list is short,
+/// even if a list of a million objects is delivered to many subscriptions.
 #[derive(Default)]
 struct Tickets {
-    from: usize,
-    list: Vec<Option<Ticket>>,
+    found: Chunked<(usize, Ticket)>,
 }
 
 impl Tickets {
     fn get(&self, place: usize) -> Option<Ticket> {
-        *self.list.get(place.checked_sub(self.from)?)?
+        let at = self.found.partition_point(|(other, _)| *other < place);
+        self.found.get(at).filter(|(other, _)| *other == place).map(|(_, ticket)| *ticket)
     }
 }
 
@@ -76,17 +77,10 @@ impl<K, V> Findings<K, V> {
         if self.all.len() <= at {
             self.all.resize_with(at + 1, Tickets::default);
         }
-        let is_added = |write: &KeyWrite<K, V>| write.kind.is_addition();
-        let Tickets { from, list } = &mut self.all[at];
-        if !list.is_empty() || writes[part.clone()].iter().any(is_added) {
-            if list.is_empty() {
-                *from = part.start;
-                // So no push copies the list.
-                list.reserve_exact(writes.len() - part.start);
-            }
-            let names = writes[part].iter().map(|write| is_added(write).then_some(&write.record.name));
-            buffer.find(names, list);
-        }
+        let is_added = |write: &&KeyWrite<K, V>| write.kind.is_addition();
+        let name = |place: usize| Some(&writes[place]).filter(is_added).map(|write| &write.record.name);
+        let Tickets { found } = &mut self.all[at];
+        buffer.find(part.map(|place| (place, name(place))), |place, ticket| found.push((place, ticket)));
     }
 
     /// Finds the effect of `writes[part]` on those of `buffers` that have a selection. `table` is the state before the writes. Calls `Eq` of keys and

@@ -29,31 +29,33 @@
 //!
 //! # Invariants
 //! 1. A key has at most one entry.
-//! 2. `order` holds the ticket of every entry exactly once, and its first ticket belongs to an entry. It may also hold tickets of removed entries;
-//!    their number is at most the number of entries or [`SPARE`], whichever is larger. Tickets ascend in the order in which the keys became pending.
-//!    A merge does not change the ticket of an entry.
+//! 2. `order` holds the ticket of every entry exactly once, and its first ticket belongs to an entry. It may also hold tickets of removed entries.
+//!    Tickets ascend in the order in which the keys became pending. A merge does not change the ticket of an entry.
 //! 3. Let `t` be the value of [`next`](Pending::next) at some moment. As soon as [`oldest`](Pending::oldest) is at least `t`, every entry that was
 //!    pending at that moment has been taken, or a deletion has cancelled it. This follows from invariant 2, because no ticket is used twice.
-//!
 //! 4. An entry and the latest change of its key share one `Arc<Name>`. So the `Arc<Name>` of a new change differs from the `Arc<Name>` of its key's
 //!    entry only if the new change is an addition and the previous change was a deletion.
 //!
 //! Hence keys are delivered in FIFO order, even if one key changes continuously, and the memory is O(keys). As long as nothing is merged into an
-//! entry, the entry shares its change with the writer and all other subscribers.
+//! entry, the entry shares its change with the writer and all other subscribers. No step moves more than a few thousand entries, however many there are,
+//! because each runs under the lock of the subscription.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use flyball_sync::panics::drop_each;
-use hashbrown::HashTable;
 
+use self::entries::{Entries, Hashed};
+use self::order::Order;
 use crate::{Change, ChangeKind, Schema};
+
+mod entries;
+mod order;
 
 /// The pending changes of one subscription, ordered by the time at which each key became pending.
 pub(crate) struct Pending<K, V> {
-    entries: HashTable<Entry<K, V>>,
+    entries: Entries<Entry<K, V>>,
     /// Tickets, each with the hash of its entry's key, so that the entry can be found without comparing keys.
-    order: VecDeque<(Ticket, u64)>,
+    order: Order,
     next: Ticket,
 }
 
@@ -65,7 +67,8 @@ struct Entry<K, V> {
     merged: Merged<K, V>,
 }
 
-impl<K, V> Entry<K, V> {
+impl<K, V> Hashed for Entry<K, V> {
+    #[inline]
     fn hash(&self) -> u64 {
         self.merged.change.name().hash
     }
@@ -111,7 +114,7 @@ struct End<V> {
 
 impl<K, V> Pending<K, V> {
     pub(crate) fn new() -> Self {
-        Self { entries: HashTable::new(), order: VecDeque::new(), next: 0 }
+        Self { entries: Entries::new(), order: Order::new(), next: 0 }
     }
 
     /// Removes all pending changes and returns them. Ticket numbers are not reset, so a ticket issued before this call never matches an entry that is
@@ -128,7 +131,7 @@ impl<K, V> Pending<K, V> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.len() == 0
     }
 
     /// Returns the ticket for the next key that becomes pending.
@@ -138,7 +141,7 @@ impl<K, V> Pending<K, V> {
 
     /// Returns the ticket of the oldest entry, or the next ticket if there is no entry.
     pub(crate) fn oldest(&self) -> Ticket {
-        self.order.front().map_or(self.next, |(ticket, _)| *ticket)
+        self.order.front().map_or(self.next, |(ticket, _)| ticket)
     }
 
     /// Returns the ticket of a pending key. This is the only operation that compares keys. It changes nothing.
@@ -157,59 +160,33 @@ impl<K, V> Pending<K, V> {
             Some(ticket) => entry.ticket == ticket,
             None => Arc::ptr_eq(entry.merged.change.name(), name),
         };
-        let Ok(mut known) = self.entries.find_entry(hash, is_it) else {
-            self.order.push_back((self.next, hash));
-            let entry = Entry { ticket: self.next, merged: change.into() };
+        let Some(known) = self.entries.find_mut(hash, is_it) else {
+            self.order.push(self.next, hash);
+            self.entries.insert(Entry { ticket: self.next, merged: change.into() });
             self.next += 1;
-            self.entries.insert_unique(hash, entry, Entry::hash);
             return Dropped::default();
         };
-        if known.get().merged.is_undone_by(&change) {
+        if known.merged.is_undone_by(&change) {
+            let ticket = known.ticket;
             // Dropping the entry frees no object: the incoming change, which the caller keeps alive, holds the same object.
-            let (undone, _) = known.remove();
-            self.forget(undone.ticket);
+            drop(self.take(ticket, hash));
             return Dropped::default();
         }
-        known.get_mut().merged.merge(&change)
+        known.merged.merge(&change)
     }
 
     /// Removes and returns the oldest entry.
     pub(crate) fn pop(&mut self) -> Option<(Ticket, Merged<K, V>)> {
-        let (ticket, _) = *self.order.front()?;
-        self.take(ticket).map(|merged| (ticket, merged))
+        let (ticket, hash) = self.order.front()?;
+        self.take(ticket, hash).map(|merged| (ticket, merged))
     }
 
-    /// Removes and returns the entry with this ticket.
-    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Merged<K, V>> {
-        let at = self.order.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
-        let (_, hash) = self.order[at];
-        let entry = self.entries.find_entry(hash, |entry| entry.ticket == ticket).ok()?;
-        let (entry, _) = entry.remove();
-        self.forget(ticket);
-        if self.entries.is_empty() && self.entries.capacity() > 2 * SPARE {
-            // Frees the memory that a burst of changes allocated. The table is empty, so no entry has to be moved.
-            (self.entries, self.order) = (HashTable::new(), VecDeque::new());
-        }
-        Some(entry.merged)
-    }
-
-    /// Restores invariant 2 after the entry with this ticket was removed. O(1) amortised. In most calls, the ticket is the first one in `order`.
-    fn forget(&mut self, ticket: Ticket) {
+    /// Removes and returns the entry with this ticket, whose key has this hash.
+    pub(crate) fn take(&mut self, ticket: Ticket, hash: u64) -> Option<Merged<K, V>> {
         let Self { entries, order, .. } = self;
-        if order.front().is_some_and(|(first, _)| *first == ticket) {
-            order.pop_front();
-        }
-        if order.len() == entries.len() {
-            return;
-        }
-        let is_there =
-            |(ticket, hash): &(Ticket, u64)| entries.find(*hash, |entry| entry.ticket == *ticket).is_some();
-        while order.front().is_some_and(|first| !is_there(first)) {
-            order.pop_front();
-        }
-        if order.len() - entries.len() > SPARE.max(entries.len()) {
-            order.retain(is_there);
-        }
+        let entry = entries.remove(hash, |entry| entry.ticket == ticket)?;
+        order.forget(ticket, |(ticket, hash)| entries.find(*hash, |entry| entry.ticket == *ticket).is_some());
+        Some(entry.merged)
     }
 
     /// Checks the invariants.
@@ -217,25 +194,17 @@ impl<K, V> Pending<K, V> {
     where
         K: Eq,
     {
-        let (tickets, entries) = (self.order.len(), self.entries.len());
-        if tickets < entries || tickets - entries > SPARE.max(entries) {
-            return Err(format!("invariant 2: {tickets} tickets, {entries} entries"));
-        }
-        if !self.order.iter().is_sorted_by(|a, b| a.0 < b.0) {
-            return Err("invariant 2: tickets out of order".into());
-        }
+        self.entries.check()?;
         let is_there = |(ticket, hash): &(Ticket, u64)| {
             self.entries.find(*hash, |entry| entry.ticket == *ticket).is_some()
         };
-        if self.order.front().is_some_and(|first| !is_there(first)) {
-            return Err("invariant 2: the first ticket has no entry".into());
+        // Tickets are distinct, so if as many tickets belong to entries as there are entries, each entry has its ticket.
+        if self.order.check(is_there)? != self.entries.len() {
+            return Err("invariant 2: an entry is missing in the order".into());
         }
-        for entry in &self.entries {
-            let at = self.order.binary_search_by_key(&entry.ticket, |(ticket, _)| *ticket);
-            if at.ok().and_then(|at| self.order.get(at)) != Some(&(entry.ticket, entry.hash()))
-                || entry.ticket >= self.next
-            {
-                return Err("invariant 2: an entry is missing in the order".into());
+        for entry in self.entries.iter() {
+            if entry.ticket >= self.next {
+                return Err("invariant 2: a ticket that was not given out".into());
             }
             let key = entry.merged.change.key();
             if self.find(entry.hash(), |other| other == key) != Some(entry.ticket) {
@@ -385,7 +354,3 @@ impl<K, V> Merged<K, V> {
 
 /// A function that returns whether a subscriber receives an object.
 pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
-
-/// `order` may hold this many tickets of removed entries, even if there are fewer entries (invariant 2). When the table becomes empty and its
-/// capacity is more than twice this number, its memory is freed.
-const SPARE: usize = 256;

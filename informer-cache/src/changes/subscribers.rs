@@ -48,6 +48,12 @@ impl<K, V> Subscribers<K, V> {
         self.selecting.items().iter_from(from)
     }
 
+    /// Returns the subscriptions with a selection that are not in `before`, an earlier state. Skips the nodes that both states share.
+    pub(crate) fn selecting_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a Buffer<K, V>> {
+        let differing = self.selecting.items().differing(Some(before.selecting.items()));
+        differing.filter_map(|(_, old, new)| new.filter(|new| old.is_none_or(|old| !Arc::ptr_eq(old, new))))
+    }
+
     /// Returns all subscriptions.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer<K, V>> {
         self.all.iter().chain(self.selecting.iter().map(|(_, buffer)| buffer))

@@ -93,6 +93,13 @@ where
     async fn perform_all(&mut self) {
         loop {
             self.report();
+            if !self.reflector.has_partial_list() {
+                if let Some(abandoned) = self.partial_list.take() {
+                    if let Err(Stop) = Box::pin(self.discard_list(abandoned)).await {
+                        return;
+                    }
+                }
+            }
             if let Err(Stop) = self.perform().await {
                 return;
             }
@@ -341,11 +348,6 @@ where
     }
 
     fn report(&mut self) {
-        if !self.reflector.has_partial_list() {
-            // Drops an abandoned partial list, so that it is not kept during a wait.
-            let abandoned = self.partial_list.take();
-            self.discard(abandoned);
-        }
         let relists = self.reflector.lists().saturating_sub(1 + self.failed_lists);
         self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.watch_restarts());
     }

@@ -56,7 +56,8 @@ impl<K: Eq + Hash> Tombstones<K> {
 
     /// Forgets all deletions, and sets the floor to `version`: the version of a list that was published, or zero when a streaming list begins.
     pub(super) fn listed(&mut self, version: Version) {
-        self.deletions.clear();
+        // A streaming list may have had many deletions, whose memory is freed.
+        self.deletions = HashMap::default();
         (self.floor, self.highest, self.streaming) = (version, version, false);
     }
 
@@ -119,6 +120,7 @@ impl<K: Eq + Hash> Tombstones<K> {
     fn settle(&mut self) {
         let floor = self.floor;
         self.deletions.retain(|_, least| least.get() > floor.get().saturating_add(1));
+        self.deletions.shrink_to(2 * self.most);
         self.highest = self.deletions.values().copied().max().unwrap_or(floor).max(floor);
     }
 }
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!((real.deletions.len(), real.floor), (100, Version::ZERO));
         assert!(real.is_stale(&0, Version::new(99)) && !real.is_stale(&999, Version::new(2)));
         real.complete(Version::new(110));
-        assert!(real.deletions.len() <= 8);
+        assert!(real.deletions.len() <= 8 && real.deletions.capacity() < 64);
         assert!((0..100).all(|key| real.is_stale(&key, Version::new(99 + key))));
         assert!(!real.is_stale(&999, Version::new(199)));
         // A second list without versions ends, too.

@@ -3,7 +3,10 @@
 //! Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner) lists. [`fan_out`] takes the locks of the
 //! subscriptions one after the other.
 
+use std::mem::needs_drop;
 use std::sync::Arc;
+
+use flyball_sync::panics::{drop_each, run_each};
 
 use crate::Change;
 use crate::changes::buffer::{Merging, SubscriptionBuffer};
@@ -78,6 +81,37 @@ impl<K, V> Effects<K, V> {
         if self.detached {
             self.awaited.extend(inner.remove_detached());
         }
+    }
+}
+
+/// Drops the user's values one after the other, if a write drops several of them: if two destructors panic, and the second one runs while the panic of
+/// the first unwinds, the process aborts.
+impl<K, V> Drop for Effects<K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        let Self { garbage, dropped, write, key, unused, .. } = self;
+        let has_key = needs_drop::<K>() && key.is_some();
+        let is_one = garbage.is_empty() && dropped.is_empty() && write.is_none() && unused.is_none();
+        if has_key || !is_one {
+            self.drop_several();
+        }
+    }
+}
+
+impl<K, V> Effects<K, V> {
+    fn drop_several(&mut self) {
+        let Self { garbage, dropped, change, write, key, values, old, unused, .. } = self;
+        run_each(&mut [
+            &mut || drop_each(garbage.values.drain(..)),
+            &mut || drop_each(garbage.errors.drain(..)),
+            &mut || drop_each(dropped.drain(..)),
+            &mut || drop(change.take()),
+            &mut || drop(write.take()),
+            &mut || drop(key.take()),
+            &mut || drop_each(values.drain(..)),
+            &mut || drop(old.take()),
+            &mut || drop(unused.take()),
+        ]);
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `Finding` | some keys for one subscription | the user's code | that subscription's |
 //! | `Committing` | one piece: a swap | none | `published` |
 //! | `Merging` | first, dropping some writes; then, some changes for one subscription | drops, whose panics are caught | that subscription's |
-//! | `Reporting` | some changes | observers | none |
+//! | `Reporting` | some changes | wakers, observers | none |
 //!
 //! A panic before the commit leaves the store unchanged. After the commit, no stage panics. If the [`Publication`] is dropped before it is complete,
 //! its destructor runs the remaining stages, so a published write is always delivered. No other write runs during a publication. Subscriptions and
@@ -21,9 +21,10 @@
 
 use std::hash::Hash;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use flyball_sync::panics::{caught, drop_each};
+use flyball_sync::panics::{caught, drop_each, keep_first, raise};
 
 use super::effects::Effects;
 use super::relist::RelistDraft;
@@ -34,7 +35,7 @@ use crate::changes::observer_fn;
 use crate::changes::pending::Dropped;
 use crate::changes::subscribers::SubscriptionBuffers;
 use crate::table::index_set::IndexSet;
-use crate::table::persist::Chunked;
+use crate::table::persist::{Chunked, Hashes};
 use crate::table::record::{AnyValue, Values};
 use crate::table::relist::RelistDiff;
 use crate::table::{KeyWrite, Plan, Table};
@@ -81,6 +82,8 @@ pub(crate) struct Publication<K, V> {
     first_list: bool,
     /// The list, while its writes are being created.
     list: Option<RelistDiff<K, V>>,
+    /// The index of the listed keys that were not stored, which is no longer needed.
+    listed_keys: Hashes,
     writes: Vec<KeyWrite<K, V>>,
     changes: Vec<Change<K, V>>,
     buffers: SubscriptionBuffers<K, V>,
@@ -99,6 +102,7 @@ pub(crate) struct Publication<K, V> {
     before: Option<Arc<Table<K, V>>>,
     /// Former tables that nothing else holds, while they are freed.
     old_tables: Vec<Table<K, V>>,
+    /// The last field, so that the tables are dropped before the values that they may share with it, which are dropped one by one.
     unneeded: Chunked<Unneeded<K, V>>,
 }
 
@@ -126,6 +130,7 @@ impl<K, V> Publication<K, V> {
             arrival,
             first_list,
             list: None,
+            listed_keys: Hashes::new(),
             writes,
             buffers,
             findings: Findings::default(),
@@ -152,8 +157,14 @@ impl<K, V> Publication<K, V> {
 
     /// Returns the changes of a completed publication, deletions first. Drops everything else, and these drops may panic.
     pub(crate) fn into_changes(mut self) -> Vec<Change<K, V>> {
-        let changes = std::mem::take(&mut self.changes);
-        drop(self);
+        let mut changes = std::mem::take(&mut self.changes);
+        let mut dropped = catch_unwind(AssertUnwindSafe(|| drop(self)));
+        if dropped.is_err() {
+            // The changes are lost. If they were dropped while the panic unwinds, another panic of a destructor would abort the process.
+            let rest = catch_unwind(AssertUnwindSafe(|| drop_each(changes.drain(..))));
+            keep_first(&mut dropped, rest);
+        }
+        raise(dropped);
         changes
     }
 
@@ -174,7 +185,7 @@ impl<K, V> Publication<K, V> {
             self.old_tables.pop();
         }
         let unneeded = &mut self.unneeded;
-        drop_last(&mut self.changes, most) && {
+        drop_last(&mut self.changes, most) && self.listed_keys.free(most) > 0 && {
             drop_each((0..most).map_while(|_| unneeded.pop()));
             unneeded.is_empty()
         }
@@ -217,6 +228,8 @@ impl<K, V> Publication<K, V> {
     fn deliver(&mut self, most: usize) -> usize {
         let Some(merging) = self.merging else { return 0 };
         if self.stage == Stage::Reporting {
+            // Tasks are woken first, so that a slow observer does not delay them: readers can see the changes already.
+            self.wake();
             let part = self.part(self.changes.len(), most);
             let (done, is_last) = (part.len(), part.end == self.changes.len());
             if let Some(observer_fns) = &self.effects.observer_fns {
@@ -295,6 +308,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         let base = draft.list.base.clone();
         let mut publication = Self::new(store.clone(), base, VersionAdvance::List(version), writes);
         (publication.stage, publication.list) = (Stage::Comparing, Some(draft.list));
+        publication.listed_keys = draft.new;
         publication
     }
 
@@ -450,15 +464,12 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     }
 
     /// Prepares the stage `Finding` for the list `now` of subscriptions, which has replaced `self.buffers`. A new subscription to all objects has no
-    /// pending change, so there is nothing to be found for it. O(subscriptions).
+    /// pending change, so there is nothing to be found for it. O(subscriptions without a selection, and those with one that were added or removed), so a
+    /// program that adds subscriptions all the time does not keep the list from being committed, however many there are.
     fn find_late(&mut self, now: &SubscriptionBuffers<K, V>) {
         self.findings.rearrange(&self.buffers, now);
         self.is_found = vec![true; now.all.len().max(1)];
-        let known = |(number, buffer): &(u32, &Arc<SubscriptionBuffer<K, V>>)| {
-            let before = self.buffers.selecting(*number).next();
-            before.is_some_and(|(other, before)| other == *number && Arc::ptr_eq(before, buffer))
-        };
-        self.late = now.selecting(0).filter(|late| !known(late)).map(|(_, late)| late.clone()).collect();
+        self.late = now.selecting_since(&self.buffers).cloned().collect();
     }
 
     /// Restarts from `table`, because indexes were added or removed. The functions of new indexes run when the writes are applied again.

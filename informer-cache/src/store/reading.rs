@@ -74,7 +74,7 @@ where
     /// To iterate without collecting the objects into a `Vec`, or to query several values in the same state, take a [snapshot](Self::snapshot).
     ///
     /// # Errors
-    /// Returns an error if the store has no index with this name, or if the values of that index have a different type.
+    /// Returns an error if the store has no index with this name and of this [kind](Index).
     pub fn by_index<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Vec<Arc<V>>, MissingIndex>
     where
         IK: Borrow<Q> + 'static,

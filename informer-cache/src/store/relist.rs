@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 
-use flyball_sync::panics::attempt;
+use flyball_sync::panics::{attempt, drop_each, run_each};
 
 use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transformed};
 use crate::store::unnamed::{Candidates, Unnamed, Withheld};
@@ -160,6 +160,19 @@ impl<K, V> Default for Unlisted<K, V> {
     }
 }
 
+/// Drops the values one by one, because several of their destructors may panic.
+impl<K, V> Drop for Unlisted<K, V> {
+    fn drop(&mut self) {
+        let Self { keys, objects, replaced, next } = self;
+        run_each(&mut [
+            &mut || drop_each(keys.drain(..)),
+            &mut || drop_each(objects.drain(..)),
+            &mut || drop_each(replaced.drain(..)),
+            &mut || drop(next.take()),
+        ]);
+    }
+}
+
 /// The record that is not listed, because the stored object is, and the entry that is no longer listed.
 type Unkept<K, V> = (Option<Record<K, V>>, Option<Listed<K, V>>);
 
@@ -169,7 +182,7 @@ pub(crate) struct RelistDraft<K, V> {
     reader: ObjectReader<K, V>,
     transform: Option<Transform<V>>,
     /// For each listed key that has no row in the base: its position in `list.listed`. This map grows in small steps, unlike a `HashMap`.
-    new: Hashes,
+    pub(super) new: Hashes,
     /// The number of keys in `new`, and of all listed keys.
     new_len: usize,
     len: usize,
@@ -451,6 +464,14 @@ where
             }
         }
         None
+    }
+
+    /// Frees a list that will not be published, up to `most` objects or nodes. Returns whether little is left. A panic of a destructor propagates; then
+    /// the next call continues.
+    pub(crate) fn release(&mut self, most: usize) -> bool {
+        let listed = &mut self.list.listed;
+        drop_each((0..most).map_while(|_| listed.pop()));
+        listed.is_empty() && self.new.free(most) > 0
     }
 
     /// Like [`keep_stored`](Relist::keep_stored). If the key function panicked on a listed object, also keeps each stored object that is not listed and

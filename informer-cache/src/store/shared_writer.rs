@@ -189,7 +189,7 @@ where
     /// Like [`Writer::remove_index`].
     ///
     /// # Errors
-    /// Returns an error if the store has no index with this name and this type of values.
+    /// Returns an error if the store has no index with this name and of this [kind](crate::Index).
     ///
     /// # Panics
     /// The same as for [`upsert`](Self::upsert).

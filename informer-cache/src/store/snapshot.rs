@@ -159,7 +159,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     /// Returns the objects that have `value` in an index, or no objects if the value is unknown.
     ///
     /// # Errors
-    /// Returns an error if the store has no index with this name, or if the values of that index have a different type.
+    /// Returns an error if the store has no index with this name and of this [kind](Index).
     pub fn by_index<IK, Q>(
         &self,
         index: &Index<V, IK>,

@@ -1,11 +1,14 @@
 //! SHELL. Several writes that are published together.
 //!
-//! This module guards no data: the owner collects the writes, and the commit compares them with the stored objects and publishes them like a relist.
+//! This module guards no data: the owner collects the writes, and the commit applies them in their order to the stored objects, key by key, and publishes
+//! the result like a relist.
 
 use std::fmt;
 use std::hash::Hash;
+use std::iter::once;
 use std::sync::Arc;
 
+use flyball_sync::panics::drop_each;
 use hashbrown::HashTable;
 
 use super::access::Access;
@@ -14,14 +17,14 @@ use super::write::{compare_event, deletion, is_stale_deletion};
 use crate::table::record::Record;
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};
-use crate::{Change, ChangeKind, Schema, Version};
+use crate::{Change, ChangeKind, Version};
 
 /// Writes of several objects that are published together; made by [`Writer::transaction`](crate::Writer::transaction) and
 /// [`SharedWriter::transaction`](crate::SharedWriter::transaction).
 ///
-/// Readers see none of the writes before [`commit`](Self::commit). Dropping the transaction discards its writes. If a transaction writes a key
-/// several times, the last write counts, unless it is stale: older than an earlier write of the transaction, or a repetition of it. The commit compares each write with the stored object by the rules of
-/// [`Writer::upsert`](crate::Writer::upsert) and [`Writer::delete`](crate::Writer::delete), and ignores stale writes.
+/// Readers see none of the writes before [`commit`](Self::commit). Dropping the transaction discards its writes. The commit stores what the same calls of
+/// [`Writer::upsert`](crate::Writer::upsert) and [`Writer::delete`](crate::Writer::delete), one after the other, would store: stale writes are ignored, and a
+/// key may be written several times. Each changed object is reported once, with its stored state before and after the transaction.
 ///
 /// # Examples
 /// ```
@@ -41,10 +44,26 @@ use crate::{Change, ChangeKind, Schema, Version};
 /// ```
 pub struct Transaction<'a, K, V> {
     writer: Access<'a, K, V>,
-    writes: Vec<Write<K, V>>,
-    /// For each key, the position of its write in `writes`.
+    keys: Keys<K, V>,
+    /// For each key, the position of its writes in `keys`.
     places: HashTable<usize>,
     version: Version,
+}
+
+/// The writes of one key, in their order.
+struct KeyWrites<K, V> {
+    first: Write<K, V>,
+    later: Vec<Write<K, V>>,
+}
+
+/// The writes of each key, in the order in which the keys were first written.
+struct Keys<K, V>(Vec<KeyWrites<K, V>>);
+
+/// Drops the writes one by one, because the destructors of several objects may panic.
+impl<K, V> Drop for Keys<K, V> {
+    fn drop(&mut self) {
+        drop_each(self.0.drain(..).flat_map(|KeyWrites { first, later }| once(first).chain(later)));
+    }
 }
 
 enum Write<K, V> {
@@ -66,20 +85,6 @@ impl<K, V> Write<K, V> {
             Self::Delete { key, .. } => key,
         }
     }
-
-    /// Returns whether this write would be stale if the earlier write of the same key had been committed.
-    fn is_stale(&self, schema: &Schema<K, V>, earlier: &Self) -> bool {
-        match (earlier, self) {
-            (Self::Upsert(earlier), Self::Upsert(new)) => {
-                compare_event(schema, earlier, new) == ListedState::Unchanged
-            }
-            (Self::Upsert(earlier), Self::Delete { last, version, .. }) => {
-                is_stale_deletion(schema, earlier, last.as_deref(), *version)
-            }
-            // Like the store, a transaction keeps no record of a deleted object.
-            (Self::Delete { .. }, _) => false,
-        }
-    }
 }
 
 impl<'a, K, V> Transaction<'a, K, V>
@@ -88,7 +93,7 @@ where
     V: Send + Sync + 'static,
 {
     pub(super) fn new(writer: Access<'a, K, V>) -> Self {
-        Self { writer, writes: Vec::new(), places: HashTable::new(), version: Version::ZERO }
+        Self { writer, keys: Keys(Vec::new()), places: HashTable::new(), version: Version::ZERO }
     }
 
     /// Adds to the transaction a write that stores this object.
@@ -121,16 +126,17 @@ where
     }
 
     fn put(&mut self, write: Write<K, V>) {
-        let schema = self.writer.store().inner.reader.schema;
-        let (writes, places) = (&mut self.writes, &mut self.places);
+        let (Keys(keys), places) = (&mut self.keys, &mut self.places);
         let hash = write.hash();
-        let known = places.find(hash, |&at| writes[at].hash() == hash && writes[at].key() == write.key());
-        match known {
-            Some(&at) if write.is_stale(&schema, &writes[at]) => {}
-            Some(&at) => drop(std::mem::replace(&mut writes[at], write)),
+        let is_it = |&at: &usize| {
+            let KeyWrites { first, .. } = &keys[at];
+            first.hash() == hash && first.key() == write.key()
+        };
+        match places.find(hash, is_it).copied() {
+            Some(at) => keys[at].later.push(write),
             None => {
-                writes.push(write);
-                places.insert_unique(hash, writes.len() - 1, |&at| writes[at].hash());
+                keys.push(KeyWrites { first: write, later: Vec::new() });
+                places.insert_unique(hash, keys.len() - 1, |&at| keys[at].first.hash());
             }
         }
     }
@@ -144,47 +150,65 @@ where
     /// # Panics
     /// Panics like [`Relist::publish`](crate::Relist::publish).
     pub fn commit(self) -> Vec<Change<K, V>> {
-        let Self { writer, writes, version, .. } = self;
+        let Self { writer, keys, version, .. } = self;
         let reader = writer.store().inner.reader;
-        let changes = writer.commit(version, |table| Self::compare(&reader, &writes, table));
-        // `writes` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
-        drop(writes);
+        let changes = writer.commit(version, |table| Self::compare(&reader, &keys.0, table));
+        // `keys` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
+        drop(keys);
         changes
     }
 
-    /// Compares each write with the stored object, and returns the writes that have an effect, deletions first.
+    /// Applies the writes of each key to its stored object, and returns the writes that turn the stored objects into the results, deletions first.
     fn compare(
         reader: &ObjectReader<K, V>,
-        writes: &[Write<K, V>],
+        keys: &[KeyWrites<K, V>],
         table: &Table<K, V>,
     ) -> Vec<KeyWrite<K, V>> {
+        let ObjectReader { schema, seed } = reader;
         let (mut gone, mut rest) = (Vec::new(), Vec::new());
-        for write in writes {
-            let row = table.find(write.hash(), |key| key == write.key());
-            let old = row.and_then(|row| Some((row, table.rows.get(row)?)));
-            match write {
-                Write::Upsert(new) => {
-                    let (kind, record) =
-                        match old.map(|(_, old)| (old, compare_event(&reader.schema, old, new))) {
-                            Some((_, ListedState::Unchanged)) => continue,
-                            Some((old, ListedState::Updated)) => {
-                                (ChangeKind::Updated, old.next(new.version, new.object.clone()))
+        for KeyWrites { first, later } in keys {
+            let stored = table.entry(first.hash(), |key| key == first.key());
+            let mut now = stored.map(|(_, old)| old);
+            let mut deleted = None;
+            for write in once(first).chain(later) {
+                match write {
+                    Write::Upsert(new) => {
+                        let is_stale = |old| compare_event(schema, old, new) == ListedState::Unchanged;
+                        if !now.is_some_and(is_stale) {
+                            now = Some(new);
+                        }
+                    }
+                    Write::Delete { last, version, .. } => {
+                        let is_stale = |old| is_stale_deletion(schema, old, last.as_deref(), *version);
+                        if now.is_some_and(|old| !is_stale(old)) {
+                            now = None;
+                            if let Some((row, old)) = stored {
+                                let write = deletion(schema, row, old, last.as_ref());
+                                // A deletion with a last state of the stored object counts more than one without.
+                                if deleted.is_none() || write.kind == ChangeKind::Deleted {
+                                    deleted = Some(write);
+                                }
                             }
-                            Some((old, ListedState::Replaced)) => {
-                                (ChangeKind::Replaced, old.next(new.version, new.object.clone()))
-                            }
-                            None => (ChangeKind::Added, new.clone()),
-                        };
-                    let values = table.lasting_values(row, &record.object, &reader.seed);
-                    rest.push(KeyWrite { kind, row, record, values });
-                }
-                Write::Delete { last, version, .. } => {
-                    let is_stale = |old| is_stale_deletion(&reader.schema, old, last.as_deref(), *version);
-                    if let Some((row, old)) = old.filter(|(_, old)| !is_stale(old)) {
-                        gone.push(deletion(&reader.schema, row, old, last.as_ref()));
+                        }
                     }
                 }
             }
+            let (kind, row, record) = match (stored, now) {
+                (None, None) => continue,
+                (Some(_), None) => {
+                    gone.extend(deleted);
+                    continue;
+                }
+                (Some((_, old)), Some(new)) if std::ptr::eq(old, new) => continue,
+                (Some((row, old)), Some(new)) => {
+                    let same = schema.same_identity(&old.object, &new.object);
+                    let kind = if same { ChangeKind::Updated } else { ChangeKind::Replaced };
+                    (kind, Some(row), old.next(new.version, new.object.clone()))
+                }
+                (None, Some(new)) => (ChangeKind::Added, None, new.clone()),
+            };
+            let values = table.lasting_values(row, &record.object, seed);
+            rest.push(KeyWrite { kind, row, record, values });
         }
         gone.append(&mut rest);
         gone
@@ -193,6 +217,6 @@ where
 
 impl<K, V> fmt::Debug for Transaction<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction").field("len", &self.writes.len()).finish_non_exhaustive()
+        f.debug_struct("Transaction").field("len", &self.keys.0.len()).finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the store | the lock `turn` of the [`SharedWriter`] |
 //! | `deadlines`: the deadlines, and the waker of the sweeper | its own lock, which is taken after `turn`, and under which no user code runs |
+//! | `SWEEPS` | nothing: it is thread-local |
 //!
 //! # Invariants
 //! 1. Outside of `turn`, a row has a deadline if and only if it has an object that expires. A write and a sweep set it in the turn in which they change
@@ -17,6 +18,7 @@ mod deadlines;
 mod sweeper;
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
@@ -24,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_sync::locks::Mutex;
+use flyball_sync::locks::{Mutex, thread_local};
 use flyball_sync::panics::{caught, keep_first, raise};
 use flyball_sync::{Nanos, Timer};
 
@@ -41,7 +43,8 @@ use crate::{SharedWriter, Store, WriteOutcome, Writer};
 /// update. A reader that must not accept an expired object compares a time that is stored in the object.
 ///
 /// Expired objects are swept by the future that [`new`](Self::new) returns, at each deadline; by [`sweep`](Self::sweep); and by each write, which
-/// deletes up to two of them. So as long as there are writes, expired objects do not accumulate, even if the future is dropped.
+/// deletes up to two of them. So as long as there are writes, expired objects do not accumulate, even if the future is dropped. (A write by an observer of
+/// the deletion of an expired object may delete no other one.)
 ///
 /// If the clock is set back, objects live longer by the same time; if it jumps ahead, they expire sooner. An object whose deadline would be more than 584
 /// years after the start of the clock never expires.
@@ -79,6 +82,32 @@ struct Shared<K, V> {
 
 /// The maximum number of expired objects that a write deletes. A write adds at most one object that can expire, so expired objects do not accumulate.
 const SWEPT_BY_WRITE: usize = 2;
+
+/// A write that an observer or a destructor makes in a sweep sweeps, too, unless this many sweeps are nested on its thread. Without this limit, an observer
+/// that stores each expired object again would nest as many sweeps as there are expired objects, which overflows the stack.
+const NESTED: usize = 2;
+
+thread_local! {
+    /// How many sweeps are nested on this thread.
+    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no `const` block")]
+    static SWEEPS: Cell<usize> = Cell::new(0);
+}
+
+/// A guard: until it is dropped, the current thread is marked as sweeping.
+struct SweepGuard;
+
+impl SweepGuard {
+    fn begin() -> Self {
+        SWEEPS.with(|sweeps| sweeps.set(sweeps.get() + 1));
+        Self
+    }
+}
+
+impl Drop for SweepGuard {
+    fn drop(&mut self) {
+        SWEEPS.with(|sweeps| sweeps.set(sweeps.get() - 1));
+    }
+}
 
 /// An object whose deletion panicked expires again after this time, so that it does not keep a sweep from the other objects.
 const RETRY: Duration = Duration::from_secs(1);
@@ -222,6 +251,7 @@ where
     fn sweep_next(&self, now: Nanos) -> bool {
         // Most writes find that nothing has expired, so they do not take `turn` again.
         let is_due = self.deadlines.lock().first().is_some_and(|first| first <= now);
+        let _guard = SweepGuard::begin();
         is_due && self.writer.access().write(|core, effects| self.sweep_in_turn(now, core, effects))
     }
 
@@ -234,8 +264,10 @@ where
 
     /// Sweeps after a write. A panic is caught, so that the write still returns its outcome.
     fn sweep_along(&self, now: Nanos) {
-        for _ in 0..SWEPT_BY_WRITE {
-            caught(|| self.sweep_next(now));
+        if SWEEPS.with(Cell::get) < NESTED {
+            for _ in 0..SWEPT_BY_WRITE {
+                caught(|| self.sweep_next(now));
+            }
         }
     }
 }

@@ -270,17 +270,29 @@ fn find_and_lock<'a, K: Eq, V>(
         let buffers = published.buffers.clone();
         drop(published);
         held.push(buffers.clone());
-        // If there are earlier findings, they are outdated, because a subscription was added or removed meanwhile.
-        let mut findings = Findings::default();
-        if buffers.has_selecting() {
-            findings.find_selecting(&buffers, writes, 0..writes.len(), table);
-        }
-        if writes.iter().any(|write| write.kind.is_addition()) {
-            for (at, buffer) in buffers.all.iter().enumerate() {
-                findings.find((at, buffer), writes, 0..writes.len());
+        found = Some(match found.take() {
+            None => {
+                let mut findings = Findings::default();
+                if buffers.has_selecting() {
+                    findings.find_selecting(&buffers, writes, 0..writes.len(), table);
+                }
+                if writes.iter().any(|write| write.kind.is_addition()) {
+                    for (at, buffer) in buffers.all.iter().enumerate() {
+                        findings.find((at, buffer), writes, 0..writes.len());
+                    }
+                }
+                (buffers, findings)
             }
-        }
-        found = Some((buffers, findings));
+            // A subscription was added or removed meanwhile. Only what is new is looked up, so that a program that adds subscriptions all the time does
+            // not keep the write from being committed, however many there are. A new subscription to all objects has no pending change.
+            Some((before, mut findings)) => {
+                findings.rearrange(&before, &buffers);
+                for late in buffers.selecting_since(&before) {
+                    writes.iter().enumerate().for_each(|write| findings.find_one(late, write, table));
+                }
+                (buffers, findings)
+            }
+        });
     }
 }
 

@@ -151,7 +151,7 @@ where
     /// then its memory is freed when the last of them is dropped. Subscriptions that select a value of the index end.
     ///
     /// # Errors
-    /// Returns an error if the store has no index with this name and this type of values.
+    /// Returns an error if the store has no index with this name and of this [kind](crate::Index).
     ///
     /// # Examples
     /// ```

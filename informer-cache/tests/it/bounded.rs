@@ -144,6 +144,26 @@ fn a_restart_discards_the_rest_of_the_snapshot() {
     assert_eq!((known.restarts, known.objects.len()), (1, 0));
 }
 
+/// The subscriber has discarded what was delivered before.
+#[test]
+fn after_a_restart_nothing_counts_as_delivered() {
+    let store = store();
+    let mut changes = bounded(&store, 1);
+    store.upsert((1, 7));
+    assert!(changes.try_next().is_some() && changes.try_next().is_none());
+    assert_eq!(changes.lag().delivered_version, Version::new(7));
+    store.upsert((2, 8));
+    store.upsert((3, 9));
+    assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
+    let lag = changes.lag();
+    assert_eq!(
+        (lag.initial_remaining, lag.delivered_version, lag.merged_version),
+        (3, Version::ZERO, Version::new(9))
+    );
+    Known::default().receive_all(&mut changes);
+    assert_eq!(changes.lag().delivered_version, Version::new(9));
+}
+
 #[test]
 fn a_restart_drops_the_pending_changes() {
     let store = store();

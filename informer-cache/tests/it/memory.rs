@@ -2,9 +2,9 @@
 
 use std::pin::Pin;
 
-use drivers::cache::fixture::{EXPIRED, error};
+use drivers::cache::fixture::{EXPIRED, OTHER, error};
 use flyball_informer_cache::testing::ScriptedSource;
-use flyball_informer_cache::{Index, Informer, Page, Schema, Store, Version, Writer};
+use flyball_informer_cache::{Index, Informer, Page, Schema, Store, Version, WatchEvent, Writer};
 use flyball_sync::ManualClock;
 use testkit::allocator::{CountingAllocator, frees, largest_copy, live_bytes};
 use testkit::wakers::poll_once;
@@ -140,6 +140,15 @@ fn poll_frees_a_bounded_number_of_nodes_of_the_former_table() {
     assert!(frees < 10 * BATCH as u64, "a poll of a list of other objects freed {frees} allocations");
 }
 
+#[test]
+fn poll_frees_a_bounded_number_of_nodes_of_the_index_of_a_list() {
+    let Polls { frees, .. } = relist_in_polls((PEAK..3 * PEAK).map(|key| (key, 2)), |_, _| {});
+    assert!(
+        frees < 10 * BATCH as u64,
+        "a poll of a list with twice as many objects freed {frees} allocations"
+    );
+}
+
 /// A list that grows like a `Vec` is copied when it grows.
 #[test]
 fn poll_copies_a_bounded_number_of_bytes_of_a_list() {
@@ -161,4 +170,87 @@ fn poll_frees_a_bounded_number_of_nodes_of_a_list_that_is_built_again_for_a_new_
     });
     assert!(count > 3 * staged, "{count} polls: the list was not built again");
     assert!(frees < 10 * BATCH as u64, "a poll freed {frees} allocations");
+}
+
+/// A list that breaks is dropped in pieces, too.
+#[test]
+fn poll_frees_a_bounded_number_of_objects_of_an_abandoned_list() {
+    type Boxed = (u32, Box<u64>);
+    let schema = Schema::new(|pod: &Boxed| pod.0, |pod| Version::new(*pod.1));
+    let objects = || (0..PEAK).map(|key| (key, Box::new(1)));
+    for is_streamed in [false, true] {
+        let (source, clock) = (ScriptedSource::new(), ManualClock::new());
+        let builder = Informer::builder(schema, source.clone()).seed(1).timer(clock.timer());
+        let builder = if is_streamed { builder.streaming_lists() } else { builder };
+        let (_informer, run) = builder.build().unwrap();
+        let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
+        let mut polls = || {
+            let mut poll = || frees(|| assert!(poll_once(run.as_mut()).is_pending()));
+            (0..2 * PEAK as usize / BATCH).map(|_| poll()).max()
+        };
+        if is_streamed {
+            source.answer_watch(Ok(()));
+            objects().for_each(|object| source.send(WatchEvent::Added(object)));
+        } else {
+            let continuation = Some("the second page".into());
+            source.answer_list(Ok(Page {
+                items: objects().collect(),
+                version: Version::new(1),
+                continuation,
+            }));
+        }
+        polls();
+        match is_streamed {
+            true => source.fail_watch(error(OTHER)),
+            false => source.answer_list(Err(error(OTHER))),
+        }
+        let frees = polls().unwrap();
+        assert!(frees < 10 * BATCH as u64, "a poll freed {frees} allocations; streamed: {is_streamed}");
+    }
+}
+
+/// The memory of a list, while subscribers receive it, beyond the objects themselves.
+#[test]
+fn list_needs_no_memory_for_subscriptions_without_pending_changes() {
+    let peak = |subscriptions: usize| {
+        let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+        let (source, clock) = (ScriptedSource::new(), ManualClock::new());
+        let builder = Informer::builder(schema, source.clone()).seed(1);
+        let (informer, run) = builder.timer(clock.timer()).build().unwrap();
+        let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
+        let mut changes: Vec<_> = (0..subscriptions).map(|_| informer.subscribe()).collect();
+        let items = (0..PEAK).map(|key| (key, 1)).collect();
+        source.answer_list(Ok(Page { items, version: Version::new(1), continuation: None }));
+        source.answer_watch(Ok(()));
+        let (before, mut peak) = (live_bytes(), 0);
+        while source.open_watches() == 0 {
+            assert!(poll_once(run.as_mut()).is_pending());
+            changes.iter_mut().for_each(|changes| while changes.try_next().is_some() {});
+            peak = peak.max(live_bytes() - before);
+        }
+        peak
+    };
+    let each = (peak(8) - peak(0)) / 8;
+    assert!(each < 128 << 10, "{each} bytes for each subscription");
+}
+
+/// The changes of a subscriber that does not take them.
+#[test]
+fn pending_changes_are_held_in_small_pieces_and_freed_when_they_cancel_each_other() {
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+    let mut store = Store::builder(schema).seed(1).build().unwrap();
+    let changes = store.subscribe();
+    let (before, mut copied) = (live_bytes(), 0);
+    for key in 0..PEAK {
+        copied = copied.max(largest_copy(|| _ = store.upsert((key, 1))));
+    }
+    assert_eq!(changes.pending(), PEAK as usize);
+    for key in (0..PEAK).filter(|key| key % APART != 0) {
+        copied = copied.max(largest_copy(|| _ = store.delete(&key, None)));
+    }
+    assert!(copied <= 64 << 10, "a write copied {copied} bytes at once");
+    assert_eq!(changes.pending(), 10);
+    let held = live_bytes() - before;
+    assert!(held < 128 << 10, "ten objects, whose changes are pending, hold {held} bytes");
+    changes.check().unwrap();
 }

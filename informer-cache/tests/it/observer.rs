@@ -34,6 +34,32 @@ fn waiting_tasks_are_woken_before_observers_are_called() {
     assert_eq!(seen.try_iter().collect::<Vec<_>>(), [2]);
 }
 
+/// The same holds for a write of many keys, which collects its wake-ups under the lock of the writer.
+#[test]
+fn transactions_and_lists_wake_waiting_tasks_before_they_call_observers() {
+    let store = store();
+    let (woken, waker) = Counting::waker();
+    let (send, seen) = mpsc::channel();
+    let count = woken.clone();
+    let _observer = store.observe(move |_| send.send(count.wakes()).unwrap());
+    let wakes_before_observers = |version, write: &dyn Fn()| {
+        let mut wait = Box::pin(store.wait_for_version(Version::new(version)));
+        assert!(poll_with(wait.as_mut(), &waker).is_pending());
+        let before = woken.wakes();
+        write();
+        seen.try_iter().map(|wakes| wakes - before).collect::<Vec<_>>()
+    };
+    let transaction = || {
+        let mut writes = store.transaction();
+        writes.upsert(thing(1, 0, 3));
+        writes.upsert(thing(2, 0, 3));
+        writes.commit();
+    };
+    assert_eq!(wakes_before_observers(3, &transaction), [1, 1]);
+    let list = || drop(store.replace([thing(1, 0, 5), thing(2, 0, 3)], Version::new(5)));
+    assert_eq!(wakes_before_observers(5, &list), [1]);
+}
+
 /// Formats the changes in a short notation.
 fn brief(received: Vec<Delivered>) -> Vec<String> {
     let text = |change| match change {

@@ -113,3 +113,92 @@ fn an_index_value_of_a_failed_write_does_not_fail_the_next_write() {
     store.check().unwrap();
     drop(changes);
 }
+
+/// An object with index values. Its destructor panics if it has any, or a version; that of a value always panics.
+struct Both(u32, Vec<u32>, u64);
+
+fn both(key: u32, values: impl Into<Vec<u32>>) -> Both {
+    Both(key, values.into(), 0)
+}
+
+struct Value(u32);
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.hash(hasher);
+    }
+}
+
+thread_local! {
+    static DROPPED: Cell<usize> = const { Cell::new(0) };
+}
+
+fn drop_panics() {
+    DROPPED.set(DROPPED.get() + 1);
+    std::panic::resume_unwind(Box::new("a destructor panics"));
+}
+
+impl Drop for Both {
+    fn drop(&mut self) {
+        if !self.1.is_empty() || self.2 > 0 {
+            drop_panics();
+        }
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        drop_panics();
+    }
+}
+
+static BY_VALUE: Index<Both, Value> =
+    Index::many("value", |object| object.1.iter().map(|it| Value(*it)).collect());
+
+/// A second panic while the first one unwinds aborts the process.
+#[test]
+fn several_values_that_panic_in_their_drop_do_not_abort_a_write() {
+    let schema = Schema::new(|object: &Both| object.0, |object| Version::new(object.2));
+    let count = |write: &mut dyn FnMut()| {
+        DROPPED.set(0);
+        let panicked = catch_unwind(AssertUnwindSafe(write)).is_err();
+        (panicked, DROPPED.get())
+    };
+    for is_shared in [false, true] {
+        let mut writer = Store::builder(schema).index(&BY_VALUE).build().unwrap();
+        writer.upsert(both(1, [1, 2]));
+        writer.upsert(both(2, [3, 4]));
+        writer.upsert(both(3, [5, 6]));
+        let store = writer.store();
+        // One object and two values are dropped in each case.
+        if is_shared {
+            let writer = writer.into_shared();
+            assert_eq!(count(&mut || _ = writer.upsert(both(1, []))), (true, 3));
+            assert_eq!(count(&mut || _ = writer.delete(&2, None)), (true, 3));
+            let mut transaction = Some(writer.transaction());
+            transaction.iter_mut().for_each(|writes| writes.delete(3, None));
+            assert_eq!(count(&mut || drop(transaction.take().unwrap().commit())), (true, 3));
+            let mut discarded = Some(writer.transaction());
+            for key in [1, 2] {
+                discarded.iter_mut().for_each(|writes| writes.upsert(both(key, [key])));
+            }
+            assert_eq!(count(&mut || drop(discarded.take())), (true, 2));
+            let mut list = Some([1, 2, 3, 0].map(|version| Both(1, Vec::new(), version)));
+            // Each listed object but the last one is replaced.
+            assert_eq!(count(&mut || drop(writer.replace(list.take().unwrap(), Version::new(1)))), (true, 3));
+        } else {
+            assert_eq!(count(&mut || _ = writer.upsert(both(1, []))), (true, 3));
+            assert_eq!(count(&mut || _ = writer.delete(&2, None)), (true, 3));
+            assert_eq!(count(&mut || drop(writer.replace([both(1, [])], Version::new(1)))), (true, 3));
+        }
+        store.check().unwrap();
+    }
+}

@@ -121,6 +121,59 @@ fn transaction_ignores_a_write_that_is_older_than_its_earlier_write() {
     assert_eq!(store.get(&1).as_deref(), Some(&of(1, 0)), "without a version, the last write counts");
 }
 
+/// A write of the object with the key 1.
+#[derive(Clone, Copy, Debug)]
+enum Write {
+    Upsert(Object),
+    Delete(Option<Object>),
+}
+
+/// All sequences of up to three writes of one key, to each stored state. For example, an upsert after a deletion does not depend on the version of the
+/// object that the deletion deletes.
+#[test]
+fn a_transaction_stores_what_the_same_single_writes_store() {
+    let states = || [1, 2].into_iter().flat_map(|uid| [0, 3, 4, 5].map(|version| of(uid, version)));
+    let writes = || states().flat_map(|state| [Write::Upsert(state), Write::Delete(Some(state))]);
+    let writes: Vec<_> = writes().chain([Write::Delete(None)]).collect();
+    let mut sequences: Vec<_> = writes.iter().map(|write| vec![*write]).collect();
+    for _ in 0..2 {
+        let longer = |before: &Vec<Write>| {
+            let before = before.clone();
+            writes.iter().map(move |write| before.iter().chain([write]).copied().collect::<Vec<_>>())
+        };
+        sequences.extend(sequences.iter().flat_map(longer).collect::<Vec<_>>());
+    }
+    for stored in states().map(Some).chain([None]) {
+        for sequence in &sequences {
+            let (mut single, mut together) = (store(), store());
+            stored.into_iter().for_each(|stored| {
+                single.upsert(stored);
+                together.upsert(stored);
+            });
+            let mut changes = together.subscribe();
+            let mut transaction = together.transaction();
+            for write in sequence {
+                match *write {
+                    Write::Upsert(object) => {
+                        single.upsert(object);
+                        transaction.upsert(object);
+                    }
+                    Write::Delete(last) => {
+                        single.delete(&1, last);
+                        transaction.delete(1, last);
+                    }
+                }
+            }
+            assert!(transaction.commit().len() <= 1);
+            let state = |store: &Store<u8, Object>| (store.get(&1).as_deref().copied(), store.version());
+            assert_eq!(state(&together), state(&single), "{stored:?}, {sequence:?}");
+            let delivered = std::iter::from_fn(|| changes.try_next()).last();
+            assert_eq!(delivered.and_then(|change| change.new().map(|new| **new)), state(&single).0);
+            together.check().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_transaction_of_a_shared_writer_is_compared_with_what_its_commit_finds() {
     let store = store().into_shared();

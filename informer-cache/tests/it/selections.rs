@@ -1,6 +1,6 @@
 //! Tests of subscriptions to one key, or to one value of an index: which changes they deliver, what they cost, and what ends them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
@@ -348,6 +348,71 @@ fn write_does_no_work_for_selections_that_it_does_not_concern() {
     // A subscription that the writes did not concern has the version of the store nevertheless.
     assert!(changes.iter().all(|changes| changes.lag().merged_version == Version::new(4)));
     store.check().unwrap();
+}
+
+thread_local! {
+    /// Runs when a key is compared with the key of the marked selection.
+    static WHEN_COMPARED: Cell<Option<fn()>> = const { Cell::new(None) };
+    static CHANGING: RefCell<Option<Changing>> = const { RefCell::new(None) };
+}
+
+struct Changing {
+    store: Store<Marked, (u32, u64)>,
+    added: Vec<Subscription<Marked, (u32, u64)>>,
+}
+
+/// A key, and whether it is that of the marked selection.
+#[derive(Clone)]
+struct Marked(u32, bool);
+
+impl PartialEq for Marked {
+    fn eq(&self, other: &Self) -> bool {
+        COMPARED.set(COMPARED.get() + 1);
+        if let Some(run) = WHEN_COMPARED.get().filter(|_| self.1 || other.1) {
+            run();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Marked {}
+
+impl Hash for Marked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// If all were looked up again, a program that adds and drops subscriptions without end could keep a write from being committed.
+#[test]
+fn write_looks_up_only_the_new_ones_if_subscriptions_change_meanwhile() {
+    let schema = Schema::new(|pod: &(u32, u64)| Marked(pod.0, false), |pod| Version::new(pod.1));
+    let mut store = Store::builder(schema).seed(1).build().unwrap();
+    let many = 100;
+    let mut all: Vec<_> = (0..many).map(|_| store.subscribe()).collect();
+    let selected = store.subscription().for_key(Marked(1, true)).subscribe();
+    store.upsert((1, 1));
+    all.iter_mut().for_each(|changes| assert!(changes.try_next().is_some()));
+    store.delete(&Marked(1, false), None);
+    CHANGING.set(Some(Changing { store: store.store(), added: Vec::new() }));
+    WHEN_COMPARED.set(Some(|| {
+        CHANGING.with_borrow_mut(|changing| {
+            let Some(Changing { store, added }) = changing.as_mut().filter(|it| it.added.len() < 10) else {
+                return;
+            };
+            added.push(store.subscription().for_key(Marked(99, false)).subscribe());
+        });
+    }));
+    COMPARED.set(0);
+    store.upsert((1, 2));
+    WHEN_COMPARED.set(None);
+    let compared = COMPARED.get();
+    assert!((many..2 * many).contains(&compared), "{compared} comparisons for {many} subscriptions");
+    let added = CHANGING.take().unwrap().added;
+    assert!(!added.is_empty(), "no subscription was added during the write");
+    assert!(all.iter_mut().all(|changes| changes.try_next().is_some_and(|change| change.object().1 == 2)));
+    store.check().unwrap();
+    drop((selected, added));
 }
 
 #[test]

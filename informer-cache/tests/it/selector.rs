@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use drivers::cache::selector::{Seen, run};
 use drivers::corpus::replay;
-use flyball_informer_cache::{LabelIndex, Schema, Store, Version};
+use flyball_informer_cache::{LabelIndex, Schema, Selector, Store, Version};
 use testkit::random::{cases, cases_are_chosen};
 
 #[test]
@@ -52,6 +52,11 @@ fn object_whose_labels_cannot_be_read_matches_no_requirement() {
             std::iter::from_fn(|| changes.try_next()).map(|change| *change.key()).collect();
         assert_eq!(received, [1], "{text}");
     }
+    // A selector without requirements accepts every object.
+    let everything = Selector::everything();
+    assert_eq!(store.snapshot().query().select(&LABELS, &everything).unwrap().iter().count(), 2);
+    let mut changes = store.subscription().selector(&LABELS, everything).subscribe();
+    assert_eq!(std::iter::from_fn(|| changes.try_next()).count(), 2);
     let mut changes = store.subscription().selector(&LABELS, "!tier".parse().unwrap()).subscribe();
     while changes.try_next().is_some() {}
     store.upsert((2, 2, "db"));

@@ -44,6 +44,31 @@ fn readers_find_an_expired_object_until_it_is_swept() {
     assert_eq!((view.len(), readers.len()), (2, 1));
 }
 
+/// For example, an observer loads each expired object again, and the clock has jumped ahead while the process was suspended. Each write sweeps, so without
+/// a limit, there would be as many nested calls of the observer as there are expired objects.
+#[test]
+fn writes_of_an_observer_do_not_nest_sweeps_without_end() {
+    thread_local!(static DEPTH: RefCell<(usize, usize)> = const { RefCell::new((0, 0)) });
+    let (store, _sweeper, clock) = store();
+    (0..100).for_each(|id| _ = store.upsert(object(id, 2), Some(nanos(10))));
+    clock.advance(nanos(1_000));
+    let writer = store.clone();
+    let observer = store.observe(move |change| {
+        if change.new().is_none() {
+            DEPTH.with_borrow_mut(|(depth, most)| (*depth, *most) = (*depth + 1, (*depth + 1).max(*most)));
+            writer.upsert(object(*change.key(), 3), Some(nanos(10)));
+            DEPTH.with_borrow_mut(|(depth, _)| *depth -= 1);
+        }
+    });
+    assert!(store.sweep() > 0);
+    assert_eq!(store.next_deadline().map(Nanos::get), Some(1_010), "not all expired objects were swept");
+    assert_eq!((store.len(), store.by_index(&BY_TAG, &3).unwrap().len()), (100, 100));
+    let (depth, most) = DEPTH.take();
+    assert!(depth == 0 && most <= 2, "{most} nested calls of the observer");
+    store.check().unwrap();
+    drop(observer);
+}
+
 #[test]
 fn a_write_restarts_the_time_to_live() {
     let (store, _sweeper, clock) = store();

@@ -158,7 +158,7 @@ where
                 self.publish_in_pieces(list).await?.map(|()| withheld)
             }
             Err(panic) => {
-                self.discard(list);
+                self.discard_list(list).await?;
                 Err(panic)
             }
         };
@@ -224,6 +224,20 @@ where
                     // `list` may still hold, for example, the last references to index values.
                     self.discard(list);
                     return Ok(Ok(()));
+                }
+                Ok(false) => self.yield_now().await?,
+                Err(panic) => self.panicked(&panic),
+            }
+        }
+    }
+
+    /// Drops a list that is not published, in pieces, and yields to other tasks between two pieces. So an abandoned list is not kept during a wait.
+    pub(super) async fn discard_list(&mut self, mut list: RelistDraft<K, V>) -> Result<(), Stop> {
+        loop {
+            match attempt(|| list.release(BATCH)) {
+                Ok(true) => {
+                    self.discard(list);
+                    return Ok(());
                 }
                 Ok(false) => self.yield_now().await?,
                 Err(panic) => self.panicked(&panic),

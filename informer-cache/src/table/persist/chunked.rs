@@ -3,6 +3,10 @@
 //! A `Vec` copies all its items when it grows, so one push may take as long as a million others. This list allocates a chunk of 256 items at a time, and
 //! copies only the pointers to the chunks.
 
+use std::mem::needs_drop;
+
+use flyball_sync::panics::drop_each;
+
 /// The items of a chunk.
 const CHUNK: usize = 256;
 
@@ -30,6 +34,12 @@ impl<T> Chunked<T> {
 
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)
+    }
+
+    /// Returns how many items satisfy `before`; these must be the first items.
+    pub(crate) fn partition_point(&self, before: impl Fn(&T) -> bool) -> usize {
+        let chunk = self.chunks.partition_point(|chunk| chunk.last().is_some_and(&before));
+        self.chunks.get(chunk).map_or(self.len(), |within| chunk * CHUNK + within.partition_point(&before))
     }
 
     pub(crate) fn push(&mut self, item: T) {
@@ -67,6 +77,22 @@ impl<T> Chunked<T> {
     }
 }
 
+/// Drops the items one by one: the destructors of several of them may panic, and a panic while another one unwinds aborts the process.
+impl<T> Drop for Chunked<T> {
+    fn drop(&mut self) {
+        if needs_drop::<T>() {
+            drop_each(std::iter::from_fn(|| self.pop()));
+        }
+    }
+}
+
+// Not derived, because a derive would require `T: Default`.
+impl<T> Default for Chunked<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +118,12 @@ mod tests {
             assert_eq!(chunked.get(at), naive.get(at));
             assert_eq!(chunked.get_mut(at), naive.get_mut(at));
             assert_eq!((chunked.len(), chunked.is_empty()), (naive.len(), naive.is_empty()));
+        }
+        let mut ascending = Chunked::new();
+        for number in 0..=3 * CHUNK {
+            let points = [0, number / 2, number];
+            assert!(points.iter().all(|at| ascending.partition_point(|other| other < at) == *at), "{number}");
+            ascending.push(number);
         }
         assert!(naive.len() > 10 * CHUNK);
     }

@@ -149,7 +149,7 @@ where
     }
 
     /// Makes the subscription deliver only objects whose labels match `selector`. This is a [`filter`](Self::filter) that calls the function of the
-    /// label index `labels`. The store does not have to contain this index. An object on which this function panics does not match.
+    /// label index `labels`. The store does not have to contain this index. An object on which this function panics does not match any requirement.
     ///
     /// # Examples
     /// ```
@@ -167,6 +167,9 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn selector(self, labels: &LabelIndex<V>, selector: Selector) -> Self {
+        if selector.is_everything() {
+            return self;
+        }
         let labels = *labels;
         self.filter(move |object| caught(|| labels.select(object, &selector)).unwrap_or(false))
     }

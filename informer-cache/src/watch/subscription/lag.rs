@@ -27,7 +27,8 @@ pub struct Lag {
     pub initial_remaining: usize,
     /// The number of keys whose changes still have to be delivered.
     pub pending: usize,
-    /// A version of the store up to which every change has been delivered to the subscriber.
+    /// A version of the store up to which every change has been delivered to the subscriber; [`Version::ZERO`] after a
+    /// [restart](crate::SubscriptionEvent::Restarted), until the objects are delivered again.
     pub delivered_version: Version,
     /// The version of the store up to which every change has been merged into the buffer of the subscription.
     pub merged_version: Version,

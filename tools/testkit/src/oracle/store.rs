@@ -375,11 +375,10 @@ impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
     }
 }
 
-/// Several writes that are committed together. A later write of a key replaces an earlier one, unless it is stale.
+/// Several writes that are committed together, as if they were made one after the other.
 #[derive(Clone, Debug)]
 pub struct OracleTransaction<K, V> {
-    writes: Vec<(K, Write<V>)>,
-    version: u64,
+    writes: Vec<(K, Vec<Write<V>>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -390,7 +389,7 @@ enum Write<V> {
 
 impl<K, V> Default for OracleTransaction<K, V> {
     fn default() -> Self {
-        Self { writes: Vec::new(), version: 0 }
+        Self { writes: Vec::new() }
     }
 }
 
@@ -405,46 +404,54 @@ impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
     /// Adds the write of an object to the transaction.
     pub fn upsert(&mut self, store: &OracleStore<K, V>, object: V) {
         let (key, version, new) = store.arrived(object);
-        self.put(store, key, Write::Upsert(version, new), version);
+        self.put(key, Write::Upsert(version, new));
     }
 
     /// Adds the deletion of a key to the transaction.
     pub fn delete(&mut self, store: &OracleStore<K, V>, key: K, last: Option<V>) {
         let last = last.map(|last| store.arrived(last)).map(|(_, version, last)| (version, last));
-        let version = last.as_ref().map_or(0, |last| last.0);
-        self.put(store, key, Write::Delete(last), version);
+        self.put(key, Write::Delete(last));
     }
 
-    fn put(&mut self, store: &OracleStore<K, V>, key: K, write: Write<V>, version: u64) {
-        self.version = self.version.max(version);
-        let earlier = self.writes.iter_mut().find(|(other, _)| *other == key);
-        if let Some((_, Write::Upsert(stored, old))) = &earlier {
-            let stored = (*stored, old);
-            let stale = match &write {
-                Write::Upsert(version, new) => store.rules.is_stale_upsert(stored, *version, new),
-                Write::Delete(last) => {
-                    let last = last.as_ref().map(|(version, last)| (*version, last));
-                    store.rules.is_stale_deletion(stored, last)
-                }
-            };
-            if stale {
-                return;
-            }
-        }
-        match earlier {
-            Some(earlier) => earlier.1 = write,
-            None => self.writes.push((key, write)),
+    fn put(&mut self, key: K, write: Write<V>) {
+        match self.writes.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, writes)) => writes.push(write),
+            None => self.writes.push((key, vec![write])),
         }
     }
 
-    /// Applies all writes, and returns the steps that they cause, deletions first.
+    /// Applies all writes, and returns for each key the step from its object before to its object after them, deletions first.
     pub fn commit(self, store: &mut OracleStore<K, V>) -> Vec<OracleStep<K, V>> {
-        store.bookmark(self.version);
         let (mut deleted, mut changed) = (Vec::new(), Vec::new());
-        for (key, write) in self.writes {
-            match write {
-                Write::Upsert(version, new) => changed.extend(store.write((key, version, new)).1),
-                Write::Delete(last) => deleted.extend(store.erase(&key, last).1),
+        let same = store.rules.same;
+        for (key, writes) in self.writes {
+            let (before, written) = (store.objects.get(&key).cloned(), store.written.get(&key).copied());
+            let is_before = |last: &V| before.as_ref().is_some_and(|before| same(before, last));
+            let mut last_state = None;
+            for write in writes {
+                match write {
+                    Write::Upsert(version, new) => drop(store.write((key.clone(), version, new))),
+                    Write::Delete(last) => {
+                        let state = last.as_ref().map(|(_, last)| last.clone()).filter(&is_before);
+                        if store.erase(&key, last).1.is_some() {
+                            last_state = state.or(last_state);
+                        }
+                    }
+                }
+            }
+            match (before, store.objects.get(&key).cloned()) {
+                (None, None) => {}
+                (None, Some(new)) => changed.push(OracleStep::Added { key, new, initial: false }),
+                (Some(old), None) => {
+                    let missed = last_state.is_none();
+                    let last = last_state.unwrap_or_else(|| old.clone());
+                    deleted.push(OracleStep::Deleted { key, old, last, missed });
+                }
+                (Some(_), Some(_)) if store.written.get(&key).copied() == written => {}
+                (Some(old), Some(new)) if same(&old, &new) => {
+                    changed.push(OracleStep::Updated { key, old, new })
+                }
+                (Some(old), Some(new)) => changed.push(OracleStep::Replaced { key, old, new }),
             }
         }
         deleted.extend(changed);
