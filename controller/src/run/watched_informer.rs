@@ -158,8 +158,8 @@ where
                 match added {
                     Ok(added) => {
                         sink.counters.keys_added.count();
-                        // An add of the user may have a delay, and then returns something else for a leased key.
-                        if added == Added::Dirty || options.add.is_some() {
+                        // A leased key that is dirty already, or that waits for a delay, coalesces with the add, so `Added::Dirty` is not enough.
+                        if added != Added::New {
                             sink.in_flight.supersede(hash);
                         }
                     }

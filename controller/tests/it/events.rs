@@ -565,3 +565,54 @@ async fn a_running_reconcile_is_notified_when_its_object_changes() {
         running.abort();
     }
 }
+
+/// The key of a running reconcile may be dirty already, because other code added it, or because it changed in an open batch. It may also wait for a
+/// delay. A change then coalesces, and still supersedes the reconcile.
+#[tokio::test(start_paused = true)]
+async fn a_change_supersedes_a_reconcile_whose_key_is_queued_already() {
+    for case in ["added", "delayed", "open batch"] {
+        let world = HistorySource::new();
+        world.put(1, 0);
+        let (things, queue, log) = (world.informer(), queue(), Log::new());
+        let (own_log, own_queue, begin) = (log.clone(), queue.clone(), Instant::now());
+        let reconcile = move |key, context: Context| {
+            let (log, queue) = (own_log.clone(), own_queue.clone());
+            async move {
+                match case {
+                    "added" => _ = queue.add(key).unwrap(),
+                    "delayed" => _ = queue.add_after(key, 3600 * SECOND).unwrap(),
+                    _ => {}
+                }
+                log.note(("begins", begin.elapsed().as_secs()));
+                context.superseded().await;
+                log.note(("superseded", begin.elapsed().as_secs()));
+                std::future::pending::<Result<Action, String>>().await
+            }
+        };
+        let controller = Controller::new(queue).watches(&things, |change| *change.key());
+        let running = match case {
+            "open batch" => {
+                let batches = BatchConfig::new(2).max_wait(10 * SECOND);
+                tokio::spawn(controller.run_batches(batches, move |keys: Vec<u32>, context| {
+                    let reconciled = reconcile(keys[0], context);
+                    async move { Ok(vec![reconciled.await]) }
+                }))
+            }
+            _ => tokio::spawn(controller.run(reconcile)),
+        };
+        sleep(5 * SECOND).await;
+        let begins = match case {
+            "open batch" => {
+                world.put(1, 1);
+                10
+            }
+            _ => 0,
+        };
+        sleep(15 * SECOND).await;
+        assert_eq!(log.take(), [("begins", begins)], "{case}");
+        world.put(1, 2);
+        sleep(SECOND).await;
+        assert_eq!(log.take(), [("superseded", 20)], "{case}");
+        running.abort();
+    }
+}
