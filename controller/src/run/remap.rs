@@ -14,8 +14,8 @@ use crate::run::runtime::Runtime;
 use crate::run::spread::SLICES;
 use crate::run::watch_set::WatchSet;
 
-/// Maps the initial objects of a watch. Then maps the failed changes of each object again after the object's own backoff. In each part of a resync period, maps the objects of one slice again.
-/// Never completes.
+/// Maps the initial objects of a watch. Then maps the failed changes of each object again after the object's own backoff. In each part of a resync
+/// period, maps the objects of one slice again. Never completes.
 async fn map_again<X: Runtime>(index: usize, mapper: Arc<dyn RetryMapping>, watches: WatchSet, runtime: X) {
     poll_in_pieces(mapper.clone().map_initial(), &runtime).await;
     watches.mapped(index);
@@ -37,6 +37,8 @@ async fn map_again<X: Runtime>(index: usize, mapper: Arc<dyn RetryMapping>, watc
         }
         let Some((part, due)) = part.zip(resync_at).filter(|(_, due)| *due <= now) else { continue };
         poll_in_pieces(mapper.clone().resync(slice), &runtime).await;
+        // If the period is short, the next part is already due, and if there are no objects, nothing else in this loop waits.
+        runtime.yield_now().await;
         // No slice is skipped. If a slice takes too long, or the clock jumps, the parts after it are late.
         slice = (slice + 1) % SLICES;
         let (next, now) = (due.saturating_add(part), runtime.now());
