@@ -2,6 +2,7 @@
 //!
 //! Cancel safety: the failed changes and the objects are in the mappers and the caches, so dropping a future here only ends the mapping.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -58,12 +59,10 @@ pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
     let mut changes = watches.subscribe();
     let mut running: Vec<(usize, BoxFuture<'static, ()>)> = Vec::new();
     loop {
-        let active = changes.borrow_and_update().mappers();
-        running.retain(|(index, _)| active.iter().any(|(there, _)| there == index));
-        for (index, mapper) in active {
-            if running.iter().all(|(there, _)| *there != index) {
-                running.push((index, Box::pin(map_again(index, mapper, watches.clone(), runtime.clone()))));
-            }
+        let mut new: BTreeMap<_, _> = changes.borrow_and_update().mappers().into_iter().collect();
+        running.retain(|(index, _)| new.remove(index).is_some());
+        for (index, mapper) in new {
+            running.push((index, Box::pin(map_again(index, mapper, watches.clone(), runtime.clone()))));
         }
         let run_all = poll_fn(|cx| {
             running.iter_mut().for_each(|(_, retry)| _ = retry.as_mut().poll(cx));
