@@ -190,11 +190,12 @@ where
     /// Returns the lease if the key may be reconciled now. Otherwise the key has failed, and too many such keys are in flight: puts it back to the queue
     /// for some time.
     pub(crate) fn admit(&self, lease: Lease<K>) -> Option<(Lease<K>, Option<FailingKey<'_>>)> {
-        // A drain reconciles all Ready keys, and it would not wait for a key that is put back.
-        let most = self.config.settings.max_failing_in_flight.filter(|_| !self.is_draining());
-        // If the limiter panics, the key counts as healthy.
-        let fails = || self.call(|| lease.num_requeues()).unwrap_or_default() > 0;
-        let Some(most) = most.filter(|_| fails()) else { return Some((lease, None)) };
+        // If the limiter panics, the key counts as healthy. A queue that is shut down hands out all Ready keys, and the run does not wait for a key that
+        // is put back.
+        let limited =
+            || self.call(|| lease.num_requeues()).unwrap_or_default() > 0 && !self.queue.is_shutting_down();
+        let most = self.config.settings.max_failing_in_flight.filter(|_| limited());
+        let Some(most) = most else { return Some((lease, None)) };
         match self.failing.begin(most) {
             Ok(failing) => Some((lease, Some(failing))),
             Err(wait) => {
