@@ -288,7 +288,7 @@ where
                 |result: Result<Action, E>| result.map_err(|error| ReconcileError::of(error.into()));
             Box::pin(context.work(Box::new(WorkerReconciler::new(reconcile.clone(), convert))))
         };
-        crate::run::run(runtime, self.setup, &worker, &|_| {}).await
+        crate::run::run(runtime, self.setup, &worker, &|_| Box::pin(std::future::ready(()))).await
     }
 
     /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk, for example one
@@ -377,7 +377,10 @@ where
             let reconciler = WorkerReconciler::new(reconcile.clone(), batch_results);
             Box::pin(batching.clone().work(context, Box::new(reconciler)))
         };
-        crate::run::run(runtime, self.setup, &worker, &move |context| collected.release(context)).await
+        let release = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<'static, ()> {
+            Box::pin(collected.clone().release(context))
+        };
+        crate::run::run(runtime, self.setup, &worker, &release).await
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
 }
 
 /// Requeues leased keys whose reconcile has not started.
-pub(crate) type Release<C> = dyn Fn(&C) + Send + Sync;
+pub(crate) type Release<C> = dyn Fn(Arc<C>) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// Runs the controller.
 pub(crate) async fn run<X, K, O, L, T>(
@@ -241,7 +241,7 @@ where
         // Reconciles that still run after this timeout are dropped below, and their keys are leftovers.
         runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, worker)).await;
     }
-    release(&workers);
+    release(workers.clone()).await;
     // Shuts the queue down and collects the leftovers before the workers are aborted, because the abort ends their leases as failures, and the
     // leftovers must still list those keys as leased. After an error the queue stays open for another controller.
     let ended = outcome.map(|()| queue.blocking_drain(DrainOptions::within(Duration::ZERO)));

@@ -85,15 +85,16 @@ impl<K: Key, G: Key> Batching<K, G> {
     }
 
     /// Requeues the leases of open batches. Called at a shutdown, when no worker will reconcile these batches.
-    pub(crate) fn release<X, O, L, T>(&self, context: &WorkerContext<X, K, O, L, T>)
+    pub(crate) async fn release<X, O, L, T>(self: Arc<Self>, context: Arc<WorkerContext<X, K, O, L, T>>)
     where
         X: Runtime,
         O: Order<K>,
         L: QueueLimiter<K>,
         T: Timer,
     {
-        // The lock is free, unless a worker that will be aborted still holds it. The abort drops no lease of the accumulator.
-        let Some(mut collected) = self.collected.try_lock().ok() else { return };
+        // A worker that holds the lock was notified of the phase `Stopping`, so it unlocks at its next poll. With a grace of zero, it may not have been
+        // polled yet.
+        let mut collected = self.collected.lock().await;
         while collected.next_due().is_some() {
             let batch = context.call(|| collected.oldest()).flatten();
             batch
