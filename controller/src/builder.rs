@@ -256,7 +256,8 @@ where
     /// After an error the queue is not shut down, and keeps its keys.
     ///
     /// # Panics
-    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
+    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue, or if a future panics that was passed to
+    /// [`start_when`](Self::start_when), [`standby_until`](Self::standby_until) or [`graceful_shutdown_on`](Self::graceful_shutdown_on).
     ///
     /// # Cancel safety
     /// Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops each of them at

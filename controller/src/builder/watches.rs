@@ -159,6 +159,9 @@ where
     /// which it may then wait. So `mine` may depend on a lease: once it returns `false`, no reconcile of the key starts. If this call of `mine`
     /// panics, the panic is counted and the key is reconciled.
     ///
+    /// A rejected key is not kept: it comes back with its next change, or with the next [resync](WatchOptions::resync_every). So a replica that owns
+    /// keys again after it has rejected them must start a new controller, or resync.
+    ///
     /// # Examples
     /// Runs one of three replicas, each of which reconciles the keys of its share of the namespaces:
     /// ```
