@@ -25,7 +25,8 @@ use crate::{
     Action, BatchConfig, Context, ControllerConfig, ControllerMetrics, Health, InvalidControllerConfig,
     ReconcileError, RunError, RunReport,
 };
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join};
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
 ///
@@ -190,7 +191,8 @@ where
     }
 
     /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but changes add no keys and no worker starts.
-    /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first.
+    /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first. Of several such futures,
+    /// all must complete.
     ///
     /// `begins` is polled from the start of the run, also while the caches sync, so an election may begin at its first poll. If it completes before
     /// the caches have synced, the changes add their keys from then on, and the workers start when the caches have synced.
@@ -221,7 +223,10 @@ where
     /// # }
     /// ```
     pub fn standby_until(mut self, begins: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.setup.standby = Some(Box::pin(begins));
+        self.setup.standby = Some(match self.setup.standby {
+            None => Box::pin(begins),
+            Some(earlier) => Box::pin(join(earlier, begins).map(drop)),
+        });
         self
     }
 

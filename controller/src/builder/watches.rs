@@ -150,8 +150,8 @@ where
         self
     }
 
-    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas. A change adds only those of
-    /// its keys that belong to this controller. If other code adds a key of a different replica to the queue, a worker removes and
+    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas. Of several filters, all must
+    /// return `true`. A change adds only those of its keys that belong to this controller. If other code adds a key of a different replica to the queue, a worker removes and
     /// [counts](crate::RunReport::filtered_keys) that key.
     ///
     /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is then treated like a panic in the
@@ -184,7 +184,8 @@ where
     /// # }
     /// ```
     pub fn filter_keys(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
-        self.setup.config.filter_key = Arc::new(mine);
+        let earlier = self.setup.config.filter_key;
+        self.setup.config.filter_key = Arc::new(move |key| earlier(key) && mine(key));
         self
     }
 }

@@ -139,7 +139,7 @@ where
         let resynced = observed.clone();
         let map = move |change: &Change<OK, V>, resync: bool| {
             let Some(sink) = sink.get() else { return };
-            if shared.is_removed() || options.filter.as_ref().is_some_and(|filter| !filter(change)) {
+            if shared.is_removed() || !options.filters.iter().all(|filter| filter(change)) {
                 return;
             }
             for key in mapper(change).into_keys().filter(|key| (sink.filter_key)(key)) {
