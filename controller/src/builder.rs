@@ -34,6 +34,9 @@ use futures_util::future::{BoxFuture, join};
 /// informer has synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the
 /// queue's limiter.
 ///
+/// Watches, start conditions, standbys, key filters and shutdown signals of several calls apply together. Any other function, and the metrics, replace those
+/// of an earlier call.
+///
 /// # Examples
 /// In this example the queue is already shut down, so the run ends by itself when all queued keys are reconciled:
 /// ```
