@@ -616,3 +616,48 @@ async fn a_change_supersedes_a_reconcile_whose_key_is_queued_already() {
         running.abort();
     }
 }
+
+/// The worker takes the key right after the change has added it, before the call of the mapper returns. The reconcile reads the new state, and no other
+/// one follows it, so it must not be superseded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_does_not_supersede_the_reconcile_that_it_causes() {
+    for ready in [false, true] {
+        let things = HistorySource::new().informer();
+        things.synced().await.unwrap();
+        let (queue, (begun, begins)) = (queue(), std::sync::mpsc::channel());
+        let begins = parking_lot::Mutex::new(begins);
+        let options = WatchOptions::new().add_with(move |queue: &Keys, _: &Change<u32, Thing>, key| {
+            let added = queue.add(key);
+            queue.resume();
+            begins.lock().recv_timeout(Duration::from_secs(60)).expect("the reconcile begins");
+            added
+        });
+        let (mapped, (superseded, result)) = (Arc::new(tokio::sync::Notify::new()), oneshot::channel());
+        let (returned, superseded) = (mapped.clone(), parking_lot::Mutex::new(Some(superseded)));
+        let controller =
+            Controller::new(queue.clone()).watches_with(&things, |change| *change.key(), options);
+        let health = controller.health();
+        let running = tokio::spawn(controller.run(move |_, context: Context| {
+            let (returned, superseded) = (returned.clone(), superseded.lock().take());
+            let _ = begun.send(());
+            async move {
+                returned.notified().await;
+                let _ = superseded.map(|superseded| superseded.send(context.is_superseded()));
+                Ok::<_, String>(Action::await_change())
+            }
+        }));
+        while health.ready().is_err() {
+            tokio::task::yield_now().await;
+        }
+        if ready {
+            // The key is Ready, so the add of the change coalesces.
+            queue.pause();
+            queue.add(1).unwrap();
+        }
+        let writer = things.clone();
+        tokio::task::spawn_blocking(move || writer.writer().upsert(written(1, 1, 0))).await.unwrap();
+        mapped.notify_one();
+        assert!(!result.await.unwrap(), "ready: {ready}");
+        running.abort();
+    }
+}
