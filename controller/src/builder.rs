@@ -25,13 +25,17 @@ use crate::{
     Action, BatchConfig, Context, ControllerConfig, ControllerMetrics, Health, InvalidControllerConfig,
     ReconcileError, RunError, RunReport,
 };
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join};
 
 /// A controller loop: it maps changes of objects to keys, and calls a reconcile function for each key.
 ///
 /// Each worker takes one key at a time from the queue, and no two workers have the same key at the same time. Workers start when every
 /// informer has synced. If a reconcile returns an error, panics or times out, only its key is affected: the key is retried after the delay of the
 /// queue's limiter.
+///
+/// Watches, start conditions, standbys, key filters and shutdown signals of several calls apply together. Any other function, and the metrics, replace those
+/// of an earlier call.
 ///
 /// # Examples
 /// In this example the queue is already shut down, so the run ends by itself when all queued keys are reconciled:
@@ -190,7 +194,8 @@ where
     }
 
     /// Keeps the controller in standby until `begins` completes: the caches sync and stay current, but changes add no keys and no worker starts.
-    /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first.
+    /// Use this for leader election: a standby replica that is elected has filled caches, so it need not list the objects first. Of several such futures,
+    /// all must complete.
     ///
     /// `begins` is polled from the start of the run, also while the caches sync, so an election may begin at its first poll. If it completes before
     /// the caches have synced, the changes add their keys from then on, and the workers start when the caches have synced.
@@ -221,7 +226,10 @@ where
     /// # }
     /// ```
     pub fn standby_until(mut self, begins: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.setup.standby = Some(Box::pin(begins));
+        self.setup.standby = Some(match self.setup.standby {
+            None => Box::pin(begins),
+            Some(earlier) => Box::pin(join(earlier, begins).map(drop)),
+        });
         self
     }
 
@@ -256,7 +264,8 @@ where
     /// After an error the queue is not shut down, and keeps its keys.
     ///
     /// # Panics
-    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue.
+    /// Panics if the queue's clock, the queue's timer or `Clone` of a key panics inside the queue, or if a future panics that was passed to
+    /// [`start_when`](Self::start_when), [`standby_until`](Self::standby_until) or [`graceful_shutdown_on`](Self::graceful_shutdown_on).
     ///
     /// # Cancel safety
     /// Dropping the future stops the workers and the mapping of changes, and does not wait for running reconciles: the runtime drops each of them at
@@ -288,7 +297,7 @@ where
                 |result: Result<Action, E>| result.map_err(|error| ReconcileError::of(error.into()));
             Box::pin(context.work(Box::new(WorkerReconciler::new(reconcile.clone(), convert))))
         };
-        crate::run::run(runtime, self.setup, &worker, &|_| {}).await
+        crate::run::run(runtime, self.setup, &worker, &|_| Box::pin(std::future::ready(()))).await
     }
 
     /// Like [`run`](Self::run), but each call reconciles several keys, for work that is cheaper in bulk, for example one
@@ -377,7 +386,10 @@ where
             let reconciler = WorkerReconciler::new(reconcile.clone(), batch_results);
             Box::pin(batching.clone().work(context, Box::new(reconciler)))
         };
-        crate::run::run(runtime, self.setup, &worker, &move |context| collected.release(context)).await
+        let release = move |context: Arc<WorkerContext<X, K, O, L, T>>| -> BoxFuture<'static, ()> {
+            Box::pin(collected.clone().release(context))
+        };
+        crate::run::run(runtime, self.setup, &worker, &release).await
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct RunSetup<K, O: Order<K>, L, T> {
 }
 
 /// Requeues leased keys whose reconcile has not started.
-pub(crate) type Release<C> = dyn Fn(&C) + Send + Sync;
+pub(crate) type Release<C> = dyn Fn(Arc<C>) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// Runs the controller.
 pub(crate) async fn run<X, K, O, L, T>(
@@ -221,18 +221,18 @@ where
         _ => None,
     };
     let active = watches.shut_down(ended);
+    let drains = settings.drain_on_shutdown && outcome.is_ok();
+    if drains {
+        // Before the phase: until the queue is shut down, a worker may put a failing key back, and the drain would not wait for that key.
+        queue.shut_down();
+        queue.resume();
+    }
+    workers.phase.raise(if drains { RunPhase::Draining } else { RunPhase::Stopping });
     context.enter(ShutdownStage::ShuttingDown);
     // Drops the observers, so later changes are not mapped. A change that is being mapped on another thread may still add its keys; these keys become
     // leftovers, or the queue rejects them.
     let mappers: Vec<_> = active.into_iter().map(|active| active.mapper).collect();
 
-    if settings.drain_on_shutdown && outcome.is_ok() {
-        workers.phase.raise(RunPhase::Draining);
-        queue.shut_down();
-        queue.resume();
-    } else {
-        workers.phase.raise(RunPhase::Stopping);
-    }
     // During a drain the worker pool can still grow.
     let finish = workers.run_workers(&mut tasks, worker);
     if runtime.timeout(settings.shutdown_grace, finish).await.is_none() {
@@ -241,7 +241,7 @@ where
         // Reconciles that still run after this timeout are dropped below, and their keys are leftovers.
         runtime.timeout(settings.abort_after, workers.run_workers(&mut tasks, worker)).await;
     }
-    release(&workers);
+    release(workers.clone()).await;
     // Shuts the queue down and collects the leftovers before the workers are aborted, because the abort ends their leases as failures, and the
     // leftovers must still list those keys as leased. After an error the queue stays open for another controller.
     let ended = outcome.map(|()| queue.blocking_drain(DrainOptions::within(Duration::ZERO)));

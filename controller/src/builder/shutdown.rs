@@ -7,6 +7,8 @@ use std::future::Future;
 use flyball_workqueue::{Key, Order, QueueLimiter, Timer};
 
 use crate::Controller;
+use futures_util::FutureExt;
+use futures_util::future::select;
 
 /// The shutdown signal.
 impl<K, O, L, T> Controller<K, O, L, T>
@@ -17,7 +19,7 @@ where
     T: Timer,
 {
     /// Shuts down when `signal` completes. Running reconciles finish. No further reconcile starts, and queued keys are left
-    /// in the queue, unless the controller [drains](crate::ControllerConfig::drain_on_shutdown) the queue.
+    /// in the queue, unless the controller [drains](crate::ControllerConfig::drain_on_shutdown) the queue. Of several signals, the first one shuts down.
     ///
     /// | time after the signal | default | effect |
     /// |---|---|---|
@@ -57,7 +59,7 @@ where
     /// # }
     /// ```
     pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.setup.stop = Box::pin(signal);
+        self.setup.stop = Box::pin(select(self.setup.stop, Box::pin(signal)).map(drop));
         self
     }
 }

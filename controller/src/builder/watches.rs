@@ -150,14 +150,17 @@ where
         self
     }
 
-    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas. A change adds only those of
-    /// its keys that belong to this controller. If other code adds a key of a different replica to the queue, a worker removes and
+    /// Restricts this controller to the keys for which `mine` returns `true`, and leaves all others to other replicas. Of several filters, all must
+    /// return `true`. A change adds only those of its keys that belong to this controller. If other code adds a key of a different replica to the queue, a worker removes and
     /// [counts](crate::RunReport::filtered_keys) that key.
     ///
     /// The caches still hold all objects. The informer calls `mine` for every key of a change; a panic in `mine` is then treated like a panic in the
     /// mapper. A worker calls `mine` immediately before it reconciles a key; with [`run_batches`](Self::run_batches) also when the key joins a batch, in
     /// which it may then wait. So `mine` may depend on a lease: once it returns `false`, no reconcile of the key starts. If this call of `mine`
     /// panics, the panic is counted and the key is reconciled.
+    ///
+    /// A rejected key is not kept: it comes back with its next change, or with the next [resync](WatchOptions::resync_every). So a replica that owns
+    /// keys again after it has rejected them must start a new controller, or resync.
     ///
     /// # Examples
     /// Runs one of three replicas, each of which reconciles the keys of its share of the namespaces:
@@ -181,7 +184,8 @@ where
     /// # }
     /// ```
     pub fn filter_keys(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
-        self.setup.config.filter_key = Arc::new(mine);
+        let earlier = self.setup.config.filter_key;
+        self.setup.config.filter_key = Arc::new(move |key| earlier(key) && mine(key));
         self
     }
 }

@@ -152,7 +152,7 @@ impl Context {
     }
 
     /// Waits until a change adds the key again, as [`is_superseded`](Self::is_superseded) describes. Use this in a long reconcile that waits for
-    /// something that a change may make obsolete. After the reconcile has ended, the wait may complete for no reason.
+    /// something that a change may make obsolete. After the reconcile has ended, the wait may complete for no reason, or never.
     ///
     /// # Cancel safety
     /// Cancel-safe: dropping the future has no effect other than ending the wait.

@@ -38,8 +38,14 @@ where
         None => done.await,
         Some(limit) => runtime.timeout(limit, done).await.unwrap_or(Err(ReconcileError::Timeout(limit))),
     };
-    running.end().map_err(ReconcileError::Panic)?;
-    outcome
+    match running.end() {
+        Ok(()) => outcome,
+        Err(message) => {
+            // A panic in the drop of what the call has returned must not hide this one.
+            panics::caught(|| drop(outcome));
+            Err(ReconcileError::Panic(message))
+        }
+    }
 }
 
 /// Ends the call when it is dropped, so that a panic in the drop of the user's future is caught like a panic in a poll, even if the worker is aborted.

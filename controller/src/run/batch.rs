@@ -85,15 +85,16 @@ impl<K: Key, G: Key> Batching<K, G> {
     }
 
     /// Requeues the leases of open batches. Called at a shutdown, when no worker will reconcile these batches.
-    pub(crate) fn release<X, O, L, T>(&self, context: &WorkerContext<X, K, O, L, T>)
+    pub(crate) async fn release<X, O, L, T>(self: Arc<Self>, context: Arc<WorkerContext<X, K, O, L, T>>)
     where
         X: Runtime,
         O: Order<K>,
         L: QueueLimiter<K>,
         T: Timer,
     {
-        // The lock is free, unless a worker that will be aborted still holds it. The abort drops no lease of the accumulator.
-        let Some(mut collected) = self.collected.try_lock().ok() else { return };
+        // A worker that holds the lock was notified of the phase `Stopping`, so it unlocks at its next poll. With a grace of zero, it may not have been
+        // polled yet.
+        let mut collected = self.collected.lock().await;
         while collected.next_due().is_some() {
             let batch = context.call(|| collected.oldest()).flatten();
             batch
@@ -226,7 +227,11 @@ where
         // poll of the reconcile.
         let mut failing = Vec::new();
         let own = |(key, lease)| {
-            let (lease, fails) = self.admit(self.filter_key(lease)?)?;
+            let admitted = self.filter_key(lease).and_then(|lease| self.admit(lease));
+            let Some((lease, fails)) = admitted else {
+                self.discard(key);
+                return None;
+            };
             failing.extend(fails);
             Some((key, lease))
         };
@@ -283,12 +288,17 @@ where
         let start = |reconciler: &mut BatchReconciler<K>| reconciler.start(keys, context.clone());
         let limit = self.config.settings.reconcile_timeout;
         let results = attempt(&self.runtime, &span, reconciler, start, limit).await;
-        let results = results.and_then(|results| check_count(results, count));
-        match results {
-            Ok(results) => results,
-            // If the whole call fails, each key of the batch fails.
-            Err(failure) => vec![Err(Arc::new(failure)); count],
-        }
+        let failure = match results {
+            Ok(results) if results.len() == count => return results,
+            Ok(results) => {
+                let returned = results.len();
+                results.into_iter().for_each(|result| self.discard(result));
+                ReconcileError::Error(Box::new(WrongResultCount { returned, count }))
+            }
+            Err(failure) => failure,
+        };
+        // If the whole call fails, each key of the batch fails.
+        vec![Err(Arc::new(failure)); count]
     }
 
     /// Ends the lease of one key of a batch. `finally` runs for each key, within a span of its own.
@@ -305,7 +315,7 @@ where
             Some(finally) => self.finish(copied(&lease), result, &**finally, context, &span).await,
         };
         metrics_guard.disarm();
-        self.ended(lease, &result, &span);
+        self.ended(lease, result, &span);
     }
 }
 
@@ -328,14 +338,6 @@ where
     let failure = |error: E| Arc::new(ReconcileError::of(error.into()));
     let results = results.map_err(|error| ReconcileError::of(error.into()))?;
     Ok(results.into_iter().map(|result| result.map_err(failure)).collect())
-}
-
-/// Returns the results if there is one per key, otherwise an error.
-fn check_count(results: Results, count: usize) -> Result<Results, ReconcileError> {
-    match results.len() {
-        returned if returned == count => Ok(results),
-        returned => Err(ReconcileError::Error(Box::new(WrongResultCount { returned, count }))),
-    }
 }
 
 /// The error of a batch whose number of results differs from its number of keys. Such results cannot be assigned to keys.

@@ -33,7 +33,8 @@ impl<K> BatchConfig<K> {
 }
 
 impl<K, G> BatchConfig<K, G> {
-    /// Sets how long a batch that is not full waits for more keys, from its first key on.
+    /// Sets how long a batch that is not full waits for more keys, from its first key on. In a [drain](crate::ControllerConfig::drain_on_shutdown), and in
+    /// a run that [stops when it is idle](crate::ControllerConfig::stop_when_idle) once all informers have stopped, no batch waits.
     ///
     /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait: their keys count toward that cap, and
     /// perhaps the cap is reached only because of them. So while one group is at its cap, batches of other groups may also be smaller.

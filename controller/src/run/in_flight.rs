@@ -6,7 +6,8 @@
 //! | `WorkerSlot::superseded` | a `watch` channel |
 //!
 //! A reconcile is registered before its function is called. So if a change does not find the reconcile, the reconcile begins after the change was
-//! published, and reads the new state.
+//! published, and reads the new state. A change looks for the reconcile before it adds the key. So if the reconcile has not ended before the add, its key
+//! is leased at the add, and runs again; in the opposite order, the change could find the reconcile that the add has caused.
 //!
 //! If two keys have the same hash, a change of one key also notifies the reconcile of the other key. This happens with a probability of 2⁻⁶⁴, or if
 //! `Hash` of the keys is weak.
@@ -29,7 +30,8 @@ pub(crate) struct InFlight {
 }
 
 /// The reconciles of the keys with one hash.
-enum Reconciles {
+#[derive(Clone)]
+pub(crate) enum Reconciles {
     One(Reconcile),
     Many(Vec<Reconcile>),
 }
@@ -96,15 +98,9 @@ impl InFlight {
         Registered { in_flight: self, hashes, slot: reconcile.slot.clone() }
     }
 
-    /// Notifies the reconciles of the key with this hash that the key was added again.
-    pub(crate) fn supersede(&self, hash: u64) {
-        let (mut one, mut many) = (None, Vec::new());
-        match self.shard(hash).lock().get(&hash) {
-            None => {}
-            Some(Reconciles::One(reconcile)) => one = Some(reconcile.clone()),
-            Some(Reconciles::Many(reconciles)) => many.clone_from(reconciles),
-        }
-        one.iter().chain(&many).for_each(Reconcile::supersede);
+    /// Returns the reconciles of the key with this hash, to [supersede](Reconciles::supersede) them after the key is added.
+    pub(crate) fn get(&self, hash: u64) -> Option<Reconciles> {
+        self.shard(hash).lock().get(&hash).cloned()
     }
 
     fn shard(&self, hash: u64) -> &Mutex<HashMap<u64, Reconciles>> {
@@ -129,6 +125,14 @@ impl InFlight {
 }
 
 impl Reconciles {
+    /// Notifies the reconciles that the key was added again. Has no effect on those that have ended.
+    pub(crate) fn supersede(&self) {
+        match self {
+            Self::One(reconcile) => reconcile.supersede(),
+            Self::Many(reconciles) => reconciles.iter().for_each(Reconcile::supersede),
+        }
+    }
+
     fn add(&mut self, reconcile: Reconcile) {
         match self {
             Self::One(first) => *self = Self::Many(vec![first.clone(), reconcile]),
@@ -157,15 +161,16 @@ mod tests {
     #[test]
     fn notifies_the_reconciles_of_a_hash_and_no_later_ones() {
         let in_flight = InFlight::default();
+        let supersede = |hash| in_flight.get(hash).iter().for_each(Reconciles::supersede);
         let (mut one, mut other) = (Reconcile::new(), Reconcile::new());
         one.next();
         other.next();
         let first = in_flight.begin(&one, [7]);
         let both = in_flight.begin(&other, vec![7, 23]);
-        in_flight.supersede(8);
+        supersede(8);
         assert!(!one.is_superseded() && !other.is_superseded());
         drop(first);
-        in_flight.supersede(7);
+        supersede(7);
         assert!(!one.is_superseded() && other.is_superseded(), "the first reconcile has ended");
         drop(both);
         let before = other.clone();
@@ -173,7 +178,7 @@ mod tests {
         let both = in_flight.begin(&other, vec![7, 23]);
         assert!(before.is_superseded() && !other.is_superseded(), "a new reconcile of the same worker");
         let _again = in_flight.begin(&one, [23]);
-        in_flight.supersede(23);
+        supersede(23);
         assert!(one.is_superseded() && other.is_superseded(), "the keys have the same hash");
         drop((both, _again));
         assert!(in_flight.reconciles.iter().all(|shard| shard.lock().is_empty()));

@@ -2,6 +2,7 @@
 //!
 //! Cancel safety: the failed changes and the objects are in the mappers and the caches, so dropping a future here only ends the mapping.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,8 +15,8 @@ use crate::run::runtime::Runtime;
 use crate::run::spread::SLICES;
 use crate::run::watch_set::WatchSet;
 
-/// Maps the initial objects of a watch. Then maps the failed changes of each object again after the object's own backoff. In each part of a resync period, maps the objects of one slice again.
-/// Never completes.
+/// Maps the initial objects of a watch. Then maps the failed changes of each object again after the object's own backoff. In each part of a resync
+/// period, maps the objects of one slice again. Never completes.
 async fn map_again<X: Runtime>(index: usize, mapper: Arc<dyn RetryMapping>, watches: WatchSet, runtime: X) {
     poll_in_pieces(mapper.clone().map_initial(), &runtime).await;
     watches.mapped(index);
@@ -37,6 +38,8 @@ async fn map_again<X: Runtime>(index: usize, mapper: Arc<dyn RetryMapping>, watc
         }
         let Some((part, due)) = part.zip(resync_at).filter(|(_, due)| *due <= now) else { continue };
         poll_in_pieces(mapper.clone().resync(slice), &runtime).await;
+        // If the period is short, the next part is already due, and if there are no objects, nothing else in this loop waits.
+        runtime.yield_now().await;
         // No slice is skipped. If a slice takes too long, or the clock jumps, the parts after it are late.
         slice = (slice + 1) % SLICES;
         let (next, now) = (due.saturating_add(part), runtime.now());
@@ -56,12 +59,10 @@ pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
     let mut changes = watches.subscribe();
     let mut running: Vec<(usize, BoxFuture<'static, ()>)> = Vec::new();
     loop {
-        let active = changes.borrow_and_update().mappers();
-        running.retain(|(index, _)| active.iter().any(|(there, _)| there == index));
-        for (index, mapper) in active {
-            if running.iter().all(|(there, _)| *there != index) {
-                running.push((index, Box::pin(map_again(index, mapper, watches.clone(), runtime.clone()))));
-            }
+        let mut new: BTreeMap<_, _> = changes.borrow_and_update().mappers().into_iter().collect();
+        running.retain(|(index, _)| new.remove(index).is_some());
+        for (index, mapper) in new {
+            running.push((index, Box::pin(map_again(index, mapper, watches.clone(), runtime.clone()))));
         }
         let run_all = poll_fn(|cx| {
             running.iter_mut().for_each(|(_, retry)| _ = retry.as_mut().poll(cx));

@@ -28,7 +28,7 @@ use flyball_workqueue::{AddError, Added, Fifo, Key, Order, Priority, Queue, Thre
 #[must_use = "options do nothing until they are passed to a watch"]
 #[expect(clippy::type_complexity, reason = "the function types are used only here")]
 pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = Exponential<K>, T = ThreadTimer> {
-    pub(crate) filter: Option<Box<dyn Fn(&Change<OK, V>) -> bool + Send + Sync>>,
+    pub(crate) filters: Vec<Box<dyn Fn(&Change<OK, V>) -> bool + Send + Sync>>,
     pub(crate) add: Option<
         Box<dyn Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync>,
     >,
@@ -40,15 +40,16 @@ pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = Exponential<K>, T = Th
 impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// Creates the default options: every change is mapped to keys.
     pub fn new() -> Self {
-        Self { filter: None, add: None, priority: None, initial_priority: None, resync_every: None }
+        Self { filters: Vec::new(), add: None, priority: None, initial_priority: None, resync_every: None }
     }
 
-    /// Maps only the changes for which `filter` returns `true`; [`predicate`](crate::predicate) has common filters.
+    /// Maps only the changes for which `filter` returns `true`; [`predicate`](crate::predicate) has common filters. Of several filters, all must return
+    /// `true`.
     ///
     /// A change that `filter` rejects is never mapped, not even when later changes arrive. The next reconcile of the key reads the newest state
     /// anyway. A panic in the filter is treated like a panic in the mapper.
     pub fn filter(mut self, filter: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Box::new(filter));
+        self.filters.push(Box::new(filter));
         self
     }
 
@@ -181,7 +182,7 @@ impl<OK, V, K: Key, O: Order<K>, L, T> Default for WatchOptions<OK, V, K, O, L, 
 impl<OK, V, K, O: Order<K>, L, T> fmt::Debug for WatchOptions<OK, V, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchOptions")
-            .field("filter", &self.filter.is_some())
+            .field("filters", &self.filters.len())
             .field("add_with", &self.add.is_some())
             .field("priority", &self.priority)
             .field("initial_priority", &self.initial_priority)

@@ -158,8 +158,8 @@ impl WatchSet {
             false
         });
         let Some(observe) = observe else { return self.lifecycle() < Lifecycle::ShuttingDown };
-        // If `Clone` of a key panics, removes the watch and resumes the panic. If the watch were not removed, the run would wait forever for it to
-        // start.
+        // If the drop of an object panics in the store, removes the watch and resumes the panic. If the watch were not removed, the run would wait
+        // forever for it to start.
         let mut active = match catch_unwind(AssertUnwindSafe(observe)) {
             Ok(active) => Some(active),
             Err(panic) => {
@@ -241,13 +241,13 @@ impl WatchSet {
         let _ = self.0.subscribe().wait_for(|state| state.added > added).await;
     }
 
-    /// Waits until no watch is starting, and the existing objects of all watches are mapped to keys.
+    /// Waits until all watches are started, and their existing objects are mapped to keys.
     pub(crate) async fn all_started(&self) {
         // The wait cannot fail, because `self` holds the sender.
         let _ = self.0.subscribe().wait_for(|state| !state.is_starting()).await;
     }
 
-    /// Shuts down and returns `true` if the number of watches that were ever added is still `added` and no watch is starting. Otherwise returns
+    /// Shuts down and returns `true` if the number of watches that were ever added is still `added` and all of them are started. Otherwise returns
     /// `false`.
     pub(crate) fn shut_down_after(&self, added: usize) -> bool {
         let mut shut = false;
@@ -329,9 +329,10 @@ impl State {
         self.watches.iter_mut().find(|entry| entry.index == index)
     }
 
+    /// Returns whether a watch is not started, or its existing objects are not mapped. A thread that adds a watch may be between its registration and
+    /// its start.
     fn is_starting(&self) -> bool {
-        let starts = |stage: &Stage| matches!(stage, Stage::Starting | Stage::Active { mapped: false, .. });
-        self.watches.iter().any(|entry| starts(&entry.stage))
+        self.watches.iter().any(|entry| !matches!(entry.stage, Stage::Active { mapped: true, .. }))
     }
 
     /// Returns the number of watches that were added so far.
@@ -381,27 +382,44 @@ mod tests {
     use flyball_informer_cache::testing::TestServer;
     use flyball_informer_cache::{Informer, Schema, Version};
     use flyball_sync::ManualClock;
+    use futures_util::FutureExt;
 
     use super::*;
     use crate::WatchOptions;
     use crate::run::watched_informer::watched;
 
-    /// A thread may add a watch after the last check of the caches. Its cache must be awaited, too.
-    #[test]
-    fn a_watch_that_was_added_after_the_last_check_delays_the_start() {
+    /// Adds a watch.
+    fn add(watches: &WatchSet) -> Result<usize, AddWatchError> {
         let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
         let builder = Informer::builder(schema, TestServer::new(schema, |_, _, _| {}));
         let built = builder.timer(ManualClock::new().timer()).build();
         let (informer, _run) = built.expect("the configuration is the default");
         let sink = Arc::<std::sync::OnceLock<_>>::default();
         let options = WatchOptions::<u32, u32, u32, flyball_workqueue::Fifo>::new();
+        watches.add(watched(&informer, |change| *change.key(), options, &sink))
+    }
+
+    /// A thread may add a watch after the last check of the caches. Its cache must be awaited, too.
+    #[test]
+    fn a_watch_that_was_added_after_the_last_check_delays_the_start() {
         let watches = WatchSet::default();
         watches.begin(false, true);
         let checked = watches.added();
-        watches.add(watched(&informer, |change| *change.key(), options, &sink)).expect("the run has begun");
+        add(&watches).expect("the run has begun");
         assert!(!watches.enter_running(checked));
         assert_eq!(watches.lifecycle(), Lifecycle::Syncing);
         assert!(watches.enter_running(watches.added()));
         assert_eq!(watches.lifecycle(), Lifecycle::Running);
+    }
+
+    /// The thread that adds a watch first registers it, and then starts it. In between, the workers must not start, and the run must not end.
+    #[test]
+    fn a_watch_that_is_registered_and_not_started_is_awaited() {
+        let watches = WatchSet::default();
+        watches.begin(true, true);
+        assert!(watches.all_started().now_or_never().is_some());
+        add(&watches).expect("the run has begun");
+        assert!(watches.all_started().now_or_never().is_none());
+        assert!(!watches.shut_down_after(watches.added()));
     }
 }

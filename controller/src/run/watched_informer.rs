@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 
 use crate::WatchStatus;
 use crate::report::ReportCounters;
-use crate::run::in_flight::InFlight;
+use crate::run::in_flight::{InFlight, Reconciles};
 use crate::run::into_keys::IntoKeys;
 use crate::run::mapper::{Mapper, RetryMapping};
 use crate::run::watch_options::WatchOptions;
@@ -139,15 +139,14 @@ where
         let resynced = observed.clone();
         let map = move |change: &Change<OK, V>, resync: bool| {
             let Some(sink) = sink.get() else { return };
-            if shared.is_removed() || options.filter.as_ref().is_some_and(|filter| !filter(change)) {
+            if shared.is_removed() || !options.filters.iter().all(|filter| filter(change)) {
                 return;
             }
             for key in mapper(change).into_keys().filter(|key| (sink.filter_key)(key)) {
                 if shared.is_removed() {
                     break;
                 }
-                // Computed before the add, which consumes the key.
-                let hash = sink.in_flight.hash(&key);
+                let running = sink.in_flight.get(sink.in_flight.hash(&key));
                 let added = match resync {
                     true if sink.queue.state(&key) != KeyState::Absent => continue,
                     true => {
@@ -158,10 +157,9 @@ where
                 match added {
                     Ok(added) => {
                         sink.counters.keys_added.count();
-                        // An add of the user may have a delay, and then returns something else for a leased key.
-                        if added == Added::Dirty || options.add.is_some() {
-                            sink.in_flight.supersede(hash);
-                        }
+                        // A leased key that is dirty already, or that waits for a delay, coalesces with the add, so `Added::Dirty` is not enough. If the
+                        // key was absent, the reconcile has ended.
+                        running.filter(|_| added != Added::New).iter().for_each(Reconciles::supersede);
                     }
                     // The queue is shut down, so it would refuse the other keys of the change, too.
                     Err(refused) if refused.kind() == AddErrorKind::ShutDown => break,

@@ -139,8 +139,8 @@ where
     /// Reconciles a key, and ends its lease.
     async fn serve(&self, lease: Lease<K>, slot: &Reconcile, reconciler: &mut KeyReconciler<K>) {
         let key = copied(&lease);
-        let Some(lease) = self.filter_key(lease) else { return };
-        let Some((lease, _failing)) = self.admit(lease) else { return };
+        let admitted = self.filter_key(lease).and_then(|lease| self.admit(lease));
+        let Some((lease, _failing)) = admitted else { return self.discard(key) };
         let metrics = self.config.metrics.as_deref();
         self.report(|metrics| metrics.reconcile_started());
         let metrics_guard = ReconcileMetricsGuard::new(metrics);
@@ -166,7 +166,7 @@ where
         // of the reconcile: if the worker is aborted at the yield, the reconcile counts as dropped.
         self.runtime.yield_now().await;
         metrics_guard.disarm();
-        self.ended(lease, &result, &span);
+        self.ended(lease, result, &span);
     }
 
     /// The owner test: returns the lease if this replica reconciles the key. Otherwise forgets the failures and the conflicts of the key, and completes
@@ -190,11 +190,12 @@ where
     /// Returns the lease if the key may be reconciled now. Otherwise the key has failed, and too many such keys are in flight: puts it back to the queue
     /// for some time.
     pub(crate) fn admit(&self, lease: Lease<K>) -> Option<(Lease<K>, Option<FailingKey<'_>>)> {
-        // A drain reconciles all Ready keys, and it would not wait for a key that is put back.
-        let most = self.config.settings.max_failing_in_flight.filter(|_| !self.is_draining());
-        // If the limiter panics, the key counts as healthy.
-        let fails = || self.call(|| lease.num_requeues()).unwrap_or_default() > 0;
-        let Some(most) = most.filter(|_| fails()) else { return Some((lease, None)) };
+        // If the limiter panics, the key counts as healthy. A queue that is shut down hands out all Ready keys, and the run does not wait for a key that
+        // is put back.
+        let limited =
+            || self.call(|| lease.num_requeues()).unwrap_or_default() > 0 && !self.queue.is_shutting_down();
+        let most = self.config.settings.max_failing_in_flight.filter(|_| limited());
+        let Some(most) = most else { return Some((lease, None)) };
         match self.failing.begin(most) {
             Ok(failing) => Some((lease, Some(failing))),
             Err(wait) => {
@@ -229,7 +230,13 @@ where
             Ok(()) => result,
             Err(failure) => {
                 self.counters.finally_failures.count();
-                result.and(Err(Arc::new(failure)))
+                match result {
+                    Ok(_) => Err(Arc::new(failure)),
+                    Err(first) => {
+                        self.discard(failure);
+                        Err(first)
+                    }
+                }
             }
         }
     }
@@ -238,7 +245,7 @@ where
     pub(crate) fn ended(
         &self,
         lease: Lease<K>,
-        result: &Result<Action, Arc<ReconcileError>>,
+        result: Result<Action, Arc<ReconcileError>>,
         span: &ReconcileSpan,
     ) {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
@@ -250,7 +257,7 @@ where
             Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
         };
         self.counters.record(outcome);
-        self.call(|| match result {
+        self.call(|| match &result {
             Ok(action) => {
                 self.count_recovery(&lease);
                 let action = self.spread(*action, lease.key());
@@ -260,6 +267,7 @@ where
         });
         self.report(|metrics| metrics.reconcile_ended(outcome, took));
         self.call(|| span.ended(outcome));
+        self.discard(result);
     }
 
     /// Makes the delay of a requeue longer, by a hash of the key.
@@ -333,6 +341,11 @@ where
         if let Some(metrics) = &self.config.metrics {
             self.call(|| what(&**metrics));
         }
+    }
+
+    /// Drops a value of the user. If the drop panics, counts the panic.
+    pub(crate) fn discard<A>(&self, value: A) {
+        self.call(|| drop(value));
     }
 
     /// Calls user code. If it panics, counts the panic and returns `None`.

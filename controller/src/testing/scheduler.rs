@@ -101,7 +101,10 @@ impl Scheduler {
         match ids.iter().position(|id| !state.tasks.contains_key(id)) {
             Some(over) => Poll::Ready(over),
             None => {
-                state.joiners.push(waker);
+                // A task may poll many times before a task ends.
+                if !state.joiners.iter().any(|joiner| joiner.will_wake(&waker)) {
+                    state.joiners.push(waker);
+                }
                 Poll::Pending
             }
         }
@@ -202,5 +205,21 @@ impl Wake for TaskWaker {
                 state.ready.insert(self.id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_polls_often_is_stored_once() {
+        let scheduler = Arc::new(Scheduler::new(1));
+        let id = scheduler.spawn(Box::pin(std::future::pending()));
+        for _ in 0..100 {
+            let context = Context::from_waker(Waker::noop());
+            assert!(scheduler.poll_finished(&[id], &context).is_pending());
+        }
+        assert_eq!(scheduler.state.lock().joiners.len(), 1);
     }
 }

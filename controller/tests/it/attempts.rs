@@ -1,7 +1,7 @@
 //! `max_attempts`: a key that keeps failing is given up, and `on_give_up` is called.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use flyball_controller::{Action, BatchConfig, Controller, ControllerConfig, ReconcileError};
 use flyball_ratelimit::{Exponential, MaxElapsed};
@@ -10,7 +10,7 @@ use flyball_workqueue::Queue;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
+use crate::support::{HistorySource, Log, SECOND, left, panic_quietly, queue, run_until_pending, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add() {
@@ -309,4 +309,42 @@ async fn a_drain_reconciles_failing_keys_beyond_the_limit() {
         .await
         .unwrap();
     assert_eq!((sorted(log.take()), left(&report)), (vec![0, 1, 2, 3, 100, 101], 0));
+}
+
+/// A run that stops when it is idle waits for keys that are put back, so the limit applies until its end.
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_failing_keys_applies_although_all_informers_have_stopped() {
+    const KEYS: u32 = 6;
+    let world = HistorySource::new();
+    (0..KEYS).for_each(|key| _ = world.put(key, 0));
+    let things = world.informer();
+    things.synced().await.unwrap();
+    things.shut_down();
+    things.stopped().await;
+    let (failing, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (own_most, calls) = (most.clone(), AtomicU32::new(0));
+    let report = Controller::new(queue())
+        .watches(&things, |change| *change.key())
+        .with_config(ControllerConfig {
+            workers: 4.into(),
+            max_failing_in_flight: Some(1),
+            stop_when_idle: true,
+            ..ControllerConfig::default()
+        })
+        .run(move |_, _| {
+            let (failing, most) = (failing.clone(), own_most.clone());
+            let first = calls.fetch_add(1, Ordering::SeqCst) < KEYS;
+            async move {
+                if first {
+                    return Err("no luck");
+                }
+                most.fetch_max(failing.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(10 * SECOND).await;
+                failing.fetch_sub(1, Ordering::SeqCst);
+                Ok(Action::await_change())
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!((report.reconciles, report.errors, most.load(Ordering::SeqCst)), (12, 6, 1));
 }

@@ -565,3 +565,99 @@ async fn a_running_reconcile_is_notified_when_its_object_changes() {
         running.abort();
     }
 }
+
+/// The key of a running reconcile may be dirty already, because other code added it, or because it changed in an open batch. It may also wait for a
+/// delay. A change then coalesces, and still supersedes the reconcile.
+#[tokio::test(start_paused = true)]
+async fn a_change_supersedes_a_reconcile_whose_key_is_queued_already() {
+    for case in ["added", "delayed", "open batch"] {
+        let world = HistorySource::new();
+        world.put(1, 0);
+        let (things, queue, log) = (world.informer(), queue(), Log::new());
+        let (own_log, own_queue, begin) = (log.clone(), queue.clone(), Instant::now());
+        let reconcile = move |key, context: Context| {
+            let (log, queue) = (own_log.clone(), own_queue.clone());
+            async move {
+                match case {
+                    "added" => _ = queue.add(key).unwrap(),
+                    "delayed" => _ = queue.add_after(key, 3600 * SECOND).unwrap(),
+                    _ => {}
+                }
+                log.note(("begins", begin.elapsed().as_secs()));
+                context.superseded().await;
+                log.note(("superseded", begin.elapsed().as_secs()));
+                std::future::pending::<Result<Action, String>>().await
+            }
+        };
+        let controller = Controller::new(queue).watches(&things, |change| *change.key());
+        let running = match case {
+            "open batch" => {
+                let batches = BatchConfig::new(2).max_wait(10 * SECOND);
+                tokio::spawn(controller.run_batches(batches, move |keys: Vec<u32>, context| {
+                    let reconciled = reconcile(keys[0], context);
+                    async move { Ok(vec![reconciled.await]) }
+                }))
+            }
+            _ => tokio::spawn(controller.run(reconcile)),
+        };
+        sleep(5 * SECOND).await;
+        let begins = match case {
+            "open batch" => {
+                world.put(1, 1);
+                10
+            }
+            _ => 0,
+        };
+        sleep(15 * SECOND).await;
+        assert_eq!(log.take(), [("begins", begins)], "{case}");
+        world.put(1, 2);
+        sleep(SECOND).await;
+        assert_eq!(log.take(), [("superseded", 20)], "{case}");
+        running.abort();
+    }
+}
+
+/// The worker takes the key right after the change has added it, before the call of the mapper returns. The reconcile reads the new state, and no other
+/// one follows it, so it must not be superseded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_does_not_supersede_the_reconcile_that_it_causes() {
+    for ready in [false, true] {
+        let things = HistorySource::new().informer();
+        things.synced().await.unwrap();
+        let (queue, (begun, begins)) = (queue(), std::sync::mpsc::channel());
+        let begins = parking_lot::Mutex::new(begins);
+        let options = WatchOptions::new().add_with(move |queue: &Keys, _: &Change<u32, Thing>, key| {
+            let added = queue.add(key);
+            queue.resume();
+            begins.lock().recv_timeout(Duration::from_secs(60)).expect("the reconcile begins");
+            added
+        });
+        let (mapped, (superseded, result)) = (Arc::new(tokio::sync::Notify::new()), oneshot::channel());
+        let (returned, superseded) = (mapped.clone(), parking_lot::Mutex::new(Some(superseded)));
+        let controller =
+            Controller::new(queue.clone()).watches_with(&things, |change| *change.key(), options);
+        let health = controller.health();
+        let running = tokio::spawn(controller.run(move |_, context: Context| {
+            let (returned, superseded) = (returned.clone(), superseded.lock().take());
+            let _ = begun.send(());
+            async move {
+                returned.notified().await;
+                let _ = superseded.map(|superseded| superseded.send(context.is_superseded()));
+                Ok::<_, String>(Action::await_change())
+            }
+        }));
+        while health.ready().is_err() {
+            tokio::task::yield_now().await;
+        }
+        if ready {
+            // The key is Ready, so the add of the change coalesces.
+            queue.pause();
+            queue.add(1).unwrap();
+        }
+        let writer = things.clone();
+        tokio::task::spawn_blocking(move || writer.writer().upsert(written(1, 1, 0))).await.unwrap();
+        mapped.notify_one();
+        assert!(!result.await.unwrap(), "ready: {ready}");
+        running.abort();
+    }
+}

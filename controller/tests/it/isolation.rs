@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Context, Controller, ControllerConfig, RunReport};
+use flyball_controller::{Action, BatchConfig, Context, Controller, ControllerConfig, RunReport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, advance, sleep};
 
@@ -122,18 +123,18 @@ async fn requeue_after_adds_the_key_again() {
 async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
     #[derive(Debug, PartialEq, Eq, Hash)]
     struct Fragile(u32);
-    static CLONES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    static CLONES: AtomicU32 = AtomicU32::new(0);
     impl Clone for Fragile {
         fn clone(&self) -> Self {
             // The queue makes the first clone, for the lease; the worker makes the second clone, which panics.
-            if self.0 == 1 && CLONES.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            if self.0 == 1 && CLONES.fetch_add(1, Ordering::Relaxed) == 1 {
                 panic_quietly("clone");
             }
             Self(self.0)
         }
     }
     for batches in [false, true] {
-        CLONES.store(0, std::sync::atomic::Ordering::Relaxed);
+        CLONES.store(0, Ordering::Relaxed);
         let limit = flyball_ratelimit::Exponential::new(SECOND..=SECOND);
         let timer = flyball_sync::TokioTimer::current();
         let queue = flyball_workqueue::Queue::builder().limiter(limit).timer(timer).build();
@@ -144,7 +145,7 @@ async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
             .on_give_up(|_, _| {})
             .graceful_shutdown_on(sleep(SECOND / 2));
         let report = if batches {
-            let each = flyball_controller::BatchConfig::new(1);
+            let each = BatchConfig::new(1);
             let well = |keys: Vec<Fragile>, _| async move {
                 Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect())
             };
@@ -153,5 +154,133 @@ async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
             controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap()
         };
         assert_eq!((report.reconciles, report.panics, report.given_up), (2, 1, 1));
+    }
+}
+
+/// A key of the queue, which counts how many clones are between it and the key that was added.
+#[derive(Debug)]
+struct FragileKey(u32, u32);
+
+impl Clone for FragileKey {
+    fn clone(&self) -> Self {
+        Self(self.0, self.1 + 1)
+    }
+}
+
+impl PartialEq for FragileKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for FragileKey {}
+
+impl std::hash::Hash for FragileKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+impl Drop for FragileKey {
+    fn drop(&mut self) {
+        // The queue makes the first clone, for the lease; the worker makes the second one.
+        if (self.0, self.1) == (1, 2) && ARMED.swap(false, Ordering::Relaxed) {
+            panic_quietly("a key panics when it is dropped");
+        }
+    }
+}
+
+/// A worker clones a key before it tests whether the key is its own, and drops the clone if it is not.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_key_that_panics_when_dropped_does_not_end_the_run() {
+    for batches in [false, true] {
+        let limit = flyball_ratelimit::Exponential::new(SECOND..=SECOND);
+        let timer = flyball_sync::TokioTimer::current();
+        let queue = flyball_workqueue::Queue::builder().limiter(limit).timer(timer).build();
+        let _ = queue.add_many([FragileKey(1, 0), FragileKey(2, 0)]);
+        let calls = AtomicU32::new(0);
+        let controller = Controller::new(queue)
+            .filter_keys(move |key: &FragileKey| {
+                // The filter is called for a batch when the key joins it, and once more when the batch begins.
+                let last = !batches || calls.fetch_add(1, Ordering::Relaxed) >= 2;
+                ARMED.fetch_or(last && key.0 == 1, Ordering::Relaxed);
+                !last || key.0 != 1
+            })
+            .graceful_shutdown_on(sleep(SECOND / 2));
+        let report = if batches {
+            let well = |keys: Vec<FragileKey>, _| async move {
+                Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect())
+            };
+            controller.run_batches(BatchConfig::new(2), well).await.unwrap()
+        } else {
+            controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap()
+        };
+        assert!(!ARMED.load(Ordering::Relaxed));
+        assert_eq!((report.reconciles, report.filtered_keys, report.callback_panics), (1, 1, 1));
+    }
+}
+
+/// An error. If it is armed, its drop panics.
+#[derive(Debug)]
+struct FragileError(bool);
+
+impl std::fmt::Display for FragileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an error panics when it is dropped")
+    }
+}
+
+impl std::error::Error for FragileError {}
+
+impl Drop for FragileError {
+    fn drop(&mut self) {
+        if self.0 {
+            panic_quietly("an error panics when it is dropped");
+        }
+    }
+}
+
+/// A future that returns an error whose drop panics, and whose own drop panics, too.
+struct FailsAndPanics {
+    _panic_on_drop: PanicOnDrop,
+}
+
+impl Future for FailsAndPanics {
+    type Output = Result<Action, FragileError>;
+
+    fn poll(self: std::pin::Pin<&mut Self>, _: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
+        std::task::Poll::Ready(Err(FragileError(true)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_panics_when_dropped_does_not_end_the_run() {
+    const FRAGILE: FragileError = FragileError(true);
+    let controller = || {
+        let queue = queue();
+        let _ = queue.add_many([1, 2]);
+        Controller::new(queue).graceful_shutdown_on(sleep(SECOND / 2))
+    };
+    let counts = |report: RunReport<u32>| (report.errors, report.panics, report.callback_panics);
+    let report = controller().run(|_, _| async { Err::<Action, _>(FRAGILE) }).await.unwrap();
+    assert_eq!(counts(report), (2, 0, 2), "of a reconcile");
+    let report = controller()
+        .finally(|_, _, _| async { Err::<(), _>(FRAGILE) })
+        .run(|_, _| async { Err::<Action, _>(FragileError(false)) })
+        .await
+        .unwrap();
+    assert_eq!(counts(report), (2, 0, 2), "of `finally`, after a failed reconcile");
+    let report = controller().run(|_, _| FailsAndPanics { _panic_on_drop: PanicOnDrop(true) }).await.unwrap();
+    assert_eq!(counts(report), (0, 2, 0), "of a reconcile that panics when it is dropped");
+    for results in [2, 3] {
+        let report = controller()
+            .run_batches(BatchConfig::new(2), move |_: Vec<u32>, _| async move {
+                Ok::<_, FragileError>((0..results).map(|_| Err(FRAGILE)).collect())
+            })
+            .await
+            .unwrap();
+        assert_eq!(counts(report), (2, 0, results), "of {results} results of two keys");
     }
 }

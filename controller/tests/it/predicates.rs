@@ -100,3 +100,22 @@ fn predicate_results() {
         assert_eq!(generation_unobserved(&change), says, "{change:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_must_pass_every_filter() {
+    let world = HistorySource::new();
+    (0..10).for_each(|key| _ = world.put(key, 0));
+    let things = world.informer();
+    things.synced().await.unwrap();
+    things.shut_down();
+    let options = WatchOptions::new()
+        .filter(|change: &Change<u32, Thing>| change.key() % 2 == 0)
+        .filter(|change| change.key() % 3 == 0);
+    let report = Controller::new(queue())
+        .watches_with(&things, |change| *change.key(), options)
+        .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+        .await
+        .unwrap();
+    assert_eq!(report.reconciles, 2);
+}

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use flyball_controller::{Action, AddWatchError, Controller, ControllerConfig, RunError, WatchOptions};
@@ -396,4 +397,40 @@ async fn an_object_that_panics_when_a_resync_drops_it_does_not_end_the_run() {
         .await;
     assert!(!ARMED.load(Ordering::Relaxed), "no object was dropped");
     assert_eq!(report.unwrap().reconciles, 0);
+}
+
+/// The key of an object. Counts the calls of `Hash`.
+#[derive(Clone, PartialEq, Eq)]
+struct CountedKey(u32);
+
+static HASHED: AtomicU32 = AtomicU32::new(0);
+
+impl std::hash::Hash for CountedKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        HASHED.fetch_add(1, Ordering::Relaxed);
+        self.0.hash(state);
+    }
+}
+
+/// Each part of so short a period is over at once. The clock is not paused, so that it moves. A resync of one part hashes each key once.
+#[tokio::test]
+async fn a_resync_with_a_tiny_period_yields_to_other_tasks() {
+    const COUNTED: Schema<CountedKey, Thing> =
+        Schema::new(|thing: &Thing| CountedKey(thing.key), |thing| Version::new(thing.version));
+    let things = Informer::builder(COUNTED, HistorySource::new()).start().unwrap();
+    things.synced().await.unwrap();
+    things.writer().upsert(Thing { key: 1, version: 1, value: 0 });
+    let options = WatchOptions::new().resync_every(Duration::from_nanos(1));
+    let controller = Controller::new(queue()).watches_with(&things, |_| None::<u32>, options);
+    let mut run = Box::pin(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    let mut polls = 0;
+    poll_fn(|cx| {
+        HASHED.store(0, Ordering::Relaxed);
+        assert!(run.as_mut().poll(cx).is_pending());
+        let parts = HASHED.load(Ordering::Relaxed);
+        assert!(parts <= 256, "one poll resynced {parts} parts");
+        polls += 1;
+        if polls == 100 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

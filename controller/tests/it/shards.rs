@@ -113,3 +113,22 @@ async fn a_key_of_another_replica_loses_its_failures_and_conflicts() {
         running.abort();
     }
 }
+
+/// For example a shard, and the leadership.
+#[tokio::test(start_paused = true)]
+async fn a_key_must_pass_every_filter() {
+    let (queue, log) = (queue(), Log::new());
+    (0..10).for_each(|key| drop(queue.add(key)));
+    let own_log = log.clone();
+    let report = Controller::new(queue)
+        .filter_keys(|key| key % 2 == 0)
+        .filter_keys(|key| key % 3 == 0)
+        .graceful_shutdown_on(sleep(SECOND))
+        .run(move |key, _| {
+            own_log.note(key);
+            async { Ok::<_, String>(Action::await_change()) }
+        })
+        .await
+        .unwrap();
+    assert_eq!((log.take(), report.filtered_keys), (vec![0, 6], 8));
+}

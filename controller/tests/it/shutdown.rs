@@ -380,3 +380,15 @@ async fn a_key_added_with_the_signal_is_left_over() {
     let report = running.await.unwrap().unwrap();
     assert_eq!((log.take(), report.leftovers.ready), (vec![], vec![1]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_of_several_signals_shuts_down() {
+    for (first, second) in [(1, 2), (2, 1)] {
+        let begin = Instant::now();
+        let controller = Controller::new(queue())
+            .graceful_shutdown_on(sleep(first * SECOND))
+            .graceful_shutdown_on(sleep(second * SECOND));
+        controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap();
+        assert_eq!(begin.elapsed(), SECOND);
+    }
+}

@@ -402,3 +402,18 @@ async fn the_end_of_a_standby_is_awaited_while_the_caches_sync() {
     assert_eq!((log.take(), health.ready()), (vec![1], Ok(())));
     running.abort();
 }
+
+/// Both futures are polled from the start.
+#[tokio::test(start_paused = true)]
+async fn a_standby_ends_when_all_its_futures_have_completed() {
+    for (first, second) in [(1, 2), (2, 1)] {
+        let (queue, begin) = (queue(), Instant::now());
+        queue.add(1).unwrap();
+        queue.shut_down();
+        let controller = Controller::new(queue)
+            .standby_until(sleep(first * SECOND))
+            .standby_until(async move { sleep(second * SECOND).await });
+        let report = controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap();
+        assert_eq!((report.reconciles, begin.elapsed()), (1, 2 * SECOND));
+    }
+}

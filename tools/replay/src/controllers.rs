@@ -33,6 +33,15 @@ fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, TokioTimer> {
     Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
 }
 
+fn settings(args: &Args) -> ControllerConfig {
+    ControllerConfig {
+        workers: (args.workers as usize).into(),
+        stop_when_idle: true,
+        shutdown_grace: GRACE,
+        ..ControllerConfig::default()
+    }
+}
+
 /// Stores two times in `key`: the current time, as the time at which the key is added to the queue, and the time of the change that causes the add.
 /// The caller adds the key immediately after this call.
 fn queued(key: Key, because: &impl Object) -> Key {
@@ -50,12 +59,7 @@ pub(crate) fn count(replicas: &Arc<Replicas>, faults: &Arc<Injector>, args: &Arg
             let pod = change.object().clone();
             owners(change).map(move |key| queued(key, &**pod))
         })
-        .with_config(ControllerConfig {
-            workers: (args.workers as usize).into(),
-            stop_when_idle: true,
-            shutdown_grace: GRACE,
-            ..ControllerConfig::default()
-        })
+        .with_config(settings(args))
         .graceful_shutdown_on(async move { stop.requested().await });
     let replicas = replicas.clone();
     tokio::spawn(controller.run(move |key, _| {
@@ -79,12 +83,7 @@ pub(crate) fn collect(
             let pod = change.object().clone();
             mapper.selecting(change).into_iter().map(move |key| queued(key, &**pod))
         })
-        .with_config(ControllerConfig {
-            workers: (args.workers as usize).into(),
-            stop_when_idle: true,
-            shutdown_grace: GRACE,
-            ..ControllerConfig::default()
-        })
+        .with_config(settings(args))
         .graceful_shutdown_on(async move { stop.requested().await });
     let endpoints = endpoints.clone();
     tokio::spawn(controller.run(move |key, _| {

@@ -39,6 +39,7 @@ options! {
     RESYNC = 16: ["resync: none", "resync: periodic"];
     IDLE = 17: ["when idle: runs on", "when idle: stops"];
     CLOCK = 18: ["clock: waits for tasks", "clock: busy"];
+    FAILING = 19: ["failing keys: any number", "failing keys: one at once"];
 }
 
 /// A combination of options: for each option, the position of the chosen value in the option's list of values.

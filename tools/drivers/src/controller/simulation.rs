@@ -12,14 +12,15 @@
 //! 4. a controller that is notified to shut down ends within its grace and the time after which reconciles are dropped;
 //! 5. a controller that has ended or was dropped has lost no request: the keys that are still to be reconciled are in its leftovers or in the queue;
 //! 6. the metrics never count fewer ends than starts allow, stay within the limits of workers, and agree with the report;
-//! 7. the tasks stall, after few polls.
+//! 7. the tasks stall, after few polls;
+//! 8. a change whose key is being reconciled supersedes that reconcile.
 //!
 //! When the faults have ended and a controller leads:
-//! 8. every request (a change that was mapped, an add, a requeue) was followed by a successful reconcile that began later, unless the key was given up
+//! 9. every request (a change that was mapped, an add, a requeue) was followed by a successful reconcile that began later, unless the key was given up
 //!    or filtered; every watch has mapped the newest state of each object;
-//! 9. one more change causes exactly one reconcile; then, while the clock stands still, nothing is polled; during an idle hour no reconcile runs, and
+//! 10. one more change causes exactly one reconcile; then, while the clock stands still, nothing is polled; during an idle hour no reconcile runs, and
 //!    polls stay within what informers and resyncs need; the pool has shrunk to its minimum;
-//! 10. a shutdown ends the idle controller immediately; nothing is armed when all has ended.
+//! 11. a shutdown ends the idle controller immediately; nothing is armed when all has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -45,8 +46,8 @@ use testkit::random::Random;
 use tokio::sync::oneshot;
 
 use super::options::{
-    CACHES, CHANGES, CLASSES, CLOCK, CONDITION, FINALLY, GRACE, IDLE, MAPPERS, ORDER, OWNED, RESYNC, RETRIES,
-    Row, SHUTDOWN, STANDBY, SYNC_TIMEOUT, TIMEOUT, WORK, WORKERS, note, row,
+    CACHES, CHANGES, CLASSES, CLOCK, CONDITION, FAILING, FINALLY, GRACE, IDLE, MAPPERS, ORDER, OWNED, RESYNC,
+    RETRIES, Row, SHUTDOWN, STANDBY, SYNC_TIMEOUT, TIMEOUT, WORK, WORKERS, note, row,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -94,6 +95,7 @@ pub const SITUATIONS: &[&str] = &[
     "a controller leaves keys",
     "a controller becomes idle and ends",
     "a worker is started later",
+    "a reconcile is superseded",
 ];
 
 type Keys<O> = Queue<u32, O, Exponential<u32>, ManualTimer>;
@@ -152,7 +154,12 @@ struct Record {
     leads: bool,
     ends_at: Nanos,
     life: Life,
-    running: BTreeSet<u32>,
+    /// The keys that are being reconciled, with the contexts of their reconciles.
+    running: BTreeMap<u32, Context>,
+    /// Those of them that had failed when their reconcile started.
+    failing: BTreeSet<u32>,
+    /// The reconciles of which a key was added by a change.
+    superseded: Vec<(u32, Context)>,
     /// For each key, when it was requested last, when its last reconcile started, and when the last finished reconcile had started.
     requested: BTreeMap<u32, u64>,
     started: BTreeMap<u32, u64>,
@@ -270,18 +277,30 @@ impl World {
         if self.owns(&record, key) && !queue.is_shutting_down() && !held {
             record.request(key);
             record.resynced += u64::from(resync);
+            if let Some(context) = record.running.get(&key).cloned() {
+                record.happened.hit("a reconcile is superseded");
+                record.superseded.push((key, context));
+            }
         }
         (self.broken != Broken::Mapper || !change.kind().is_deletion()).then_some(key)
     }
 
     /// Called with each key whose reconcile starts, in the call of the reconcile function.
-    fn begin(&self, keys: &[u32], context: &Context, synced: bool) -> Vec<Running> {
+    fn begin<O: Order<u32>>(
+        &self,
+        keys: &[u32],
+        context: &Context,
+        synced: bool,
+        queue: &Keys<O>,
+    ) -> Vec<Running> {
+        let (failing, shut_down) = (|key: &&u32| queue.num_requeues(*key) > 0, queue.is_shutting_down());
+        let failing: Vec<u32> = keys.iter().filter(failing).copied().collect();
         let mut record = self.record.lock();
         let life = record.life.clone();
         let drains = self.row[SHUTDOWN] == 1;
         for key in keys {
-            let (owned, first) = (self.owns(&record, *key), record.running.insert(*key));
-            record.check(first, || format!("1: two reconciles of key {key} run at once"));
+            let (owned, other) = (self.owns(&record, *key), record.running.insert(*key, context.clone()));
+            record.check(other.is_none(), || format!("1: two reconciles of key {key} run at once"));
             record.check(owned, || {
                 format!("2: a reconcile of key {key} starts, which this replica does not own")
             });
@@ -290,6 +309,11 @@ impl World {
             record.results.remove(key);
             record.reconciles += 1;
         }
+        record.failing.extend(failing);
+        let failing = record.failing.len();
+        record.check(self.row[FAILING] == 0 || shut_down || failing <= 1, || {
+            format!("2: reconciles of {failing} failing keys run at once")
+        });
         record
             .check(self.row[STANDBY] == 0 || life.elected, || "2: a reconcile starts in standby".to_owned());
         record.check(synced, || "2: a reconcile starts before the caches have synced".to_owned());
@@ -368,7 +392,9 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.world.record.lock().running.remove(&self.key);
+        let mut record = self.world.record.lock();
+        record.running.remove(&self.key);
+        record.failing.remove(&self.key);
     }
 }
 
@@ -551,7 +577,9 @@ impl<'a, O: Order<u32>> Run<'a, O> {
             leads: false,
             ends_at: Nanos::new(u64::MAX),
             life: Life::default(),
-            running: BTreeSet::new(),
+            running: BTreeMap::new(),
+            failing: BTreeSet::new(),
+            superseded: Vec::new(),
             requested: BTreeMap::new(),
             started: BTreeMap::new(),
             finished: BTreeMap::new(),
@@ -732,9 +760,10 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         let handle = controller.handle();
         let (world, required) = (self.world.clone(), required(&row, &self.informers));
         let is_synced = move || required.iter().all(Informer::is_synced);
+        let queue = self.queue.clone();
         let task = if row[WORK] == 0 {
             self.sim.run(controller, move |key, context| {
-                let running = world.begin(&[key], &context, is_synced());
+                let running = world.begin(&[key], &context, is_synced(), &queue);
                 let world = world.clone();
                 async move {
                     let _running = running;
@@ -753,7 +782,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 key % 2
             });
             self.sim.run_batches(controller, batches, move |keys, context| {
-                let running = world.begin(&keys, &context, is_synced());
+                let running = world.begin(&keys, &context, is_synced(), &queue);
                 let world = world.clone();
                 async move {
                     let _running = running;
@@ -951,6 +980,10 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         if let Some(wrong) = self.world.record.lock().wrong.take() {
             self.fail(&wrong);
         }
+        let superseded = std::mem::take(&mut self.world.record.lock().superseded);
+        if let Some((key, _)) = superseded.iter().find(|(_, context)| !context.is_superseded()) {
+            self.fail(&format!("8: a change of key {key} does not supersede its reconcile"));
+        }
         if let Err(wrong) = self.queue.check() {
             self.fail(&wrong.to_string());
         }
@@ -1038,7 +1071,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         }
         let record = self.world.record.lock();
         let Counts { workers, started, ended, dropped, .. } = record.life.metrics;
-        let running = record.running.clone();
+        let running: Vec<_> = record.running.keys().copied().collect();
         drop(record);
         if workers != 0 || started != ended + dropped || !running.is_empty() {
             self.fail(&format!(
@@ -1091,7 +1124,7 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         let (caused, resynced) = (u64::from(mapped), resynced - before.1);
         let reconciled = reconciles - before.0;
         if !(caused..=caused + resynced).contains(&reconciled) {
-            self.fail(&format!("9: one change and {resynced} resyncs cause {reconciled} reconciles"));
+            self.fail(&format!("10: one change and {resynced} resyncs cause {reconciled} reconciles"));
         }
         self.idle();
         self.shut_down();
@@ -1116,19 +1149,19 @@ impl<'a, O: Order<u32>> Run<'a, O> {
                 behind.push((kind, Thing { key, uid: 0, version: 0 }, seen(&key).copied()));
             });
         }
-        let running = record.running.clone();
+        let running: Vec<_> = record.running.keys().copied().collect();
         drop(record);
         if !leads {
-            self.fail("8: the controller has ended");
+            self.fail("9: the controller has ended");
         }
         if !undone.is_empty() || !running.is_empty() {
             let states: Vec<_> = undone.iter().map(|key| self.queue.state(key)).collect();
             self.fail(&format!(
-                "8: keys {undone:?} are requested but not reconciled: {states:?}; {running:?} run"
+                "9: keys {undone:?} are requested but not reconciled: {states:?}; {running:?} run"
             ));
         }
         if !behind.is_empty() {
-            self.fail(&format!("8: changes that were not mapped: {behind:?}"));
+            self.fail(&format!("9: changes that were not mapped: {behind:?}"));
         }
     }
 
@@ -1138,22 +1171,22 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         let (before, reconciles) = (self.sim.poll_count(), self.world.record.lock().reconciles);
         self.sim.run_until_stalled();
         if self.sim.poll_count() != before {
-            self.fail("9: an idle controller is polled");
+            self.fail("10: an idle controller is polled");
         }
         self.sim.advance(3600 * SECOND);
         let polls = self.sim.poll_count() - before;
         let resynced = self.row(RESYNC) == 1;
         let watches = if resynced { self.world.record.lock().watches.len() as u64 } else { 0 };
         if polls > 300 + watches * POLLS_OF_RESYNCS {
-            self.fail(&format!("9: {polls} polls in an idle hour"));
+            self.fail(&format!("10: {polls} polls in an idle hour"));
         }
         if !resynced && self.world.record.lock().reconciles != reconciles {
-            self.fail("9: an idle controller reconciles");
+            self.fail("10: an idle controller reconciles");
         }
         let workers = self.world.record.lock().life.metrics.workers;
         let least = if self.row(WORKERS) == 1 { 3 } else { 1 };
         if workers != least {
-            self.fail(&format!("9: {workers} workers instead of {least}"));
+            self.fail(&format!("10: {workers} workers instead of {least}"));
         }
         self.after(true);
     }
@@ -1162,12 +1195,12 @@ impl<'a, O: Order<u32>> Run<'a, O> {
         self.stop();
         self.after(true);
         if self.controller.is_some() {
-            self.fail("10: an idle controller does not end immediately");
+            self.fail("11: an idle controller does not end immediately");
         }
         self.informers.iter().for_each(Informer::shut_down);
         self.after(true);
         if let Some(alarm) = self.sim.clock().next_alarm() {
-            self.fail(&format!("10: armed at the end: {alarm:?}"));
+            self.fail(&format!("11: armed at the end: {alarm:?}"));
         }
     }
 }
@@ -1199,6 +1232,7 @@ fn config(row: &Row) -> ControllerConfig {
         worker_idle_timeout: 2 * SECOND,
         reconcile_timeout: (row[TIMEOUT] == 1).then_some(RECONCILE_LIMIT),
         max_attempts: (row[RETRIES] == 1).then_some(3),
+        max_failing_in_flight: (row[FAILING] == 1).then_some(1),
         start_before_sync: row[CACHES] > 0,
         start_timeout: if row[SYNC_TIMEOUT] == 0 { Duration::MAX } else { SYNC_LIMIT },
         shutdown_grace,
