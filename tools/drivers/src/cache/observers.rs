@@ -49,7 +49,6 @@ pub struct Observed(pub Arc<Mutex<Vec<Delivered>>>);
 
 impl Observed {
     /// Subscribes to the store.
-    #[must_use]
     pub fn of(store: &SharedWriter<u8, TestObject>) -> (Self, Observer<u8, TestObject>) {
         let observed = Self::default();
         let noting = observed.clone();
