@@ -133,9 +133,19 @@ impl Package {
     }
 }
 
-/// The cargo binary that runs this command.
+/// The cargo binary that runs this command, without the variables that `cargo run` has set for this program: a build script that depends on one of
+/// them, such as that of `ring`, would run again, and everything above it would be compiled again, at each change between `cargo` and `cargo xtask`.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 #[cfg(test)]
