@@ -37,11 +37,11 @@ pub use crate::reflector::{
 pub use crate::reflector::{EventVerdict, Reflector, ReflectorPhase, ReflectorRequest};
 pub use crate::schema::{NamespacedName, Schema, Version};
 pub use crate::store::{
-    IndexMemoryUsage, Lister, MemoryUsage, Query, RangeIter, Relist, RetainedSnapshots, SharedWriter,
-    Snapshot, Store, StoreBuilder, Transaction, TtlWriter, WriteOutcome, Writer,
+    IndexMemoryUsage, Lister, MemoryUsage, RangeIter, Relist, RetainedSnapshots, SharedWriter, Snapshot,
+    Store, StoreBuilder, Transaction, TtlWriter, WriteOutcome, Writer,
 };
 pub use crate::watch::{
-    HandlerExit, HandlerRegistration, InitialProcessed, Lag, Observer, Subscription, SubscriptionBuilder,
+    HandlerExit, HandlerRegistration, InitialProcessed, Observer, Subscription, SubscriptionBuilder,
     SubscriptionEvent,
 };
 #[cfg(feature = "tokio")]

@@ -31,4 +31,4 @@ mod subscription;
 pub use self::handler::{HandlerExit, HandlerRegistration};
 pub use self::initial_processed::InitialProcessed;
 pub use self::observer::Observer;
-pub use self::subscription::{Lag, Subscription, SubscriptionBuilder, SubscriptionEvent};
+pub use self::subscription::{Subscription, SubscriptionBuilder, SubscriptionEvent};

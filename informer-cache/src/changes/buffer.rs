@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `pending` | the changes that the subscriber has not received yet |
 //! | `waker` | the waker of the subscriber, if it waits; to wake the subscriber, a thread takes the waker out |
-//! | `sequence`, `version`, `revision` | the last write of which every change is merged, or contained in the subscriber's snapshot: its number, and the version of the store and the revision of the table after it |
+//! | `sequence`, `revision` | the last write of which every change is merged, or contained in the subscriber's snapshot: its number, and the revision of the table after it |
 //! | `awaits_merge` | whether the subscriber is woken when the merge in progress ends, even if no change is pending then |
 //! | `until` | a ticket: changes with a lower ticket belong to the initial state; `None` until the first list is merged |
 //! | `idle` | whether the subscriber's last request found no pending change |
@@ -16,8 +16,8 @@
 //! While `lost` is set, new changes are ignored; a restart of the subscription clears `lost` and drops the changes in it. Two fields never change, so
 //! they need no lock: `selection`, which filters the changes, and `most`, the maximum number of pending keys.
 //!
-//! A write does not lock the buffer of a subscription whose selection it does not concern. So for a subscription with a selection, `sequence`,
-//! `version` and `revision` may be behind; then those in [`MergeProgress`] count, which the store and all these subscriptions share. The lock of
+//! A write does not lock the buffer of a subscription whose selection it does not concern. So for a subscription with a selection, `sequence`
+//! and `revision` may be behind; then those in [`MergeProgress`] count, which the store and all these subscriptions share. The lock of
 //! [`MergeProgress`] comes after the lock of a buffer in the lock order.
 //!
 //! The store has one writer at a time, so no entry is added between [`find`](SubscriptionBuffer::find) and [`merge`](SubscriptionBuffer::merge). An
@@ -47,7 +47,7 @@ use crate::signal::synced::Synced;
 use crate::signal::wakers::Wakers;
 use crate::table::Table;
 use crate::table::record::Name;
-use crate::{Change, Stopped, Version};
+use crate::{Change, Stopped};
 
 /// What a subscription selects, and how far the store has merged its writes.
 type Selected<K, V> = (Selection<K, V>, Arc<MergeProgress<K, V>>);
@@ -65,7 +65,6 @@ struct BufferState<K, V> {
     pending: Pending<K, V>,
     waker: Option<Waker>,
     sequence: u64,
-    version: Version,
     revision: u64,
     until: Option<Ticket>,
     idle: bool,
@@ -97,8 +96,6 @@ impl<K, V> BufferState<K, V> {
 pub(crate) struct Merging {
     /// The number of the write. Each write to the published state has the next number.
     pub(crate) sequence: u64,
-    /// The store's version after the write.
-    pub(crate) version: Version,
     /// The revision of the table after the write.
     pub(crate) revision: u64,
     /// Whether these changes complete the store's first list.
@@ -112,7 +109,6 @@ pub(crate) struct MergeProgress<K, V> {
 
 struct ProgressState<K, V> {
     sequence: u64,
-    version: Version,
     revision: u64,
     /// Buffers whose subscriber is woken when the merge in progress ends. A buffer is here at most twice.
     awaiting: Vec<Weak<SubscriptionBuffer<K, V>>>,
@@ -121,7 +117,7 @@ struct ProgressState<K, V> {
 // `Default` is not derived, because a derive would require `K: Default` and `V: Default`.
 impl<K, V> Default for MergeProgress<K, V> {
     fn default() -> Self {
-        let state = ProgressState { sequence: 0, version: Version::ZERO, revision: 0, awaiting: Vec::new() };
+        let state = ProgressState { sequence: 0, revision: 0, awaiting: Vec::new() };
         Self { state: Mutex::new(state) }
     }
 }
@@ -131,7 +127,7 @@ impl<K, V> MergeProgress<K, V> {
     /// caller must drop after it has released its locks.
     pub(crate) fn merged(&self, write: Merging, wakers: &mut Wakers) -> Vec<Arc<SubscriptionBuffer<K, V>>> {
         let mut state = self.state.lock();
-        (state.sequence, state.version, state.revision) = (write.sequence, write.version, write.revision);
+        (state.sequence, state.revision) = (write.sequence, write.revision);
         let awaiting = std::mem::take(&mut state.awaiting);
         drop(state);
         let awaiting: Vec<_> = awaiting.iter().filter_map(Weak::upgrade).collect();
@@ -167,12 +163,12 @@ impl<T> Settled<T> {
 /// The next item of a subscription buffer.
 pub(crate) enum Popped<K, V> {
     Change(Ticket, Merged<K, V>),
-    /// No change is pending: the subscriber has taken every change up to this version.
-    Empty(Version),
+    /// No change is pending.
+    Empty,
     /// The capacity was exceeded.
     Overflowed,
-    /// The subscription has ended and no change is pending: the subscriber has taken every change up to this version.
-    Ended(Version),
+    /// The subscription has ended and no change is pending.
+    Ended,
 }
 
 impl<K, V> SubscriptionBuffer<K, V> {
@@ -197,7 +193,6 @@ impl<K, V> SubscriptionBuffer<K, V> {
             pending,
             waker: None,
             sequence,
-            version: table.version,
             revision: table.revision,
             until,
             idle: false,
@@ -215,17 +210,6 @@ impl<K, V> SubscriptionBuffer<K, V> {
         self.selection.as_ref().map(|(selection, _)| selection)
     }
 
-    /// Returns the version of the store up to which every change is merged.
-    fn version(&self, state: &BufferState<K, V>) -> Version {
-        if let Some((_, progress)) = &self.selection {
-            let progress = progress.state.lock();
-            if progress.sequence > state.sequence {
-                return progress.version;
-            }
-        }
-        state.version
-    }
-
     /// Resets the buffer to its state after [`new`](Self::new), with a new snapshot. Returns the changes that were pending; the caller drops them
     /// after it has released its locks. The caller must ensure that no write commits during this call. A merge may be in progress; its remaining
     /// chunks skip this buffer.
@@ -238,7 +222,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let mut state = self.state.lock();
         let pending = state.pending.take_all();
         state.until = listed.then(|| state.pending.next());
-        (state.sequence, state.version, state.revision) = (sequence, table.version, table.revision);
+        (state.sequence, state.revision) = (sequence, table.revision);
         (state.ended, state.idle) = (ended, false);
         (pending, state.lost.take())
     }
@@ -310,7 +294,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn merge(
         &self,
         changes: impl IntoIterator<Item = (Change<K, V>, Option<Ticket>)>,
-        Merging { sequence, version, revision, first_list }: Merging,
+        Merging { sequence, revision, first_list }: Merging,
         last: bool,
         wakers: &mut Wakers,
         dropped: &mut Vec<Dropped<K, V>>,
@@ -350,7 +334,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             return true;
         }
         if revision >= state.revision {
-            (state.sequence, state.version, state.revision) = (sequence, version, revision);
+            (state.sequence, state.revision) = (sequence, revision);
         }
         if std::mem::take(&mut state.awaits_merge) {
             wakers.extend(state.waker.take());
@@ -374,12 +358,11 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
-        let (version, ended) = (self.version(&state), state.ended);
         let popped = match state.pending.pop() {
             Some((ticket, change)) => Popped::Change(ticket, change),
             None if state.lost.is_some() => Popped::Overflowed,
-            None if ended => Popped::Ended(version),
-            None => Popped::Empty(version),
+            None if state.ended => Popped::Ended,
+            None => Popped::Empty,
         };
         drop(state);
         if initial_processed {
@@ -393,13 +376,12 @@ impl<K, V> SubscriptionBuffer<K, V> {
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
         let initial_processed = state.record_request();
-        let (version, ended) = (self.version(&state), state.ended);
         // The check and the storing of the waker are one critical section. Otherwise, a change that is merged between them would wake no task.
         let popped = match state.pending.pop() {
             Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
             None if state.lost.is_some() => (Popped::Overflowed, Some(waker)),
-            None if ended => (Popped::Ended(version), Some(waker)),
-            None => (Popped::Empty(version), state.waker.replace(waker)),
+            None if state.ended => (Popped::Ended, Some(waker)),
+            None => (Popped::Empty, state.waker.replace(waker)),
         };
         drop(state);
         if initial_processed {
@@ -428,10 +410,10 @@ impl<K, V> SubscriptionBuffer<K, V> {
         !state.detached && state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
     }
 
-    /// Returns how many keys are pending, and the version up to which every change has been merged.
-    pub(crate) fn lag(&self) -> (usize, Version) {
+    /// Returns how many keys are pending.
+    pub(crate) fn pending(&self) -> usize {
         let state = self.state.lock();
-        (state.pending.len() + state.lost.as_ref().map_or(0, Pending::len), self.version(&state))
+        state.pending.len() + state.lost.as_ref().map_or(0, Pending::len)
     }
 
     /// Ends the subscription: no more changes are merged.

@@ -9,7 +9,7 @@ use super::{AnyIndex, sealed};
 use crate::Selector;
 use crate::table::definition::{Definition, IndexId};
 
-/// A handle of an index that finds objects by their labels. [`Query::select`](crate::Query::select) queries the index with a [`Selector`].
+/// A handle of an index that finds objects by their labels. [`Lister::select`](crate::Lister::select) queries the index with a [`Selector`].
 ///
 /// The index function calls its second argument with each label of an object, as `each(key, value)`. The function must follow the same rules as the
 /// function of an [`Index`](crate::Index). If the function passes the same key twice, the later value counts.
@@ -29,7 +29,7 @@ use crate::table::definition::{Definition, IndexId};
 ///
 /// let view = store.snapshot();
 /// let found = |selector: &str| {
-///     let mut ids: Vec<_> = view.query().select(&LABELS, &selector.parse().unwrap()).unwrap().iter().map(|pod| pod.id).collect();
+///     let mut ids: Vec<_> = view.lister().select(&LABELS, &selector.parse().unwrap()).unwrap().iter().map(|pod| pod.id).collect();
 ///     ids.sort();
 ///     ids
 /// };

@@ -1,8 +1,8 @@
-//! PURE. Queries with several conditions, answered from the indexes.
+//! PURE. Lists the objects that satisfy several conditions, from the indexes.
 //!
 //! A column is one index, and a group is the set of rows that have one value in this index. A condition is a list of groups of one column. It selects
-//! the rows in these groups or, if it is an exclusion, all other rows. The query iterates over the rows of the condition with the fewest rows. For
-//! each row, it checks the other conditions by comparing a few group numbers. So a query allocates memory for group numbers only, and its cost
+//! the rows in these groups or, if it is an exclusion, all other rows. The lister iterates over the rows of the condition with the fewest rows. For
+//! each row, it checks the other conditions by comparing a few group numbers. So a lister allocates memory for group numbers only, and its cost
 //! depends on its smallest condition.
 
 use std::borrow::Borrow;
@@ -19,10 +19,12 @@ use crate::table::record::Record;
 use crate::table::{Column, RowNumbers};
 use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 
-/// A query with several conditions, all of which an object must satisfy; made by [`Snapshot::query`].
+/// Lists the objects of a [snapshot](Snapshot) that satisfy all given conditions, such as a namespace and a label selector; made by
+/// [`Snapshot::lister`].
 ///
-/// Without a condition, a query returns every object. The cost is O(n × conditions). Here, n is the number of objects that satisfy the condition with
-/// the fewest objects, or the number of all objects if every condition is an exclusion. A query yields each object once, in unspecified order.
+/// Without a condition, every object is listed. Any index can be a condition, for example one by namespace, tenant or shard. Each object is listed
+/// once, in unspecified order. The cost is O(n × conditions). Here, n is the number of objects that satisfy the condition with the fewest objects, or
+/// the number of all objects if every condition is an exclusion.
 ///
 /// # Examples
 /// ```
@@ -42,13 +44,13 @@ use crate::{Index, LabelIndex, MissingIndex, Selector, Snapshot};
 /// store.upsert(Pod { id: 4, node: "n1", phase: "Running", app: "db" });
 ///
 /// let view = store.snapshot();
-/// let query = view.query().by_index(&BY_NODE, "n1")?.by_index(&BY_PHASE, "Running")?.select(&LABELS, &"app in (web)".parse()?)?;
-/// assert_eq!(query.iter().map(|pod| pod.id).collect::<Vec<_>>(), [1]);
-/// assert_eq!(view.query().select(&LABELS, &"app".parse()?)?.iter().count(), 4);
+/// let pods = view.lister().by_index(&BY_NODE, "n1")?.by_index(&BY_PHASE, "Running")?.select(&LABELS, &"app in (web)".parse()?)?;
+/// assert_eq!(pods.iter().map(|pod| pod.id).collect::<Vec<_>>(), [1]);
+/// assert_eq!(view.lister().select(&LABELS, &"app".parse()?)?.iter().count(), 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a query finds nothing until it is iterated"]
-pub struct Query<'a, K, V> {
+#[must_use = "a lister lists nothing until it is iterated"]
+pub struct Lister<'a, K, V> {
     snapshot: &'a Snapshot<K, V>,
     conditions: Vec<Condition<'a>>,
 }
@@ -64,7 +66,7 @@ struct Condition<'a> {
     is_read: bool,
 }
 
-impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
+impl<'a, K: Eq + Hash, V: 'static> Lister<'a, K, V> {
     pub(crate) fn new(snapshot: &'a Snapshot<K, V>) -> Self {
         Self { snapshot, conditions: Vec::new() }
     }
@@ -110,7 +112,7 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
 
     /// Returns an iterator over the objects.
     pub fn iter(&self) -> impl FusedIterator<Item = &'a Arc<V>> + fmt::Debug + use<'a, K, V> {
-        QueryIter(Records::new(self.clone()))
+        ListerIter(Records::new(self.clone()))
     }
 
     fn condition(&self, column: &'a Column, requirement: &SelectorRequirement) -> Condition<'a> {
@@ -172,20 +174,20 @@ impl Condition<'_> {
     }
 }
 
-impl<K, V> Clone for Query<'_, K, V> {
+impl<K, V> Clone for Lister<'_, K, V> {
     fn clone(&self) -> Self {
         Self { snapshot: self.snapshot, conditions: self.conditions.clone() }
     }
 }
 
-impl<K, V> fmt::Debug for Query<'_, K, V> {
+impl<K, V> fmt::Debug for Lister<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Query").field("conditions", &self.conditions.len()).finish_non_exhaustive()
+        f.debug_struct("Lister").field("conditions", &self.conditions.len()).finish_non_exhaustive()
     }
 }
 
-/// The iterator over the objects of a [`Query`].
-struct QueryIter<'a, K, V>(Records<'a, K, V>);
+/// The iterator over the objects of a [`Lister`].
+struct ListerIter<'a, K, V>(Records<'a, K, V>);
 
 struct Records<'a, K, V> {
     snapshot: &'a Snapshot<K, V>,
@@ -194,7 +196,7 @@ struct Records<'a, K, V> {
     conditions: Vec<Condition<'a>>,
 }
 
-/// The rows over which the query iterates.
+/// The rows over which the lister iterates.
 enum Lead<'a, K, V> {
     All(Items<'a, Record<K, V>>),
     /// The groups of a condition, one after the other. `next` is the position of the next group; `rows` are the remaining rows of the group before
@@ -207,8 +209,8 @@ enum Lead<'a, K, V> {
 }
 
 impl<'a, K, V> Records<'a, K, V> {
-    fn new(query: Query<'a, K, V>) -> Self {
-        let Query { snapshot, mut conditions } = query;
+    fn new(lister: Lister<'a, K, V>) -> Self {
+        let Lister { snapshot, mut conditions } = lister;
         let leading = conditions.iter().enumerate().filter(|(_, condition)| !condition.excluded);
         let lead = match leading.min_by_key(|(_, condition)| condition.weight()).map(|(at, _)| at) {
             Some(at) => {
@@ -255,7 +257,7 @@ impl<'a, K, V> Iterator for Records<'a, K, V> {
     }
 }
 
-impl<'a, K, V> Iterator for QueryIter<'a, K, V> {
+impl<'a, K, V> Iterator for ListerIter<'a, K, V> {
     type Item = &'a Arc<V>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -263,10 +265,10 @@ impl<'a, K, V> Iterator for QueryIter<'a, K, V> {
     }
 }
 
-impl<K, V> FusedIterator for QueryIter<'_, K, V> {}
+impl<K, V> FusedIterator for ListerIter<'_, K, V> {}
 
-impl<K, V> fmt::Debug for QueryIter<'_, K, V> {
+impl<K, V> fmt::Debug for ListerIter<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueryIter").finish_non_exhaustive()
+        f.debug_struct("ListerIter").finish_non_exhaustive()
     }
 }

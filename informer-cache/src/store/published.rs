@@ -32,26 +32,24 @@ impl<K, V> Published<K, V> {
     /// Returns a description of the write that has just changed the table, with the next number.
     pub(crate) fn next_write(&mut self, first_list: bool) -> Merging {
         self.sequence += 1;
-        let (version, revision) = (self.table.version, self.table.revision);
-        Merging { sequence: self.sequence, version, revision, first_list }
+        Merging { sequence: self.sequence, revision: self.table.revision, first_list }
     }
 
     /// Changes the table in place if there is no other reference to it. Otherwise, copies it first; a copy increments a few reference counts and
-    /// copies no object. Raises the version to at least `version`, and returns the resulting version.
+    /// copies no object. Raises the version to at least `version`.
     #[inline]
     pub(crate) fn change(
         &mut self,
         version: Version,
         wakers: &mut Wakers,
         change: impl FnOnce(&mut Table<K, V>),
-    ) -> Version {
+    ) {
         let table = Arc::make_mut(&mut self.table);
         change(table);
         if version > table.version {
             table.version = version;
             self.waiters.reached(version, wakers);
         }
-        table.version
     }
 }
 

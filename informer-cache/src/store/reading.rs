@@ -5,9 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::table::record::cloned;
-use crate::{
-    Index, IndexError, LabelIndex, Lister, MissingIndex, Schema, Snapshot, Store, StoreBuilder, Version,
-};
+use crate::{Index, IndexError, MissingIndex, Schema, Snapshot, Store, StoreBuilder, Version};
 
 impl<K, V> Store<K, V>
 where
@@ -86,11 +84,6 @@ where
         // returns would leak the result.
         drop(snapshot);
         Ok(objects)
-    }
-
-    /// Creates a [`Lister`], which lists objects by a scope, such as their namespace, and by their labels.
-    pub fn lister<S: 'static>(&self, scope: &Index<V, S>, labels: &LabelIndex<V>) -> Lister<K, V, S> {
-        Lister::new(self.clone(), scope.clone(), *labels)
     }
 
     /// Returns the errors of index functions: for each object on which an index function failed, the key of the object, the name of the index, and

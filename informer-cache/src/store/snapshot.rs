@@ -9,7 +9,7 @@ use crate::store::object_reader::ObjectReader;
 use crate::table::definition::{IndexId, typed};
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
-use crate::{Change, ChangeKind, Index, IndexError, MissingIndex, Query, Version};
+use crate::{Change, ChangeKind, Index, IndexError, Lister, MissingIndex, Version};
 
 mod order;
 
@@ -51,7 +51,7 @@ pub use order::RangeIter;
 ///
 /// assert!(view.contains_key("a") && view.keys().count() == 3);
 /// assert!(view.iter().all(|(name, pod)| *name == pod.0));
-/// assert_eq!(view.query().by_index(&BY_NODE, "n1")?.by_index(&BY_UID, &72)?.iter().count(), 0);
+/// assert_eq!(view.lister().by_index(&BY_NODE, "n1")?.by_index(&BY_UID, &72)?.iter().count(), 0);
 /// assert_eq!(view.keys_by_index(&BY_NODE, "n2")?.collect::<Vec<_>>(), [&"c"]);
 /// assert_eq!(view.index_values(&BY_NODE)?.map(|(_, pods)| pods).max(), Some(2)); // the fullest node
 /// assert_eq!(view.by_index(&BY_UID, &71)?.next().map(|pod| pod.0), Some("b")); // at most one, as the index is unique
@@ -221,9 +221,9 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         }))
     }
 
-    /// Creates a query to which you can add conditions.
-    pub fn query(&self) -> Query<'_, K, V> {
-        Query::new(self)
+    /// Creates a [`Lister`], which lists the objects that satisfy conditions, such as a namespace and a label selector.
+    pub fn lister(&self) -> Lister<'_, K, V> {
+        Lister::new(self)
     }
 
     pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<&Column, MissingIndex> {

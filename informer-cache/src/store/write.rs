@@ -92,16 +92,9 @@ impl<K, V> WriterCore<K, V> {
             return;
         }
         *table = None;
-        let (buffers, merging) = {
-            let mut published = inner.published.write();
-            inner.note_superseded(&mut published);
-            let version = published.change(version, &mut effects.wakers, |_| {});
-            let merging = published.next_write(false);
-            debug_assert_eq!(merging.version, version);
-            (published.buffers.clone(), merging)
-        };
-        fan_out(inner, &buffers, &[], &Findings::default(), merging, effects);
-        effects.buffers.push(buffers);
+        let mut published = inner.published.write();
+        inner.note_superseded(&mut published);
+        published.change(version, &mut effects.wakers, |_| {});
     }
 
     /// Ends all subscriptions and waits, and removes all observers.
@@ -228,12 +221,11 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let is_reported = found.is_some() || effects.observer_fns.is_some();
         let reported = is_reported.then(|| (record.name.clone(), record.object.clone()));
         let (mut at, mut old) = (0, None);
-        let version = published.change(version, &mut effects.wakers, |table| {
+        published.change(version, &mut effects.wakers, |table| {
             (at, old, effects.unused) = table.commit((kind, row, record), plan, &mut effects.garbage);
         });
         *at_hand = Some(published.table.clone());
         let merging = published.next_write(false);
-        debug_assert_eq!(merging.version, version);
         drop(published);
         effects.row = Some(at);
         effects.values = values;

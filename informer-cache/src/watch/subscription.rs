@@ -27,12 +27,11 @@ use crate::changes::buffer::{Popped, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
 use crate::store::inner::StoreInner;
 use crate::table::Table;
-use crate::{Change, ChangeKind, InitialProcessed, Schema, Snapshot, Version};
+use crate::{Change, ChangeKind, InitialProcessed, Schema, Snapshot};
 
 mod builder;
 mod event;
 mod initial;
-mod lag;
 mod next;
 mod restart;
 mod resync;
@@ -41,7 +40,6 @@ pub use self::builder::SubscriptionBuilder;
 pub use self::event::SubscriptionEvent;
 pub(super) use self::event::SubscriptionItem;
 use self::initial::InitialObjects;
-pub use self::lag::Lag;
 use self::resync::ResyncTimer;
 
 /// The objects of a store, then every later change, coalesced per key.
@@ -95,7 +93,6 @@ pub struct Subscription<K, V, E = Change<K, V>> {
     restarting: bool,
     filter: Option<Box<Filter<V>>>,
     resyncing: Option<ResyncTimer>,
-    seen: Version,
     item: PhantomData<fn() -> E>,
 }
 
@@ -137,7 +134,6 @@ where
             restarting: false,
             filter: None,
             resyncing: None,
-            seen: Version::ZERO,
             item: PhantomData,
         };
         // `begin` is called last, because it may panic. In that case, the subscription is dropped, which detaches the buffer.
@@ -153,21 +149,24 @@ where
 
     /// Returns the number of keys for which an object of the snapshot or a change still has to be delivered. After the
     /// [bound](crate::SubscriptionBuilder::max_pending) was exceeded, this includes the keys that were pending at that time.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// pods.upsert(("a", 1));
+    /// let mut changes = pods.subscribe();
+    /// pods.upsert(("b", 2));
+    /// pods.upsert(("b", 3)); // the same key
+    /// assert_eq!(changes.pending(), 2);
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
     #[must_use]
     pub fn pending(&self) -> usize {
-        let lag = self.lag();
-        lag.initial_remaining + lag.pending
-    }
-
-    /// Returns how far this subscriber is behind.
-    #[must_use]
-    pub fn lag(&self) -> Lag {
-        let (pending, version) = self.buffer.lag();
+        let initial = self.walk.as_ref().map_or(0, InitialObjects::left);
         let taken = usize::from(self.due.is_some()) + usize::from(self.ready.is_some());
-        let snapshot = self.walk.as_ref().map_or(0, InitialObjects::left);
-        let pending = pending + taken;
-        let seen = if snapshot + pending == 0 { version } else { self.seen };
-        Lag { initial_remaining: snapshot, pending, delivered_version: seen, merged_version: version }
+        initial + taken + self.buffer.pending()
     }
 
     /// Returns whether the first list of the store was published and every object of that list has been delivered. After it has returned `true` once,
@@ -261,18 +260,17 @@ where
                     Popped::Change(ticket, merged) => {
                         (self.taken, self.due) = (Some(ticket), Some(Due { merged, initial: false }));
                     }
-                    Popped::Empty(_) if std::mem::take(&mut self.resync) => {
+                    Popped::Empty if std::mem::take(&mut self.resync) => {
                         if self.begin_resync().is_pending() {
                             return Poll::Pending;
                         }
                     }
                     // A call begins at most one periodic resync. Otherwise, the loop might never end if the period is short and the filter rejects
                     // every object.
-                    Popped::Empty(_) if !resynced && self.period_is_over() => {
+                    Popped::Empty if !resynced && self.period_is_over() => {
                         (resynced, self.resync) = (true, true);
                     }
-                    Popped::Empty(version) => {
-                        self.seen = version;
+                    Popped::Empty => {
                         if let (Some(resyncing), Some(waker)) = (&self.resyncing, waker) {
                             resyncing.arm(waker);
                         }
@@ -283,8 +281,7 @@ where
                         self.restart();
                         return Poll::Ready(Taken::Restarted);
                     }
-                    Popped::Ended(version) => {
-                        self.seen = version;
+                    Popped::Ended => {
                         // Drops the timer for resyncs, because it holds a waker.
                         drop(self.resyncing.take());
                         return Poll::Ready(Taken::Ended);
@@ -297,7 +294,7 @@ where
     fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
         // The first attempt does not use the waker, so that the waker is not cloned if a change is pending.
         match (self.buffer.pop(), waker) {
-            (Popped::Empty(_), Some(waker)) => {
+            (Popped::Empty, Some(waker)) => {
                 let (popped, replaced) = self.buffer.pop_or_wait(waker.clone());
                 // If the drop of a waker panicked here, a change that was popped would be lost.
                 caught(|| drop(replaced));
@@ -363,7 +360,7 @@ impl<K, V, E> Unpin for Subscription<K, V, E> {}
 
 impl<K: fmt::Debug, V, E> fmt::Debug for Subscription<K, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("Subscription").finish_non_exhaustive()
     }
 }
 

@@ -81,7 +81,7 @@ fn up_to_the_bound_it_is_as_any_other() {
     for version in 2..1_000 {
         store.upsert((1, version));
         store.upsert((2, version));
-        assert_eq!(changes.lag().pending, 2);
+        assert_eq!(changes.pending(), 2);
     }
     known.receive_all(&mut changes);
     known.assert_matches(&store);
@@ -92,7 +92,7 @@ fn up_to_the_bound_it_is_as_any_other() {
         store.delete(&3, None);
     }
     store.upsert((2, 1_000));
-    assert_eq!(changes.lag().pending, 2);
+    assert_eq!(changes.pending(), 2);
     known.receive_all(&mut changes);
     known.assert_matches(&store);
     assert_eq!(known.restarts, 0);
@@ -112,10 +112,7 @@ fn restarts_when_the_bound_is_exceeded() {
     assert_eq!(changes.pending(), 3, "changes after the overflow are pending");
     assert!(!changes.is_initial_delivered());
     assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
-    assert_eq!(
-        (changes.lag().initial_remaining, changes.lag().pending, changes.is_initial_delivered()),
-        (3, 0, false)
-    );
+    assert_eq!((changes.pending(), changes.is_initial_delivered()), (3, false));
     let mut keys = Vec::new();
     while let Some(SubscriptionEvent::Change(change)) = changes.try_next() {
         assert!(change.is_initial());
@@ -151,17 +148,13 @@ fn after_a_restart_nothing_counts_as_delivered() {
     let mut changes = bounded(&store, 1);
     store.upsert((1, 7));
     assert!(changes.try_next().is_some() && changes.try_next().is_none());
-    assert_eq!(changes.lag().delivered_version, Version::new(7));
+    assert_eq!(changes.pending(), 0);
     store.upsert((2, 8));
     store.upsert((3, 9));
     assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
-    let lag = changes.lag();
-    assert_eq!(
-        (lag.initial_remaining, lag.delivered_version, lag.merged_version),
-        (3, Version::ZERO, Version::new(9))
-    );
+    assert_eq!(changes.pending(), 3);
     Known::default().receive_all(&mut changes);
-    assert_eq!(changes.lag().delivered_version, Version::new(9));
+    assert_eq!(changes.pending(), 0);
 }
 
 #[test]

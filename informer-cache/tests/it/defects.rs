@@ -108,7 +108,7 @@ fn a_selector_asks_no_object() {
     let received = TOLD.get();
     let view = store.snapshot();
     assert_eq!(
-        view.query().select(&COUNTED, &"app in (web), !tier".parse().unwrap()).unwrap().iter().count(),
+        view.lister().select(&COUNTED, &"app in (web), !tier".parse().unwrap()).unwrap().iter().count(),
         50
     );
     assert_eq!(
@@ -125,10 +125,10 @@ fn several_indexes_answer_one_question() {
     let store = filled();
     let view = store.snapshot();
     let query =
-        view.query().by_index(&BY_NODE, &4).unwrap().select(&LABELS, &"app=web".parse().unwrap()).unwrap();
+        view.lister().by_index(&BY_NODE, &4).unwrap().select(&LABELS, &"app=web".parse().unwrap()).unwrap();
     assert_eq!(query.iter().count(), 100);
     assert_eq!(
-        view.query()
+        view.lister()
             .by_index(&BY_NODE, &5)
             .unwrap()
             .select(&LABELS, &"app=web".parse().unwrap())
@@ -258,11 +258,10 @@ fn an_index_that_is_not_there_is_an_error_everywhere() {
     let view = store.snapshot();
     assert!(view.index_values(&BY_NODE).is_err());
     assert!(view.by_index(&BY_NODE, &1).is_err());
-    assert!(view.query().by_index(&BY_NODE, &1).is_err());
+    assert!(view.lister().by_index(&BY_NODE, &1).is_err());
     assert!(view.unique_violations(&BY_NODE).is_err());
     assert!(view.range(&BY_VERSION, 1..).is_err());
-    assert!(view.query().select(&LABELS, &"app".parse().unwrap()).is_err());
-    assert!(store.lister(&BY_NODE, &LABELS).list(&"app".parse().unwrap()).is_err());
+    assert!(view.lister().select(&LABELS, &"app".parse().unwrap()).is_err());
     assert!(store.remove_index(&BY_NODE).is_err());
 }
 

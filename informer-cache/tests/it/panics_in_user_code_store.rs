@@ -254,7 +254,7 @@ const OPERATIONS: [(&str, Operation); 9] = [
         let view = store.snapshot();
         let _ = view.range(&BY_TAGS, word(0)..word(9)).unwrap().descending().count();
         let _ = view
-            .query()
+            .lister()
             .by_index(&BY_TAG, &word(1))
             .unwrap()
             .by_index(&BY_TAGS, &word(7))
@@ -739,8 +739,8 @@ fn questions_at_the_edge() {
         ids.sort_unstable();
         ids
     };
-    assert_eq!(view.query().iter().count(), 5);
-    let both = view.query().by_index(&DIGITS, &1).unwrap().by_index(&DIGITS, &2).unwrap();
+    assert_eq!(view.lister().iter().count(), 5);
+    let both = view.lister().by_index(&DIGITS, &1).unwrap().by_index(&DIGITS, &2).unwrap();
     assert_eq!(sorted(&mut both.iter().map(|item| item.id)), [12, 21]);
     let neither = both.by_index(&DIGITS, &77).unwrap();
     assert_eq!(neither.iter().count(), 0);
@@ -748,7 +748,7 @@ fn questions_at_the_edge() {
     assert!(nothing.next().is_none() && nothing.next().is_none(), "the iterator does not stay at its end");
 
     let select = |selector: Selector| {
-        sorted(&mut view.query().select(&LABELS, &selector).unwrap().iter().map(|item| item.id))
+        sorted(&mut view.lister().select(&LABELS, &selector).unwrap().iter().map(|item| item.id))
     };
     let all = Selector::everything;
     assert_eq!(select(all()), [11, 12, 21, 22, 30]);

@@ -46,11 +46,7 @@ fn objects_come_to_a_value_and_leave_it() {
     store.upsert(pod(2, 2, [8]));
     store.upsert(pod(3, 3, [7, 8]));
     let mut changes = tagged(&store, 7);
-    assert_eq!(
-        changes.lag().initial_remaining,
-        2,
-        "the snapshot does not have exactly the objects with the value"
-    );
+    assert_eq!(changes.pending(), 2, "the snapshot does not have exactly the objects with the value");
     assert_eq!(received(&mut changes), ["=1@1", "=3@3"]);
     store.upsert(pod(1, 4, [8, 7]));
     assert_eq!(received(&mut changes), ["1@1>4"], "an object that keeps the value was not updated");
@@ -171,11 +167,6 @@ fn nothing_else_is_pending_held_or_a_reason_to_wake() {
         held.iter().filter(|held| held.strong_count() > 0).count(),
         1_000,
         "an object that is not stored is kept"
-    );
-    assert_eq!(
-        of_tag.lag().delivered_version,
-        store.version(),
-        "the subscription does not count as up to date"
     );
     // A thousand events of the selected key coalesce to one change.
     for event in 0..1_000 {
@@ -345,8 +336,6 @@ fn write_does_no_work_for_selections_that_it_does_not_concern() {
     // The object 8 has the value of the subscription 2 * 4 + 1, and so has the object 9, whose key is that of the subscription 2 * 4.
     let received: Vec<_> = changes.iter_mut().map(|changes| received(changes).len()).collect();
     assert_eq!((received[8], received[9], received.iter().sum::<usize>()), (1, 2, 3));
-    // A subscription that the writes did not concern has the version of the store nevertheless.
-    assert!(changes.iter().all(|changes| changes.lag().merged_version == Version::new(4)));
     store.check().unwrap();
 }
 
@@ -438,6 +427,5 @@ fn subscription_with_a_selection_resyncs_after_writes_of_other_objects() {
     for changes in &mut changes {
         changes.resync();
         assert_eq!(received(changes), ["1@1>1"]);
-        assert_eq!(changes.lag().delivered_version, Version::new(3));
     }
 }

@@ -46,7 +46,7 @@ fn object_whose_labels_cannot_be_read_matches_no_requirement() {
     for text in ["!tier", "app notin (db)", "app!=db", "app"] {
         let selector = text.parse().unwrap();
         let view = store.snapshot();
-        assert!(view.query().select(&LABELS, &selector).unwrap().iter().map(|pod| pod.0).eq([1]), "{text}");
+        assert!(view.lister().select(&LABELS, &selector).unwrap().iter().map(|pod| pod.0).eq([1]), "{text}");
         let mut changes = store.subscription().selector(&LABELS, selector).subscribe();
         let received: Vec<_> =
             std::iter::from_fn(|| changes.try_next()).map(|change| *change.key()).collect();
@@ -54,7 +54,7 @@ fn object_whose_labels_cannot_be_read_matches_no_requirement() {
     }
     // A selector without requirements accepts every object.
     let everything = Selector::everything();
-    assert_eq!(store.snapshot().query().select(&LABELS, &everything).unwrap().iter().count(), 2);
+    assert_eq!(store.snapshot().lister().select(&LABELS, &everything).unwrap().iter().count(), 2);
     let mut changes = store.subscription().selector(&LABELS, everything).subscribe();
     assert_eq!(std::iter::from_fn(|| changes.try_next()).count(), 2);
     let mut changes = store.subscription().selector(&LABELS, "!tier".parse().unwrap()).subscribe();

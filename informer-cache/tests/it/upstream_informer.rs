@@ -737,7 +737,7 @@ fn an_informer_keeps_indexes_of_every_kind() {
         "the index does not use the transformed objects"
     );
     assert!(view.range(&BY_KEY, 2..4).unwrap().map(|(key, _)| *key).eq([2, 3]));
-    assert_eq!(view.query().select(&LABELS, &"even=yes".parse().unwrap()).unwrap().iter().count(), 2);
+    assert_eq!(view.lister().select(&LABELS, &"even=yes".parse().unwrap()).unwrap().iter().count(), 2);
     let twice = Informer::builder(SCHEMA, source).index(&BY_KEY).index(&BY_KEY).timer(world.clock.timer());
     assert!(matches!(twice.build().err(), Some(InformerBuildError::Index(_))));
 }

@@ -325,9 +325,11 @@ fn everything_is_listed_by_labels() {
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
     let store = Store::builder(schema).index(&ALL).index(&LABELS).build().unwrap().into_shared();
     store.replace(0..10_000, Version::new(1));
-    let lister = store.lister(&ALL, &LABELS);
-    assert_eq!(lister.list(&Selector::everything().equals("app", "match")).unwrap().len(), 1_000);
-    assert_eq!(lister.list(&Selector::everything()).unwrap().len(), 10_000);
-    assert_eq!(lister.list(&Selector::nothing()).unwrap().len(), 0);
-    assert_eq!(lister.list_in(&(), &Selector::everything()).unwrap().len(), 10_000);
+    let view = store.snapshot();
+    let count = |selector: Selector| view.lister().select(&LABELS, &selector).unwrap().iter().count();
+    assert_eq!(count(Selector::everything().equals("app", "match")), 1_000);
+    assert_eq!(count(Selector::everything()), 10_000);
+    assert_eq!(count(Selector::nothing()), 0);
+    let in_scope = view.lister().by_index(&ALL, &()).unwrap();
+    assert_eq!(in_scope.select(&LABELS, &Selector::everything()).unwrap().iter().count(), 10_000);
 }

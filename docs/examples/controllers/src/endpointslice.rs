@@ -153,10 +153,10 @@ impl Context {
     ) -> Vec<Arc<Pod>> {
         let selector =
             selector.iter().fold(Selector::everything(), |all, (key, value)| all.equals(&**key, &**value));
-        let lister = self.pods.store().lister(&by_namespace(), &PODS_BY_LABEL);
-        lister
-            .list_in(&service.namespace().unwrap_or_default(), &selector)
-            .expect("the informer has these indexes")
+        let view = self.pods.snapshot();
+        let here = view.lister().by_index(&by_namespace(), &service.namespace().unwrap_or_default());
+        let behind = here.and_then(|here| here.select(&PODS_BY_LABEL, &selector));
+        behind.expect("the informer has these indexes").iter().cloned().collect()
     }
 
     async fn write(&self, service: &Service, plan: Plan) -> Result<(), Error> {

@@ -6,7 +6,6 @@
 use std::hash::Hash;
 
 use super::Subscription;
-use crate::Version;
 
 impl<K, V, E> Subscription<K, V, E>
 where
@@ -30,7 +29,6 @@ where
     /// Discards everything that was taken out of the buffer, and the rest of the snapshot, without delivering it.
     fn forget(&mut self) {
         self.resync = false;
-        self.seen = Version::ZERO;
         self.taken = None;
         self.initial = false;
         // The fields are cleared one by one, because each drop may panic.
