@@ -18,20 +18,37 @@ thread_local! {
     static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-fn drop_panics() {
+fn panic_if_set() {
     if PANICS.get() {
-        std::panic::resume_unwind(Box::new("a destructor panics"));
+        std::panic::resume_unwind(Box::new("user code panics"));
     }
 }
 
-/// A key. If it is 7, its destructor panics.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// A key. If it is 7, its destructor panics; if it is 72, its comparison.
+#[derive(Clone)]
 struct Key(u32);
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        if self.0 == 72 {
+            panic_if_set();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.hash(hasher);
+    }
+}
 
 impl Drop for Key {
     fn drop(&mut self) {
         if self.0 == 7 {
-            drop_panics();
+            panic_if_set();
         }
     }
 }
@@ -42,7 +59,7 @@ struct Object(u32, u64, f64);
 impl Drop for Object {
     fn drop(&mut self) {
         if self.0 >= 70 {
-            drop_panics();
+            panic_if_set();
         }
     }
 }
@@ -172,14 +189,75 @@ fn several_objects_of_a_page_may_panic_in_their_drop() {
 
 #[test]
 fn several_objects_of_a_list_that_fails_may_panic_in_their_drop() {
-    let mut world = World::new(|builder| builder.index(&BY_NUMBER));
-    let items = vec![Object(70, 1, f64::NAN), Object(71, 1, 1.0), Object(72, 1, 2.0)];
-    world.source.answer_list(Ok(Page { items, version: Version::new(1), continuation: None }));
+    let mut world = World::new(|builder| builder);
+    // The list is compared with the key of the subscription after its table was built.
+    let changes = world.informer.subscription().for_key(Key(72)).subscribe();
+    world.list([70, 71, 72], 1, None);
     PANICS.set(true);
     world.settle();
     PANICS.set(false);
     let status = world.informer.status();
     assert!(matches!(status.state, InformerState::Waiting { .. }) && status.panics > 0);
+    drop(changes);
+}
+
+#[test]
+fn an_index_value_that_cannot_be_compared_is_an_error_of_its_object() {
+    let mut world = World::new(|builder| builder.index(&BY_NUMBER));
+    let items = vec![Object(1, 1, f64::NAN), Object(2, 1, 2.0), Object(3, 1, f64::NAN), Object(4, 1, 1.0)];
+    world.source.answer_list(Ok(Page { items, version: Version::new(1), continuation: None }));
+    world.source.answer_watch(Ok(()));
+    world.settle();
+    let check = |world: &World, keys: &[u32], ordered: &[u32]| {
+        assert_eq!(world.keys(), keys);
+        let view = world.informer.snapshot();
+        view.check().unwrap();
+        let all = view.range::<_, Number, _>(&BY_NUMBER, ..).unwrap();
+        assert_eq!(all.map(|(_, object)| object.0).collect::<Vec<_>>(), ordered);
+        assert_eq!(view.index_errors().count(), keys.len() - ordered.len());
+    };
+    check(&world, &[1, 2, 3, 4], &[4, 2]);
+    world.source.send(WatchEvent::Added(Object(5, 2, 1.5)));
+    world.source.send(WatchEvent::Modified(Object(2, 3, f64::NAN)));
+    world.source.send(WatchEvent::Modified(Object(1, 4, 0.5)));
+    world.source.send(WatchEvent::Deleted(Object(3, 5, f64::NAN)));
+    world.settle();
+    check(&world, &[1, 2, 4, 5], &[1, 4, 5]);
+    assert_eq!(world.informer.status().panics, 0);
+}
+
+/// `Ord` of this value panics while `PANICS` is set, even if both values are the same.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Rank(u32);
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> Ordering {
+        assert!(!PANICS.get(), "a comparison panics");
+        self.0.cmp(&other.0)
+    }
+}
+
+#[test]
+fn a_value_can_be_removed_although_its_comparison_panics() {
+    static BY_RANK: Index<u32, Rank> =
+        Index::many("rank", |object| vec![Rank(*object), Rank(*object / 2)]).ordered();
+    let mut store = Store::builder(Schema::new(|object: &u32| *object, |_| Version::ZERO))
+        .index(&BY_RANK)
+        .build()
+        .unwrap();
+    (0..200).for_each(|object| _ = store.upsert(object));
+    PANICS.set(true);
+    (0..199).for_each(|object| assert!(store.delete(&object, None).is_change()));
+    PANICS.set(false);
+    store.check().unwrap();
+    let view = store.snapshot();
+    assert!(view.range::<_, Rank, _>(&BY_RANK, ..).unwrap().map(|(rank, _)| rank.0).eq([99, 199]));
 }
 
 #[test]
