@@ -235,6 +235,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let merging = published.next_write(false);
         debug_assert_eq!(merging.version, version);
         drop(published);
+        plan.give_back();
         effects.row = Some(at);
         effects.values = values;
         match reported {

@@ -31,6 +31,9 @@ pub(crate) struct Plan {
 /// If a row has at most this many groups, they are searched linearly for a value.
 const FEW: usize = 8;
 
+/// A plan with room for more edits than this is not kept.
+const KEPT: usize = 1024;
+
 enum Edit {
     /// The row stays in a group.
     Stay(u32),
@@ -84,6 +87,14 @@ impl Plan {
                 OrderEditKind::Insert(value) => garbage.values.push(value),
                 OrderEditKind::Remove => {}
             }
+        }
+    }
+
+    /// Frees the memory that a write of an object with very many index values needed.
+    #[inline]
+    pub(crate) fn give_back(&mut self) {
+        if self.edits.capacity() > KEPT {
+            *self = Self::default();
         }
     }
 
