@@ -139,8 +139,9 @@ impl<V, IK> Index<V, IK> {
     /// [`Snapshot::range_by`](crate::Snapshot::range_by). If several values of an object are in a range, a query of the range returns the object once
     /// for each of these values.
     ///
-    /// If `Ord` of the values is inconsistent, the values may be in a wrong order. A write may also panic, because a sort may detect the
-    /// inconsistency and panic; the store is then unchanged.
+    /// If `Ord` of the values is inconsistent, the values may be in a wrong order. If it panics, or if a sort detects the inconsistency and panics, the
+    /// panic is an error for the object that is written, like a panic of the index function. So a value that cannot be compared with itself, for example
+    /// because it contains NaN, does not affect other objects.
     ///
     /// # Examples
     /// ```

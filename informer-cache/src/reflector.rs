@@ -17,11 +17,12 @@
 //! Each column is a call that reports a response, an event or the deadline. In the cells, `429`, `refused` and `internal` are kinds of errors, and a
 //! watch is `short` if it was open for less than `min_watch_interval`. `list` is Listing or, if streaming lists are enabled, Opening (streaming
 //! list). In a blank cell, the state has no request to which the call could belong, so the call changes nothing. If streaming lists are enabled,
-//! Opening (streaming list) follows Waiting (list). The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. Intentional
-//! differences: if a watch expires at the version that was just listed, the most recent list is requested next (kubernetes#133810); failed requests
-//! are retried immediately only a limited number of times; and there is a deadline for each request, each watch and each streaming list. A client may
-//! repeat a refused request by itself until that deadline, so a deadline is handled as if the answer had been the refusal that such a client hides:
-//! the version may be unusable for a list, and the server too busy for a watch.
+//! Opening (streaming list) follows Waiting (list), except after a streaming list that ended early. The rules are client-go's
+//! (`tools/cache/reflector.go`) where users depend on them. Intentional differences: if a watch expires at the version that was just listed, the most
+//! recent list is requested next (kubernetes#133810); a plain list follows a streaming list that ended early or missed its deadline (kubernetes#140890);
+//! failed requests are retried immediately only a limited number of times; and there is a deadline for each request, each watch and each streaming
+//! list. A client may repeat a refused request by itself until that deadline, so a deadline is handled as if the answer had been the refusal that such
+//! a client hides: the version may be unusable for a list, and the server too busy for a watch.
 //!
 //! # Invariants
 //! 1. A response to a request that is not pending changes nothing. A call of `deadline_reached` before the deadline changes nothing, either. Every
@@ -297,6 +298,11 @@ impl Reflector {
             }
             State::Watching(watching) => {
                 self.watch_ended(*watching, now, random);
+                return None;
+            }
+            State::Waiting { cause: BackoffCause::Interrupted, .. } => {
+                // The source may end every streaming list early.
+                self.list(now);
                 return None;
             }
             State::Waiting { then: Then::List, .. } => {

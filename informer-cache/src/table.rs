@@ -26,7 +26,7 @@ use crate::table::index_set::IndexSet;
 use crate::table::persist::{Hashes, NodeArc, Slab, prefetch};
 use crate::table::record::{AllValues, AnyValue, Record, Values};
 use crate::table::seed::Seed;
-use crate::{ChangeKind, Version};
+use crate::{ChangeKind, IndexError, Version};
 
 mod check;
 mod column;
@@ -69,7 +69,7 @@ pub(crate) struct KeyWrite<K, V> {
 #[derive(Default)]
 pub(crate) struct Garbage {
     pub(crate) values: Vec<Arc<AnyValue>>,
-    pub(crate) errors: Vec<Arc<crate::IndexError>>,
+    pub(crate) errors: Vec<Arc<IndexError>>,
 }
 
 impl Garbage {
@@ -143,22 +143,39 @@ impl<K, V> Table<K, V> {
     }
 
     /// Plans the changes that a write makes to the columns. The plan is valid only for this state of the table. Planning compares index values, and
-    /// does not change the table. What an earlier plan still holds is moved to `garbage`.
+    /// does not change the table. If a comparison panics, this becomes an index error of the object, which `write` then contains, so that one value that
+    /// cannot be compared does not fail a whole list. What an earlier plan still holds, and what is removed from `write`, is moved to `garbage`.
     #[inline]
-    pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan, garbage: &mut Garbage)
+    pub(crate) fn plan(&self, write: &mut KeyWrite<K, V>, plan: &mut Plan, garbage: &mut Garbage)
     where
         V: 'static,
     {
         plan.clear(garbage);
-        if write.values.is_empty() && !write.kind.is_deletion() {
+        let KeyWrite { kind, row, values, .. } = write;
+        if values.is_empty() && !kind.is_deletion() {
             return;
         }
-        for (at, (column, index)) in self.columns.iter().zip(&self.index_set.indexes).enumerate() {
-            match write.values.get(at) {
-                None if write.kind.is_deletion() => plan.column(at, column, index, write.row, None),
-                // The row already has these values.
-                None | Some(Values::Kept) => {}
-                values => plan.column(at, column, index, write.row, values),
+        let mut next = 0;
+        // One call of `attempt` for all columns; after a panic, another one for the remaining columns.
+        while next < self.columns.len() {
+            let outcome = attempt(|| {
+                while let Some(column) = self.columns.get(next) {
+                    let (at, index) = (next, &self.index_set.indexes[next]);
+                    next += 1;
+                    match values.get(at) {
+                        None if kind.is_deletion() => plan.column(at, column, index, *row, None),
+                        // The row already has these values.
+                        None | Some(Values::Kept) => {}
+                        values => plan.column(at, column, index, *row, values),
+                    }
+                }
+            });
+            if let Err(message) = outcome {
+                next -= 1;
+                plan.abandon(next, garbage);
+                let failed = values.get_mut(next).expect("a removal does not fail if a comparison panics");
+                let error = IndexError::new(format!("a comparison of index values panicked: {message}"));
+                std::mem::replace(failed, Values::Failed(Arc::new(error))).discard(garbage);
             }
         }
     }

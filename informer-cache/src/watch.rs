@@ -11,7 +11,7 @@
 //! | the same or a newer version of the object is stored | `compare_event` in `store/write.rs` | `status().stale_events`; without an informer, `WriteOutcome::Stale` |
 //! | the object is listed unchanged | `compare` in `table/relist.rs` | to compare the contents, set `Schema::with_content_eq` |
 //! | two listed objects have the same key: the last one counts | `store/relist.rs` | `Store::get` |
-//! | the index function failed on the object, so a subscription to an index value never selects it | `table/definition.rs` | `Store::index_errors` |
+//! | the index function, or the comparison of its values, failed on the object, so a subscription to an index value never selects it | `table/definition.rs`, `plan` in `table.rs` | `Store::index_errors` |
 //! | the subscription selects another key or index value | `changes/selection.rs` | `Store::by_index` |
 //! | the object was added and deleted before it was delivered, or its change was coalesced with a later one | the table in `changes/pending.rs` | `lag().pending` |
 //! | the filter of the subscription rejects the object | `deliver` in `changes/pending.rs` | |

@@ -9,8 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::vec;
 
-use flyball_sync::panics::{caught, message};
+use flyball_sync::panics::{caught, drop_each, message};
 use flyball_sync::random::SplitMix64;
 use flyball_sync::{Nanos, Timer};
 
@@ -64,6 +65,15 @@ enum PollOutcome<T> {
 
 /// The error of an operation that stopped because a shutdown was requested.
 struct Stop;
+
+/// The objects of a page that are not staged. They are dropped one by one, because several of their destructors may panic.
+struct Unstaged<V>(vec::IntoIter<V>);
+
+impl<V> Drop for Unstaged<V> {
+    fn drop(&mut self) {
+        drop_each(self.0.by_ref());
+    }
+}
 
 impl<K, V, S, T> InformerTask<K, V, S, T>
 where
@@ -166,23 +176,23 @@ where
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list =
                         self.partial_list.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
-                    let mut items = items.into_iter();
+                    let mut items = Unstaged(items.into_iter());
                     loop {
-                        items.by_ref().take(BATCH).for_each(|object| self.stage(&mut list, object));
-                        if items.len() == 0 {
+                        items.0.by_ref().take(BATCH).for_each(|object| self.stage(&mut list, object));
+                        if items.0.len() == 0 {
                             break;
                         }
-                        self.yield_now().await?;
+                        (items, list) = self.yield_with((items, list)).await?;
                     }
                     match verdict {
                         EventVerdict::Publish(version) => {
                             Box::pin(self.publish(list, version)).await?;
-                            self.tombstones.listed(version);
+                            self.recall(|tombstones| tombstones.listed(version));
                         }
                         _ => self.partial_list = Some(list),
                     }
                 } else {
-                    self.discard(items);
+                    self.discard(Unstaged(items.into_iter()));
                 }
             }
             PollOutcome::Done(Err(error)) => {
@@ -237,7 +247,7 @@ where
                 PollOutcome::Done(Some(Ok(event))) => {
                     if let Some((list, version)) = self.accept(event) {
                         Box::pin(self.publish(list, version)).await?;
-                        self.tombstones.complete(version);
+                        self.recall(|tombstones| tombstones.complete(version));
                         self.report();
                         if !matches!(self.reflector.step(), ReflectorRequest::Read) {
                             return Ok(());
@@ -368,6 +378,17 @@ where
         });
         turn.await;
         if self.shared.stop.is_requested() { Err(Stop) } else { Ok(()) }
+    }
+
+    /// Like [`yield_now`](Self::yield_now), and returns `held`. If a shutdown is requested, drops it; a panic of a destructor does not propagate then.
+    async fn yield_with<D>(&mut self, held: D) -> Result<D, Stop> {
+        match self.yield_now().await {
+            Ok(()) => Ok(held),
+            Err(Stop) => {
+                self.discard(held);
+                Err(Stop)
+            }
+        }
     }
 
     /// Waits for `future` and returns its output; or returns `Stop` if a shutdown is requested first, or `Late` if the reflector's deadline passes

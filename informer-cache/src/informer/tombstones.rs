@@ -28,9 +28,12 @@
 //! 1. A deletion is remembered only if it makes a version above the floor stale.
 //! 2. `highest` is the highest version of a remembered deletion, or the floor if no remembered deletion is higher.
 //! 3. At most `most` deletions are remembered, except while a streaming list arrives.
+//!
+//! A panic of a key's destructor propagates when the call is complete.
 
 use std::hash::Hash;
 
+use flyball_sync::panics::drop_each;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -54,27 +57,28 @@ impl<K: Eq + Hash> Tombstones<K> {
         Self { floor, deletions: HashMap::default(), highest, most, streaming: false }
     }
 
-    /// Forgets all deletions, and sets the floor to `version`: the version of a list that was published, or zero when a streaming list begins.
+    /// Forgets all deletions, and sets the floor to `version`: the version of a list that was published.
     pub(super) fn listed(&mut self, version: Version) {
-        // A streaming list may have had many deletions, whose memory is freed.
-        self.deletions = HashMap::default();
-        (self.floor, self.highest, self.streaming) = (version, version, false);
+        self.restart(version, false);
     }
 
     /// Forgets all deletions, and sets the floor to zero, because a streaming list begins. It lasts until [`complete`](Self::complete).
     pub(super) fn stream_begun(&mut self) {
-        self.listed(Version::ZERO);
-        self.streaming = true;
+        self.restart(Version::ZERO, true);
+    }
+
+    fn restart(&mut self, floor: Version, streaming: bool) {
+        // A streaming list may have had many deletions, whose memory is freed.
+        let forgotten = std::mem::take(&mut self.deletions);
+        (self.floor, self.highest, self.streaming) = (floor, floor, streaming);
+        drop_each(forgotten.into_keys());
     }
 
     /// Raises the floor to this version, because the source has delivered every change up to it.
     pub(super) fn complete(&mut self, version: Version) {
-        if version > self.floor {
-            self.floor = version;
-            self.settle();
-        }
         self.streaming = false;
-        self.limit();
+        let forgotten = [self.raise(version), self.limit()];
+        drop_each(forgotten.into_iter().flatten());
     }
 
     /// Records the deletion of an object. `version` is the version of the deletion (zero if unknown); `stored` is the version of the stored object,
@@ -87,21 +91,30 @@ impl<K: Eq + Hash> Tombstones<K> {
             return;
         }
         self.highest = self.highest.max(least);
-        let known = self.deletions.entry(key).or_insert(least);
-        *known = least.max(*known);
-        self.limit();
+        let unused = match self.deletions.get_mut(&key) {
+            Some(known) => {
+                *known = least.max(*known);
+                Some(key)
+            }
+            None => {
+                self.deletions.insert(key, least);
+                None
+            }
+        };
+        drop_each(self.limit().into_iter().chain(unused));
     }
 
-    /// Forgets the older deletions if there are too many.
-    fn limit(&mut self) {
-        if self.deletions.len() > self.most && !self.streaming {
-            let mut versions: Vec<_> = self.deletions.values().copied().collect();
-            let newer = self.most.div_ceil(2);
-            let (_, middle, _) = versions.select_nth_unstable(self.deletions.len() - 1 - newer);
-            // `middle` is itself an accepted version, so the floor is the version before it.
-            self.floor = self.floor.max(Version::new(middle.get() - 1));
-            self.settle();
+    /// Forgets the older deletions if there are too many. Returns their keys.
+    fn limit(&mut self) -> Vec<K> {
+        if self.streaming || self.deletions.len() <= self.most {
+            return Vec::new();
         }
+        let mut versions: Vec<_> = self.deletions.values().copied().collect();
+        let newer = self.most.div_ceil(2);
+        let (_, middle, _) = versions.select_nth_unstable(self.deletions.len() - 1 - newer);
+        // `middle` is itself an accepted version, so the floor is the version before it.
+        let floor = Version::new(middle.get() - 1);
+        self.raise(floor)
     }
 
     /// Returns whether an event of this version can be stale. The caller looks up the event's key only if this is `true`, which is rare if versions
@@ -116,12 +129,18 @@ impl<K: Eq + Hash> Tombstones<K> {
         !version.is_zero() && (version <= self.floor || self.deletions.get(key).is_some_and(below))
     }
 
-    /// Forgets the deletions that are no longer needed, because the floor already rejects their stale events.
-    fn settle(&mut self) {
-        let floor = self.floor;
-        self.deletions.retain(|_, least| least.get() > floor.get().saturating_add(1));
+    /// Raises the floor to this version, unless it is there already. Returns the keys of the deletions that are no longer needed, because the floor
+    /// rejects their stale events.
+    fn raise(&mut self, floor: Version) -> Vec<K> {
+        if floor <= self.floor {
+            return Vec::new();
+        }
+        self.floor = floor;
+        let is_needless = |_: &K, least: &mut Version| least.get() <= floor.get().saturating_add(1);
+        let forgotten = self.deletions.extract_if(is_needless).map(|(key, _)| key).collect();
         self.deletions.shrink_to(2 * self.most);
         self.highest = self.deletions.values().copied().max().unwrap_or(floor).max(floor);
+        forgotten
     }
 }
 

@@ -95,9 +95,9 @@ pub struct ReflectorConfig {
     /// `max_internal_error_retry_duration`.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_error_reset_after: Duration,
-    /// Whether lists are requested as part of a watch (streaming lists). If a streaming list fails, the reflector requests a plain list instead, with
-    /// three exceptions. After "too many requests", a refused connection, or a normal end of the watch, it waits, and then requests a streaming list.
-    /// If the version is unusable, it requests the most recent streaming list, once.
+    /// Whether lists are requested as part of a watch (streaming lists). If a streaming list fails, the reflector requests a plain list instead; if the
+    /// watch ended normally before the list was complete, it waits first. There are two exceptions. After "too many requests" or a refused connection,
+    /// it waits, and then requests a streaming list. If the version is unusable, it requests the most recent streaming list, once.
     pub streaming_lists: bool,
     /// The time limit for a streaming list. After a streaming list has timed out once, the reflector uses plain lists only.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]

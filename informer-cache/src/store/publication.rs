@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use flyball_sync::panics::{caught, drop_each, keep_first, raise};
+use flyball_sync::panics::{caught, drop_each, keep_first, raise, run_each};
 
 use super::effects::Effects;
 use super::relist::RelistDraft;
@@ -506,10 +506,17 @@ fn drop_last<T>(list: &mut Vec<T>, most: usize) -> bool {
 }
 
 /// Completes the delivery of a published write when the publication is dropped early, for example together with the future of the writer.
+///
+/// The writes and the changes are dropped one by one, because the destructors of several objects may panic. The table is dropped before them, while they
+/// still hold its objects.
 impl<K, V> Drop for Publication<K, V> {
     fn drop(&mut self) {
         while matches!(self.stage, Stage::Merging | Stage::Reporting) {
             self.deliver(usize::MAX);
         }
+        let Self { next, writes, changes, .. } = self;
+        run_each(&mut [&mut || drop(next.take()), &mut || drop_each(writes.drain(..)), &mut || {
+            drop_each(changes.drain(..))
+        }]);
     }
 }

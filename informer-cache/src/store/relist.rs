@@ -127,8 +127,8 @@ where
     /// Readers read the old state until the new one is published. O(changes), plus O(stored objects) to find the objects that are not listed.
     ///
     /// # Panics
-    /// Panics only if a function of the schema, or a trait method of a key or an index value, panics; nothing is changed in that case. Replaced
-    /// objects are dropped last, so a panic in their destructors propagates after all changes are delivered.
+    /// Panics only if a function of the schema, a trait method of a key, or `Eq` of an index value that a subscription selects panics; nothing is
+    /// changed in that case. Replaced objects are dropped last, so a panic in their destructors propagates after all changes are delivered.
     pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
         let Self { writer, draft } = self;
         writer.access().publish(draft, version)

@@ -206,7 +206,8 @@ where
     }
 
     /// Deletes all expired objects, in the order of their deadlines, and returns their number. The time is proportional to this number, but no lock is
-    /// held for more than one object.
+    /// held for more than one object. Deletes at most as many objects as can expire when the call begins, so it ends even if an observer stores each of
+    /// them again.
     ///
     /// # Panics
     /// Panics only if the clock panics, or if user code panics as described for [`Writer::delete`]. In the latter case, all other expired objects are
@@ -214,7 +215,9 @@ where
     pub fn sweep(&self) -> usize {
         let now = self.shared.timer.now();
         let (mut swept, mut first) = (0, Ok(()));
-        loop {
+        // An observer may store each object again, with a time to live of zero. Without this limit, the sweep would then never end.
+        let most = self.shared.deadlines.lock().len();
+        for _ in 0..most {
             match catch_unwind(AssertUnwindSafe(|| self.shared.sweep_next(now))) {
                 Ok(false) => break,
                 Ok(true) => swept += 1,

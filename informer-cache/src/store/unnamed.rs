@@ -16,7 +16,16 @@ pub(super) struct Unnamed<V> {
     /// The message of the last panic.
     pub(super) panic: String,
     /// The first objects, at most [`MOST`].
-    objects: Vec<V>,
+    objects: Objects<V>,
+}
+
+/// Objects that are dropped one by one, because several of their destructors may panic.
+struct Objects<V>(Vec<V>);
+
+impl<V> Drop for Objects<V> {
+    fn drop(&mut self) {
+        drop_each(self.0.drain(..));
+    }
 }
 
 /// Stored objects that a list does not contain, and that are kept because they may be listed objects whose key function panicked.
@@ -35,7 +44,7 @@ pub(super) struct Candidates<V>(Option<Vec<Arc<V>>>);
 // `Default` is not derived, because a derive would require `V: Default`.
 impl<V> Default for Unnamed<V> {
     fn default() -> Self {
-        Self { count: 0, panic: String::new(), objects: Vec::new() }
+        Self { count: 0, panic: String::new(), objects: Objects(Vec::new()) }
     }
 }
 
@@ -43,15 +52,15 @@ impl<V> Unnamed<V> {
     pub(super) fn add(&mut self, object: V, panic: &str) {
         self.count += 1;
         self.panic = panic.into();
-        if self.objects.len() < MOST {
-            self.objects.push(object);
+        if self.objects.0.len() < MOST {
+            self.objects.0.push(object);
         }
     }
 
     /// Returns the objects as they would be stored. If the transformation panics on one of them, or if there are too many, each stored object counts as
     /// a possible state of them.
     pub(super) fn transformed(&mut self, transform: Option<&Transform<V>>) -> Candidates<V> {
-        let objects = std::mem::take(&mut self.objects);
+        let objects = std::mem::take(&mut self.objects.0);
         if self.count > objects.len() as u64 {
             discard(objects);
             return Candidates(None);

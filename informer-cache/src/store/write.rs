@@ -208,8 +208,8 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let Self { store, plan, table: at_hand, .. } = self;
         let inner = &*store.inner;
         let Effects { write, garbage, buffers, .. } = effects;
+        write.iter_mut().for_each(|write| table.plan(write, plan, garbage));
         let writes = write.as_slice();
-        writes.iter().for_each(|write| table.plan(write, plan, garbage));
         let (mut published, found) = find_and_lock(inner, &table, writes, buffers);
         let KeyWrite { kind, row, record, values } = write.take().expect("the caller sets the write");
         // This drops only a reference, because the published state holds the table, too.
@@ -227,6 +227,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         *at_hand = Some(published.table.clone());
         let merging = published.next_write(false);
         drop(published);
+        plan.give_back();
         effects.row = Some(at);
         effects.values = values;
         match reported {

@@ -88,8 +88,9 @@ where
     /// again. (An [`Informer`](crate::Informer) keeps a record of deletions, and ignores such an event.)
     ///
     /// # Panics
-    /// Panics only if the transformation, a function of the schema, or a trait method of a key or an index value panics; nothing is changed in that
-    /// case. The call may also drop the replaced object. A panic in its destructor propagates after the write is complete.
+    /// Panics only if the transformation, a function of the schema, a trait method of a key, or `Eq` of an index value that a subscription selects
+    /// panics; nothing is changed in that case. The call may also drop the replaced object. A panic in its destructor propagates after the write is
+    /// complete.
     pub fn upsert(&mut self, object: V) -> WriteOutcome {
         self.access().upsert(object)
     }

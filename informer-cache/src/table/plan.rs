@@ -11,6 +11,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use flyball_sync::panics::caught;
+
 use super::Garbage;
 use super::column::{Column, Group, Name, Named, Rows, name, number};
 use super::persist::NodeArc;
@@ -28,6 +30,9 @@ pub(crate) struct Plan {
 
 /// If a row has at most this many groups, they are searched linearly for a value.
 const FEW: usize = 8;
+
+/// A plan with room for more edits than this is not kept.
+const KEPT: usize = 1024;
 
 enum Edit {
     /// The row stays in a group.
@@ -62,24 +67,34 @@ impl Plan {
     #[inline]
     pub(super) fn clear(&mut self, garbage: &mut Garbage) {
         if !(self.edits.is_empty() && self.order.is_empty()) {
-            self.abandon(garbage);
+            self.abandon(0, garbage);
         }
     }
 
+    /// Removes the edits of the columns from `at` on, like [`clear`](Self::clear).
     #[cold]
-    fn abandon(&mut self, garbage: &mut Garbage) {
-        for (_, edit) in self.edits.drain(..) {
+    pub(super) fn abandon(&mut self, at: usize, garbage: &mut Garbage) {
+        let Self { edits, order, .. } = self;
+        for (_, edit) in edits.drain(edits.partition_point(|(column, _)| *column < at)..) {
             match edit {
                 Edit::Create(value) => garbage.values.push(value),
                 Edit::Fail(error) => garbage.errors.push(error),
                 Edit::Stay(_) | Edit::Join(_) | Edit::Leave(_) | Edit::ClearError => {}
             }
         }
-        for (_, edit) in self.order.drain(..) {
+        for (_, edit) in order.drain(order.partition_point(|(column, _)| *column < at)..) {
             match edit.kind {
                 OrderEditKind::Insert(value) => garbage.values.push(value),
                 OrderEditKind::Remove => {}
             }
+        }
+    }
+
+    /// Frees the memory that a write of an object with very many index values needed.
+    #[inline]
+    pub(crate) fn give_back(&mut self) {
+        if self.edits.capacity() > KEPT {
+            *self = Self::default();
         }
     }
 
@@ -201,6 +216,8 @@ impl Plan {
         for (_, edit) in &self.edits[from..] {
             match edit {
                 Edit::Create(value) => {
+                    // A value that cannot even be compared with itself, such as NaN, must not become a value with which others are compared.
+                    let _ = compare(value, value);
                     let at = place(value).unwrap_or_else(|at| at);
                     edits.push(OrderEdit { at, kind: OrderEditKind::Insert(value.clone()) });
                 }
@@ -208,9 +225,10 @@ impl Plan {
                     let Some(group) = column.group(*old).filter(|group| group.rows.len() == 1) else {
                         continue;
                     };
-                    let found = place(&group.value).ok().filter(|at| order.get(*at) == Some(*old));
-                    // If the user's `Ord` is inconsistent, the search may miss the group. It is found here nevertheless, so that the order never
-                    // contains a removed group.
+                    let found = caught(|| place(&group.value).ok()).flatten();
+                    let found = found.filter(|at| order.get(*at) == Some(*old));
+                    // If the user's `Ord` panics or is inconsistent, the search may miss the group. It is found here nevertheless, so that a value can
+                    // always be removed, and the order never contains a removed group.
                     let found = found.or_else(|| order.iter().position(|other| other == *old));
                     edits.extend(found.map(|at| OrderEdit { at, kind: OrderEditKind::Remove }));
                 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::table::Garbage;
 use crate::{IndexError, Version};
 
 /// One state of one object, with its key and version. A write never changes the clones of a record.
@@ -124,6 +125,16 @@ impl Values {
     /// The result of an index function that panicked with this message.
     pub(crate) fn of_panic(message: String) -> Self {
         Self::Failed(Arc::new(IndexError::new(format!("the index function panicked: {message}"))))
+    }
+
+    /// Moves the values, which may be the last references, to `garbage`.
+    pub(super) fn discard(self, garbage: &mut Garbage) {
+        match self {
+            Self::One(value) => garbage.values.push(value.value),
+            Self::Many(values) => garbage.values.extend(values.into_iter().map(|value| value.value)),
+            Self::Failed(error) => garbage.errors.push(error),
+            Self::Kept | Self::Known(_) => {}
+        }
     }
 
     /// Returns whether the values stay valid when the columns change.

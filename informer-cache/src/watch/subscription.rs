@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{caught, run_each};
 
 use crate::changes::buffer::{Popped, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
@@ -351,7 +351,16 @@ impl<K, V, E> Drop for Subscription<K, V, E> {
     fn drop(&mut self) {
         let store = self.store.upgrade();
         store.iter().for_each(|store| store.unsubscribe(&self.buffer));
-        self.buffer.detach();
+        let Self { buffer, walk, due, ready, filter, resyncing, .. } = self;
+        // One by one, because several destructors may panic.
+        run_each(&mut [
+            &mut || buffer.detach(),
+            &mut || drop(walk.take()),
+            &mut || drop(due.take()),
+            &mut || drop(ready.take()),
+            &mut || drop(filter.take()),
+            &mut || drop(resyncing.take()),
+        ]);
     }
 }
 

@@ -14,6 +14,7 @@ mod observer;
 mod oracle;
 mod panics_in_user_code;
 mod panics_in_user_code_drops;
+mod panics_in_user_code_informer;
 mod panics_in_user_code_store;
 mod panics_in_user_code_ttl;
 mod pending;

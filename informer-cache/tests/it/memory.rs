@@ -72,6 +72,20 @@ fn new_objects_take_the_rows_of_deleted_ones() {
     assert_eq!(store.len(), 10);
 }
 
+#[test]
+fn a_writer_keeps_no_memory_for_an_object_with_many_index_values() {
+    static MANY: Index<Pod, u32> =
+        Index::many("many", |pod: &Pod| (0..pod.0 % PEAK).collect::<Vec<_>>()).ordered();
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+    let mut store = Store::builder(schema).index(&MANY).build().unwrap();
+    store.upsert((1, 1));
+    let before = live_bytes();
+    store.upsert((PEAK - 1, 2));
+    store.delete(&(PEAK - 1), None);
+    let held = live_bytes() - before;
+    assert!(held < 128 << 10, "the writer holds {held} bytes");
+}
+
 /// What the polls of an informer did while it handled a list.
 struct Polls {
     count: usize,

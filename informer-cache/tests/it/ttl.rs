@@ -70,6 +70,26 @@ fn writes_of_an_observer_do_not_nest_sweeps_without_end() {
 }
 
 #[test]
+fn a_sweep_ends_although_an_observer_stores_each_expired_object_again() {
+    let (store, _sweeper, clock) = store();
+    (0..10).for_each(|id| _ = store.upsert(object(id, 2), Some(nanos(1))));
+    store.upsert(object(10, 2), None);
+    let (writer, calls) = (store.clone(), Arc::new(Mutex::new(0)));
+    let count = calls.clone();
+    let observer = store.observe(move |change| {
+        // Without a limit of the sweep, the test would not end.
+        if change.new().is_none() && *count.lock() < 1_000 {
+            *count.lock() += 1;
+            writer.upsert(object(*change.key(), 3), Some(Duration::ZERO));
+        }
+    });
+    clock.advance(nanos(1));
+    assert!(store.sweep() <= 10);
+    assert!(*calls.lock() < 100, "{} deletions", calls.lock());
+    drop(observer);
+}
+
+#[test]
 fn a_write_restarts_the_time_to_live() {
     let (store, _sweeper, clock) = store();
     let ttl = |span| Some(nanos(span));

@@ -51,7 +51,7 @@ fn sweep_vs_upsert() {
     let claim = Model {
         name: "ttl::sweep_vs_upsert",
         threads: 2,
-        floor: 86,
+        floor: 99,
         catches: "a sweep that deletes an object inserted since it found the key expired",
     };
     model(claim, || {
@@ -80,7 +80,7 @@ fn two_sweeps() {
     let claim = Model {
         name: "ttl::two_sweeps",
         threads: 2,
-        floor: 97,
+        floor: 119,
         catches: "a sweep that counts the objects it found, not those it deleted",
     };
     model(claim, || {

@@ -65,24 +65,33 @@ where
             EventVerdict::Ignore => {}
             EventVerdict::Stage => self.stage_event(event, version),
             EventVerdict::Publish(version) => {
-                let list = self.partial_list.take().unwrap_or_else(|| {
-                    // The list is empty. The source may have been restored to an earlier version, so earlier deletions are forgotten.
-                    self.tombstones.stream_begun();
-                    RelistDraft::new(&self.shared.writer)
-                });
+                let list = self.take_streaming_list();
                 return Some((list, version));
             }
         }
         None
     }
 
+    /// Returns the streaming list that arrives. If this is its first event or its end, the list is empty, and earlier deletions are forgotten, because
+    /// the source may have been restored to an earlier version.
+    fn take_streaming_list(&mut self) -> RelistDraft<K, V> {
+        if self.partial_list.is_none() {
+            self.recall(Tombstones::stream_begun);
+        }
+        self.partial_list.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer))
+    }
+
+    /// Changes the remembered deletions. A panic of the destructor of a forgotten key is reported.
+    pub(super) fn recall(&mut self, change: impl FnOnce(&mut Tombstones<K>)) {
+        if let Err(panic) = attempt(|| change(&mut self.tombstones)) {
+            self.panicked(&panic);
+        }
+    }
+
     /// Stages an event of a streaming list. It is compared with the object that is listed under its key, just as an event of a plain watch is
     /// compared with the stored object.
     fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
-        let mut list = self.partial_list.take().unwrap_or_else(|| {
-            self.tombstones.stream_begun();
-            RelistDraft::new(&self.shared.writer)
-        });
+        let mut list = self.take_streaming_list();
         let (schema, tombstones) = (&self.schema, &mut self.tombstones);
         let is_older = |listed: Version| !version.is_zero() && version < listed;
         let late = match event {
@@ -147,7 +156,7 @@ where
     ) -> Result<(), Stop> {
         let kept = loop {
             match attempt(|| list.keep_unreadable(BATCH, |stored| self.source.is_unreadable(stored))) {
-                Ok(ControlFlow::Continue(())) => self.yield_now().await?,
+                Ok(ControlFlow::Continue(())) => list = self.yield_with(list).await?,
                 Ok(ControlFlow::Break(withheld)) => break Ok(withheld),
                 Err(panic) => break Err(panic),
             }
@@ -215,7 +224,7 @@ where
             if done >= BATCH {
                 done = 0;
                 list.wake();
-                self.yield_now().await?;
+                list = self.yield_with(list).await?;
             }
         }
         loop {
@@ -225,7 +234,7 @@ where
                     self.discard(list);
                     return Ok(Ok(()));
                 }
-                Ok(false) => self.yield_now().await?,
+                Ok(false) => list = self.yield_with(list).await?,
                 Err(panic) => self.panicked(&panic),
             }
         }
@@ -239,7 +248,7 @@ where
                     self.discard(list);
                     return Ok(());
                 }
-                Ok(false) => self.yield_now().await?,
+                Ok(false) => list = self.yield_with(list).await?,
                 Err(panic) => self.panicked(&panic),
             }
         }

@@ -38,6 +38,11 @@ impl Deadlines {
         if is_first { self.sleeper.take() } else { None }
     }
 
+    /// Returns the number of rows that have a deadline.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
     /// Returns the earliest deadline.
     pub(super) fn first(&self) -> Option<Nanos> {
         self.order.first().map(|(deadline, _)| *deadline)

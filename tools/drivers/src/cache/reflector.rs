@@ -467,7 +467,7 @@ impl Checker {
                 silent(self.watch_lost(kind, resumable))
             }
             (ReflectorRequest::Read, Input::Closed) if self.streaming => {
-                silent(Expected::Relist(Duration::ZERO))
+                silent(Expected::Wait(Duration::ZERO, Box::new(self.plain_list())))
             }
             (ReflectorRequest::Read, Input::Closed) => {
                 self.complete = self.known;
