@@ -119,7 +119,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Counts a failure of `key` and adds the key with the limiter's delay (client-go's `AddRateLimited`).
     ///
     /// Use this for keys that fail outside a lease; to fail a lease, use [`Lease::retry`](crate::Lease::retry). As with `retry`, if the key is still
-    /// in backoff, it keeps waiting, and no failure is counted.
+    /// in backoff, it keeps waiting, and no failure is counted. A Ready key stays Ready. A leased key that is dirty stays dirty or, with
+    /// [strict backoff](crate::QueueBuilder::strict_backoff), waits for its backoff when its lease ends.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`add`](Self::add), and also if the key has failed too often. The failure is counted even if the add is
