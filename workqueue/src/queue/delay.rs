@@ -172,7 +172,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
 
     /// Postpones a pending run of a key, so that the key waits for at least `delay`. This is the only operation that makes a Ready key wait.
     ///
-    /// If the key waits already, its wait becomes longer or stays the same. If the key is leased and dirty, it does not become Ready before `delay`
+    /// If the key waits already, its wait becomes longer or stays the same; an add makes the key Ready, unless it is in
+    /// [strict backoff](crate::QueueBuilder::strict_backoff). If the key is leased and dirty, it does not become Ready before `delay`
     /// is over and its lease has ended. Returns whether there was a run to postpone: there is none if the key is absent, if it is leased and was not
     /// added again, or if the queue is shut down.
     ///
