@@ -13,7 +13,7 @@ use crate::limiter::{self, AfterFailure, QueueLimiter};
 use crate::queue::Key;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::types::Added;
+use crate::state::types::{Added, NewKey};
 use crate::state::wait::{DelayMode, DelayRequest};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
@@ -149,6 +149,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let tag = self.shared.tag(&key);
         let shared = &self.shared;
         if self.is_shutting_down() {
+            // Before the result is computed, see `add_new`.
+            drop(tag);
             return shared.answer(Err(AddErrorKind::ShutDown), Some(key));
         }
         let now = shared.now();
@@ -165,6 +167,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
                 if let Some(give_up) = &shared.give_up {
                     give_up.notify(&key, failures);
                 }
+                drop(tag);
                 shared.answer(Err(AddErrorKind::GivenUp), Some(key))
             }
         }
@@ -219,7 +222,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let mut locked = self.shared.lock_to_add(None, &mut new);
         let added = locked.state.add_after_with(&mut new, request, now);
         self.shared.finish(locked, Some(now));
-        self.shared.answer(added, new.key)
+        let NewKey { key, tag, .. } = new;
+        // Before the result is computed, see `add_new`.
+        drop(tag);
+        self.shared.answer(added, key)
     }
 }
 
