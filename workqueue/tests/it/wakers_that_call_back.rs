@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread::panicking;
 use std::time::Duration;
 
@@ -136,6 +136,28 @@ fn a_refused_key_is_not_leaked_if_the_drop_of_its_group_panics() {
             assert_eq!(Arc::strong_count(&key), 1, "{name}: the key was leaked");
         }
     }
+}
+
+/// A future that has completed, and is dropped after the output has left it.
+#[test]
+fn a_lease_is_not_lost_if_the_drop_of_a_future_with_a_limit_panics() {
+    struct Hostile<F>(F);
+    impl<F: Future + Unpin> Future for Hostile<F> {
+        type Output = F::Output;
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+            Pin::new(&mut self.0).poll(context)
+        }
+    }
+    impl<F> Drop for Hostile<F> {
+        fn drop(&mut self) {
+            assert!(panicking(), "the drop of a future panics");
+        }
+    }
+    let queue = Queue::new();
+    queue.add(1).unwrap();
+    let limited = queue.timeout(Duration::from_secs(1), Hostile(queue.get()));
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(limited).is_some())).is_err());
+    assert_eq!(queue.state(&1), KeyState::Ready);
 }
 
 /// The leftovers of a drain whose limit has passed are computed last.
