@@ -100,6 +100,8 @@ impl Drop for HostileGroup {
     }
 }
 
+/// An operation that is refused, and returns the key.
+type Refused<'a> = dyn Fn(&GroupedQueue, Arc<u8>) -> bool + 'a;
 type GroupedQueue = Queue<Arc<u8>, Fair<Arc<u8>, HostileGroup>, Exponential<Arc<u8>>>;
 
 #[test]
@@ -107,7 +109,7 @@ fn a_refused_key_is_not_leaked_if_the_drop_of_its_group_panics() {
     let delayed = |delay| AddOptions { delay, mode: DelayMode::Replace, ..AddOptions::default() };
     let second = Duration::from_secs(1);
     // The last operation is refused because the limiter gives the key up, the others because the queue is shut down.
-    let operations: [(&str, &dyn Fn(&GroupedQueue, Arc<u8>) -> bool); 7] = [
+    let operations: [(&str, &Refused<'_>); 7] = [
         ("add", &|queue, key| queue.add(key).is_err()),
         ("add_after", &|queue, key| queue.add_after(key, second).is_err()),
         ("add_with", &|queue, key| queue.add_with(key, delayed(second)).is_err()),
