@@ -51,7 +51,7 @@ pub trait Policy<K: ?Sized> {
     /// token bucket.
     const COUNTS_FAILURES: bool = true;
 
-    /// Whether failed keys wait at all: `false` for the policy of a queue without a limiter, and `true` for every other policy.
+    /// Whether failed keys wait at all: `false` for the policy of a queue without a limiter, and for combinations of such policies that add no wait.
     ///
     /// Owners that retry failed keys by themselves, such as a controller, do not compile with a policy that never waits: a key that keeps failing would
     /// occupy a processor.

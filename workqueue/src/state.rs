@@ -19,8 +19,8 @@
 //! | Leased+dirty | = | = | → Leased+Waiting(t) | = | → Ready (tail) | → Leased | |
 //! | Leased+Waiting(t₀) | → Leased+dirty | by its mode | later of the two | = | → Waiting(earlier of t₀ and the outcome's) | → Leased | → Leased+dirty |
 //!
-//! Strict backoff changes two things. An add does not shorten a wait that is a backoff. And if a lease ends as a failure, the key waits for its
-//! backoff, even if the key is dirty or has a wait with an earlier deadline.
+//! Strict backoff changes two things. An add does not shorten a wait that is a backoff. And if a lease ends as a failure, or `add_rate_limited` counts a
+//! failure of a leased key, the key waits for its backoff, even if the key is dirty or has a wait with an earlier deadline.
 //!
 //! # Invariants
 //! 1. Every live slot is in the key table exactly once, under its hash, and the table contains nothing else.

@@ -55,6 +55,7 @@ impl<A, B> MaxOf<A, B> {
 
 impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
     const COUNTS_FAILURES: bool = A::COUNTS_FAILURES || B::COUNTS_FAILURES;
+    const LIMITS: bool = A::LIMITS || B::LIMITS;
 
     fn record_failure(
         &mut self,
@@ -135,6 +136,7 @@ impl<P> Capped<P> {
 
 impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
+    const LIMITS: bool = P::LIMITS;
 
     fn record_failure(
         &mut self,

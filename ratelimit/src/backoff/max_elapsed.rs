@@ -60,6 +60,7 @@ impl<K, P> MaxElapsed<K, P> {
 
 impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for MaxElapsed<K, P> {
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
+    const LIMITS: bool = P::LIMITS;
 
     fn record_failure(
         &mut self,

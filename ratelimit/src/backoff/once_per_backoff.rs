@@ -70,6 +70,7 @@ const LAST: Nanos = Nanos::new(u64::MAX - 2);
 
 impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
+    const LIMITS: bool = P::LIMITS;
 
     fn record_failure(
         &mut self,

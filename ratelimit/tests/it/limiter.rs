@@ -9,12 +9,62 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    AimdLimit, ConcurrencyLimiter, Exponential, Failure, KeyedRateLimiter, Limiter, Nanos, Policy, Quota,
-    RateLimiter, TokenBucket,
+    AimdLimit, Capped, ConcurrencyLimiter, Exponential, Failure, KeyedRateLimiter, Limiter, MaxElapsed, MaxOf,
+    Nanos, OncePerBackoff, Policy, Quota, RateLimiter, RetryBudget, TokenBucket,
 };
 use flyball_sync::ManualClock;
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A policy that never waits, such as that of a queue without a limiter.
+struct Never;
+
+impl Policy<u32> for Never {
+    const COUNTS_FAILURES: bool = false;
+    const LIMITS: bool = false;
+
+    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64, _: &mut dyn FnMut(&u32) -> bool) -> Failure {
+        Failure { wait: Duration::ZERO, counted: false }
+    }
+
+    fn forget(&mut self, _: &u32) {}
+
+    fn num_requeues(&self, _: &u32) -> u32 {
+        0
+    }
+
+    fn tracked_keys(&self) -> usize {
+        0
+    }
+}
+
+/// Otherwise the check of an owner that needs a limiter could be evaded by accident.
+#[test]
+fn a_combination_of_policies_limits_only_if_one_of_them_does() {
+    fn limits<P: Policy<u32>>() -> bool {
+        P::LIMITS
+    }
+    type Backoff = Exponential<u32>;
+    assert_eq!(
+        [
+            limits::<Capped<Never>>(),
+            limits::<MaxElapsed<u32, Never>>(),
+            limits::<MaxOf<Never, Never>>(),
+            limits::<OncePerBackoff<u32, Never>>(),
+        ],
+        [false; 4]
+    );
+    assert_eq!(
+        [
+            limits::<Capped<Backoff>>(),
+            limits::<MaxElapsed<u32, Backoff>>(),
+            limits::<MaxOf<Never, Backoff>>(),
+            limits::<OncePerBackoff<u32, Backoff>>(),
+            limits::<RetryBudget<Never>>(),
+        ],
+        [true; 5]
+    );
+}
 
 /// A policy that counts how often `forget` and `num_requeues` are called.
 #[derive(Default)]

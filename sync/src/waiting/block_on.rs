@@ -8,7 +8,7 @@
 //! costs one more poll.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -30,9 +30,9 @@ use crate::time::clock::{Clock, Monotonic};
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let signal = Arc::new(ThreadSignal::default());
     let waker = Waker::from(signal.clone());
-    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    let (mut future, mut context) = (pin!(Some(future)), Context::from_waker(&waker));
     loop {
-        match future.as_mut().poll(&mut context) {
+        match poll(future.as_mut(), &mut context) {
             Poll::Ready(output) => return output,
             Poll::Pending => signal.wait(None),
         }
@@ -59,11 +59,11 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 pub fn block_on_timeout<T>(future: impl Future<Output = T>, limit: Duration) -> Option<T> {
     let signal = Arc::new(ThreadSignal::default());
     let waker = Waker::from(signal.clone());
-    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    let (mut future, mut context) = (pin!(Some(future)), Context::from_waker(&waker));
     let end = Monotonic.now() + limit;
     let mut is_last = false;
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        if let Poll::Ready(output) = poll(future.as_mut(), &mut context) {
             return Some(output);
         }
         let left = end.since(Monotonic.now());
@@ -76,6 +76,19 @@ pub fn block_on_timeout<T>(future: impl Future<Output = T>, limit: Duration) -> 
             is_last = true;
         }
     }
+}
+
+/// Polls a future, and drops it once it is ready. If it were dropped after the output was returned, and its drop panicked, Rust would leak the output,
+/// which may be a guard.
+fn poll<F: Future>(mut future: Pin<&mut Option<F>>, context: &mut Context<'_>) -> Poll<F::Output> {
+    let Some(own) = future.as_mut().as_pin_mut() else {
+        unreachable!("a future that is ready is not polled again")
+    };
+    let polled = own.poll(context);
+    if polled.is_ready() {
+        future.set(None);
+    }
+    polled
 }
 
 /// The waker of a thread that sleeps.

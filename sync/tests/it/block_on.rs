@@ -2,7 +2,9 @@
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Poll;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
@@ -43,4 +45,26 @@ fn a_limit_of_zero_takes_what_is_ready() {
 #[test]
 fn passes_a_panic_on() {
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(async { panic!("the future panics") }))).is_err());
+}
+
+/// The output may be a guard, such as a lease of a queue.
+#[test]
+fn the_output_is_dropped_if_the_drop_of_the_future_panics() {
+    struct Hostile(Option<Arc<()>>);
+    impl Future for Hostile {
+        type Output = Option<Arc<()>>;
+        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            Poll::Ready(self.0.take())
+        }
+    }
+    impl Drop for Hostile {
+        fn drop(&mut self) {
+            assert!(thread::panicking(), "the drop of a future panics");
+        }
+    }
+    let output = Arc::new(());
+    let future = || Hostile(Some(output.clone()));
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(future()))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on_timeout(future(), Duration::ZERO))).is_err());
+    assert_eq!(Arc::strong_count(&output), 1, "the output was leaked");
 }

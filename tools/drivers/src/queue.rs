@@ -5,6 +5,7 @@
 pub mod costs;
 pub mod driver;
 mod groups;
+pub mod hostile;
 mod limiters;
 pub mod metrics_sink;
 pub mod model_answers;

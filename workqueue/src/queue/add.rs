@@ -336,8 +336,8 @@ pub struct AddedMany<K> {
 pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: Timer = ThreadTimer>
 {
     queue: &'a Queue<K, O, L, T>,
-    /// `new.key` is `Some` until the key is added or returned to the caller.
-    new: NewKey<K, Tag<O::ReadyQueue>>,
+    /// `None` once the future has completed. The key is gone as soon as it is added.
+    new: Option<NewKey<K, Tag<O::ReadyQueue>>>,
     ticket: Option<AdderPlace>,
     /// See `Get::has_yielded`.
     has_yielded: bool,
@@ -345,7 +345,7 @@ pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLi
 
 impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> AddWhenRoom<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::ReadyQueue>) -> Self {
-        Self { queue, new: queue.shared.new_key(key, tag), ticket: None, has_yielded: false }
+        Self { queue, new: Some(queue.shared.new_key(key, tag)), ticket: None, has_yielded: false }
     }
 
     /// Returns the key, if it has not been added or returned yet. So a caller can stop waiting, and keep the key.
@@ -366,13 +366,16 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> AddWhenRoom<'a, K, O
     /// ```
     pub fn into_key(mut self) -> Option<K> {
         self.leave();
-        self.new.key.take()
+        let NewKey { key, tag, .. } = self.new.take()?;
+        // Before the result is computed, see `add_new`.
+        drop(tag);
+        key
     }
 
     fn leave(&mut self) {
         let shared = &self.queue.shared;
         let Some(ticket) = self.ticket.take() else {
-            if std::mem::take(&mut self.has_yielded) && self.new.key.is_some() {
+            if std::mem::take(&mut self.has_yielded) && self.new.is_some() {
                 shared.lock().cancel_yield();
             }
             return;
@@ -394,29 +397,27 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let shared = &this.queue.shared;
-        assert!(this.new.key.is_some(), "polled after it was ready");
+        let Some(new) = this.new.as_mut().filter(|new| new.key.is_some()) else {
+            panic!("polled after it was ready")
+        };
         let waited = this.ticket.is_some();
         if waited {
-            shared.renew(None, &mut this.new);
+            shared.renew(None, new);
         }
         let mut waker = None;
         loop {
             let now = shared.now_if_timed();
-            let mut locked = shared.lock_to_add(None, &mut this.new);
-            if locked.must_yield()
-                && !this.has_yielded
-                && !waited
-                && !locked.state.is_full_for(&mut this.new, now)
-            {
+            let mut locked = shared.lock_to_add(None, new);
+            if locked.must_yield() && !this.has_yielded && !waited && !locked.state.is_full_for(new, now) {
                 // `is_full_for` may have updated the limits of a group, so there may be room for other adders. `finish` wakes them.
                 shared.finish(locked, now);
                 this.has_yielded = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let added = locked.state.add(&mut this.new, now);
+            let added = locked.state.add(new, now);
             if added == Err(AddErrorKind::Full) && waker.is_none() {
-                let is_parked = |own| locked.adder_waits_for(own, &this.new.tag, context.waker());
+                let is_parked = |own| locked.adder_waits_for(own, &new.tag, context.waker());
                 if this.ticket.as_ref().is_some_and(is_parked) {
                     // `add` may have updated the limits of the group, so there may be room for other adders of that group. `finish` wakes them.
                     shared.finish(locked, now);
@@ -433,7 +434,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
             if let Some(waker) = waker.take_if(|_| added == Err(AddErrorKind::Full)) {
                 // The task takes its new place in the wait queue before it leaves the old one. If it left first, its class of keys might have no
                 // parked adder for a moment, and the record of the class could be dropped.
-                this.ticket = Some(locked.park_adder(&this.new.tag, waker));
+                this.ticket = Some(locked.park_adder(&new.tag, waker));
                 let old = own.and_then(|own| locked.unpark_adder(own));
                 shared.finish(locked, now);
                 drop(old);
@@ -445,7 +446,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
             }
             shared.finish(locked, now);
             drop_each([old, waker].into_iter());
-            return Poll::Ready(shared.answer(added, this.new.key.take()));
+            let NewKey { key, tag, .. } = this.new.take().expect("it was there above");
+            // Before the result is computed, see `add_new`.
+            drop(tag);
+            return Poll::Ready(shared.answer(added, key));
         }
     }
 }

@@ -220,7 +220,9 @@ impl<K: Key, O: Order<K>, T: Timer> QueueBuilder<K, O, NoLimiter, T> {
 /// [a failure with a minimum](crate::LeaseOutcome::Failed).
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> QueueBuilder<K, O, L, T> {
     /// Makes backoff strict: an add does not shorten it. A failed key does not run before its backoff is over, even if events for it arrive
-    /// meanwhile.
+    /// meanwhile. If a key in backoff gets a later deadline, by [`postpone`](Queue::postpone) or [`DelayMode::Replace`](crate::DelayMode::Replace), its
+    /// backoff lasts until then. Only [`cancel`](Queue::cancel) ends a backoff early. A key that is Ready when a failure of it is counted outside a lease
+    /// stays Ready.
     ///
     /// By default, an add makes a key in backoff Ready immediately. Even then, at most one failure is counted per
     /// backoff of the limiter; a longer [minimum wait](crate::LeaseOutcome::Failed) of the outcome does not count as its backoff.

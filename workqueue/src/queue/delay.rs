@@ -13,7 +13,7 @@ use crate::limiter::{self, AfterFailure, QueueLimiter};
 use crate::queue::Key;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::types::Added;
+use crate::state::types::{Added, NewKey};
 use crate::state::wait::{DelayMode, DelayRequest};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
@@ -119,7 +119,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Counts a failure of `key` and adds the key with the limiter's delay (client-go's `AddRateLimited`).
     ///
     /// Use this for keys that fail outside a lease; to fail a lease, use [`Lease::retry`](crate::Lease::retry). As with `retry`, if the key is still
-    /// in backoff, it keeps waiting, and no failure is counted.
+    /// in backoff, it keeps waiting, and no failure is counted. A Ready key stays Ready. A leased key that is dirty stays dirty or, with
+    /// [strict backoff](crate::QueueBuilder::strict_backoff), waits for its backoff when its lease ends.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`add`](Self::add), and also if the key has failed too often. The failure is counted even if the add is
@@ -148,6 +149,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let tag = self.shared.tag(&key);
         let shared = &self.shared;
         if self.is_shutting_down() {
+            // Before the result is computed, see `add_new`.
+            drop(tag);
             return shared.answer(Err(AddErrorKind::ShutDown), Some(key));
         }
         let now = shared.now();
@@ -164,6 +167,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
                 if let Some(give_up) = &shared.give_up {
                     give_up.notify(&key, failures);
                 }
+                drop(tag);
                 shared.answer(Err(AddErrorKind::GivenUp), Some(key))
             }
         }
@@ -171,7 +175,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
 
     /// Postpones a pending run of a key, so that the key waits for at least `delay`. This is the only operation that makes a Ready key wait.
     ///
-    /// If the key waits already, its wait becomes longer or stays the same. If the key is leased and dirty, it does not become Ready before `delay`
+    /// If the key waits already, its wait becomes longer or stays the same; an add makes the key Ready, unless it is in
+    /// [strict backoff](crate::QueueBuilder::strict_backoff). If the key is leased and dirty, it does not become Ready before `delay`
     /// is over and its lease has ended. Returns whether there was a run to postpone: there is none if the key is absent, if it is leased and was not
     /// added again, or if the queue is shut down.
     ///
@@ -217,7 +222,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
         let mut locked = self.shared.lock_to_add(None, &mut new);
         let added = locked.state.add_after_with(&mut new, request, now);
         self.shared.finish(locked, Some(now));
-        self.shared.answer(added, new.key)
+        let NewKey { key, tag, .. } = new;
+        // Before the result is computed, see `add_new`.
+        drop(tag);
+        self.shared.answer(added, key)
     }
 }
 

@@ -86,7 +86,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     }
 
     /// Returns all keys with their states and failures. The Ready keys come first, in the order in which they will be handed out; then the waiting
-    /// keys, by deadline; then the leased keys. For debugging: O(n log n), mostly under the lock.
+    /// keys, by deadline; then the leased keys. For debugging: O(n log n), and with [`Priority`](crate::Priority) O(p) more for each Ready key, if p
+    /// priorities were ever in use; mostly under the lock.
     ///
     /// # Panics
     /// Panics if the clock, the limiter's policy or `Clone` of a key panics.

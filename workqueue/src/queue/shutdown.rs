@@ -154,6 +154,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
             match queue.timeout(limit, &mut drain).await {
                 Some(left) => left,
                 None => {
+                    // Before the leftovers are computed, which would be leaked if this drop panicked.
+                    drop(drain);
                     let now = Some(queue.shared.now());
                     // Declared before the guard, so that `left` is dropped after the guard even if a key's `Clone` panics.
                     let mut left = Leftovers::new();

@@ -133,9 +133,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn timeout<F: IntoFuture>(&self, limit: Duration, future: F) -> Option<F::Output> {
-        let mut future = pin!(future.into_future());
+        let mut future = pin!(Some(future.into_future()));
         let mut limit = Limit { queue: self, until: self.shared.now() + limit, ticket: None };
-        poll_fn(|context| limit.poll(future.as_mut(), context)).await
+        let output = poll_fn(|context| match future.as_mut().as_pin_mut() {
+            Some(future) => limit.poll(future, context),
+            None => unreachable!("the future is dropped below"),
+        });
+        let output = output.await;
+        // Before the output is returned: if this drop panicked after that, a lease would be neither returned nor dropped.
+        future.set(None);
+        output
     }
 }
 

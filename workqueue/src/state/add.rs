@@ -132,6 +132,12 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
         };
         let state = self.slab.get(slot).state;
         self.order.merge(slot, state, &new.tag);
+        if self.options.strict && state.is_leased() && self.is_pending(slot, now) {
+            if let DelayRequest::Backoff(until) = request {
+                self.hold_dirty(slot, state, until, now);
+                return Ok(Added::Merged);
+            }
+        }
         Ok(match state {
             State::Leased => {
                 let wait = request.alone();
@@ -158,6 +164,16 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
                 Added::Merged
             }
         })
+    }
+
+    /// Makes a leased key that is dirty wait for a strict backoff, as the end of its lease would do after a failure.
+    fn hold_dirty(&mut self, slot: u32, state: State, until: Nanos, now: Nanos) {
+        if until <= now {
+            return;
+        }
+        self.meter_withdrawn(slot);
+        self.dirty -= usize::from(state == State::LeasedDirty);
+        self.postpone_lease(slot, Wait::backoff(until));
     }
 
     /// Postpones the pending run of the key, so that it is not Ready before `at`. Returns whether the key had a pending run.

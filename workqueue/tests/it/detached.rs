@@ -3,7 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use flyball_sync::Nanos;
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{Added, DrainOptions, KeyState, NotDetached, Priority, Queue, TryGetError};
 use testkit::panicking::{PanicSwitch, Point};
 
@@ -93,6 +94,33 @@ fn done_keeps_failures_and_waits() {
 }
 
 /// A drain waits for a detached lease. A stop does not wait, and `done` then has no effect.
+/// With strict backoff, a failed key waits for its backoff even if it is dirty: the failure of a detached lease is counted by `add_rate_limited`.
+#[test]
+fn a_dirty_key_that_fails_waits_for_a_strict_backoff() {
+    let (clock, seconds) = (ManualClock::new(), Duration::from_secs);
+    let backoff = Exponential::new(seconds(10)..=seconds(60));
+    let queue = Queue::builder().timer(clock.timer()).limiter(backoff).strict_backoff().build();
+    for is_due in [false, true] {
+        queue.add("a").unwrap();
+        let key = queue.try_get().unwrap().detach();
+        if is_due {
+            queue.add_after("a", seconds(1)).unwrap(); // an event, which is due before the failure
+            clock.advance(seconds(1));
+        } else {
+            queue.add("a").unwrap(); // an event
+        }
+        assert_eq!(queue.state(&"a"), KeyState::LeasedDirty);
+        assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Merged);
+        let until = queue.now() + seconds(10);
+        assert_eq!(queue.state(&"a"), KeyState::LeasedWaiting(until));
+        queue.done(&key).unwrap();
+        assert_eq!(queue.state(&"a"), KeyState::Waiting(until));
+        queue.check().unwrap();
+        queue.cancel(&"a");
+        queue.forget(&"a");
+    }
+}
+
 #[test]
 fn the_end_and_a_detached_lease() {
     for stop in [false, true] {

@@ -1,12 +1,17 @@
 //! Wakers whose clone or drop calls the queue, or panics: they run outside the lock, and a key that was handed out is not lost.
 
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread::panicking;
 use std::time::Duration;
 
-use flyball_workqueue::{DrainOptions, Fair, KeyState, Queue};
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{AddOptions, DelayMode, DrainOptions, Fair, KeyState, Queue, block_on};
 use testkit::wakers::{Counting, HostileWaker, WakerCall, poll_once, poll_with};
 
 use crate::regressions::UnfiredTimer;
@@ -73,22 +78,114 @@ fn a_key_is_not_lost_if_the_drop_of_the_waker_of_a_limit_that_passed_panics() {
     assert_eq!(queue.state(&500), KeyState::Ready);
 }
 
+/// A group whose drop panics while the flag is set.
+#[derive(Clone)]
+struct HostileGroup(Arc<AtomicBool>);
+
+impl PartialEq for HostileGroup {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for HostileGroup {}
+
+impl Hash for HostileGroup {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Drop for HostileGroup {
+    fn drop(&mut self) {
+        assert!(!self.0.load(Ordering::Relaxed) || panicking(), "the drop of a group panics");
+    }
+}
+
+/// An operation that is refused, and returns the key.
+type Refused<'a> = dyn Fn(&GroupedQueue, Arc<u8>) -> bool + 'a;
+type GroupedQueue = Queue<Arc<u8>, Fair<Arc<u8>, HostileGroup>, Exponential<Arc<u8>>>;
+
 #[test]
 fn a_refused_key_is_not_leaked_if_the_drop_of_its_group_panics() {
-    #[derive(Clone, PartialEq, Eq, Hash)]
-    struct Group;
-    impl Drop for Group {
-        fn drop(&mut self) {
-            if !std::thread::panicking() {
-                panic!("the drop of a group panics");
+    let delayed = |delay| AddOptions { delay, mode: DelayMode::Replace, ..AddOptions::default() };
+    let second = Duration::from_secs(1);
+    // The last operation is refused because the limiter gives the key up, the others because the queue is shut down.
+    let operations: [(&str, &Refused<'_>); 7] = [
+        ("add", &|queue, key| queue.add(key).is_err()),
+        ("add_after", &|queue, key| queue.add_after(key, second).is_err()),
+        ("add_with", &|queue, key| queue.add_with(key, delayed(second)).is_err()),
+        ("into_key", &|queue, key| queue.add_when_room(key).into_key().is_some()),
+        ("add_when_room", &|queue, key| block_on(queue.add_when_room(key)).is_err()),
+        ("timeout", &|queue, key| block_on(queue.timeout(second, queue.add_when_room(key))).is_some()),
+        ("add_rate_limited", &|queue, key| queue.add_rate_limited(key).is_err()),
+    ];
+    for (name, operation) in operations {
+        for shut_down in [true, name != "add_rate_limited"] {
+            let hostile = Arc::new(AtomicBool::new(false));
+            let flag = hostile.clone();
+            let queue = Queue::builder()
+                .order(Fair::by_group(move |_: &Arc<u8>| HostileGroup(flag.clone())))
+                .limiter(Exponential::new(second..=second))
+                .give_up_after(NonZeroU32::MIN, |_, _| {})
+                .build();
+            if shut_down {
+                queue.shut_down();
             }
+            let key = Arc::new(1);
+            hostile.store(true, Ordering::Relaxed);
+            let refused = catch_unwind(AssertUnwindSafe(|| operation(&queue, key.clone())));
+            hostile.store(false, Ordering::Relaxed);
+            assert!(refused.is_err(), "{name}: no group was dropped");
+            assert_eq!(Arc::strong_count(&key), 1, "{name}: the key was leaked");
         }
     }
-    let queue = Queue::builder().order(Fair::by_group(|_: &Arc<u8>| Group)).build();
-    queue.shut_down();
-    let key = Arc::new(1);
-    assert!(catch_unwind(AssertUnwindSafe(|| queue.add(key.clone()).is_err())).is_err());
-    assert_eq!(Arc::strong_count(&key), 1);
+}
+
+/// A future that has completed, and is dropped after the output has left it.
+#[test]
+fn a_lease_is_not_lost_if_the_drop_of_a_future_with_a_limit_panics() {
+    struct Hostile<F>(F);
+    impl<F: Future + Unpin> Future for Hostile<F> {
+        type Output = F::Output;
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+            Pin::new(&mut self.0).poll(context)
+        }
+    }
+    impl<F> Drop for Hostile<F> {
+        fn drop(&mut self) {
+            assert!(panicking(), "the drop of a future panics");
+        }
+    }
+    let queue = Queue::new();
+    queue.add(1).unwrap();
+    let limited = queue.timeout(Duration::from_secs(1), Hostile(queue.get()));
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(limited).is_some())).is_err());
+    assert_eq!(queue.state(&1), KeyState::Ready);
+}
+
+/// The leftovers of a drain whose limit has passed are computed last.
+#[test]
+fn leftovers_are_not_leaked_if_the_drop_of_a_waker_panics() {
+    let second = Duration::from_secs(1);
+    let mut panics = 0;
+    for nth in 0..8 {
+        let timer = UnfiredTimer::default();
+        let queue = Queue::builder().timer(timer.clone()).build();
+        let key = Arc::new(1);
+        queue.add(key.clone()).unwrap();
+        let mut draining = Box::pin(queue.drain(DrainOptions::within(second)));
+        let hostile = HostileWaker::new();
+        let waker = hostile.waker();
+        assert!(poll_with(draining.as_mut(), &waker).is_pending());
+        timer.clock.advance(second); // no alarm wakes the future
+        (0..nth).for_each(|_| hostile.run_in(WakerCall::Drop, || {}));
+        hostile.run_in(WakerCall::Drop, || panic!("the drop of a waker panics"));
+        panics +=
+            usize::from(catch_unwind(AssertUnwindSafe(|| poll_with(draining.as_mut(), &waker))).is_err());
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(draining)));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(waker)));
+        assert_eq!(Arc::strong_count(&key), 2, "leaked at drop {nth}");
+    }
+    assert!(panics > 2, "{panics}");
 }
 
 /// A future that drops the waker that it waited with and the one that it does not need drops each by itself.

@@ -95,6 +95,16 @@ fn a_failure_makes_any_wait_a_backoff() {
 }
 
 #[test]
+fn a_failure_counted_beside_a_lease_holds_a_dirty_key() {
+    let mut queue = leased(strict());
+    queue.add('a', 0).unwrap();
+    assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Merged));
+    assert_eq!(queue.seen('a', 0), OracleKeyState::LeasedWaiting(10));
+    queue.end('a', Ending::Done, 0);
+    assert_eq!(queue.seen('a', 0), OracleKeyState::Waiting(10));
+}
+
+#[test]
 fn a_failed_lease_waits_whatever_came_meanwhile() {
     let dirty = || {
         let mut queue = leased(strict());
