@@ -18,7 +18,7 @@ use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
 use tokio::sync::watch;
 
 use crate::report::ReportCounters;
-use crate::run::failed_changes::{FailedChanges, FailedObject, MAX_CHANGES, discard};
+use crate::run::failed_changes::{FailedChanges, FailedObject, MAX_CHANGES, RetryKey, discard};
 use crate::run::spread::slice_of;
 use flyball_sync::panics;
 use futures_util::future::BoxFuture;
@@ -51,8 +51,11 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// Maps the changes of one due object again; returns `false` if no object is due.
     fn remap_due(&self, now: Duration) -> bool;
 
-    /// Maps all failed changes again.
-    fn remap_all(&self, now: Duration);
+    /// Returns the keys of the objects that have failed changes, to [map them again](Self::remap_object).
+    fn retry_keys(&self, now: Duration) -> Vec<RetryKey>;
+
+    /// Maps the failed changes of an object again, whether they are due or not. Has no effect if they were mapped again since `retry_keys` was called.
+    fn remap_object(&self, retry_key: RetryKey, now: Duration);
 
     /// Returns the number of failed changes.
     fn pending(&self, now: Duration) -> usize;
@@ -178,6 +181,7 @@ where
             false
         });
         for new in taken {
+            let failed = matches!(new, NewFailure::Change(_));
             let added = panics::attempt(|| match new {
                 NewFailure::Change(change) => self.waiting(|waiting| waiting.add(change, now)),
                 NewFailure::Ended(change) => {
@@ -191,7 +195,11 @@ where
                     self.given_up(given_up.len());
                     given_up.into_iter().for_each(discard);
                 }
-                Err(_) => self.counters.callback_panics.count(),
+                Err(_) => {
+                    self.counters.callback_panics.count();
+                    // `Hash`, `Eq` or `Clone` of the key has panicked, so the change is given up.
+                    self.given_up(usize::from(failed));
+                }
             }
         }
         self.update_kept();
@@ -225,10 +233,14 @@ where
         due
     }
 
-    fn remap_all(&self, now: Duration) {
+    fn retry_keys(&self, now: Duration) -> Vec<RetryKey> {
         self.take_failed(now);
-        let all = self.waiting(|waiting| waiting.take_all());
-        all.into_iter().flatten().for_each(|failed| self.remap(failed, now));
+        self.waiting(|waiting| waiting.retry_keys()).unwrap_or_default()
+    }
+
+    fn remap_object(&self, retry_key: RetryKey, now: Duration) {
+        let object = self.waiting(|waiting| waiting.take(retry_key)).flatten();
+        object.into_iter().for_each(|failed| self.remap(failed, now));
         self.update_kept();
     }
 

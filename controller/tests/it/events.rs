@@ -1,5 +1,6 @@
 //! How changes become keys: initial objects, updates, deletes and intermediate states; one key or several; a mapper that panics.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use flyball_controller::{
 };
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_workqueue::{AddOptions, DelayMode};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -373,6 +375,70 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
     signal.send(()).unwrap();
     assert_eq!(running.await.unwrap().unwrap().mapper_failures, 5_000);
     assert!(calls.load(Ordering::SeqCst) < 9_000, "the shutdown must interrupt the round of retries");
+}
+
+/// A run that stops when it is idle maps all failed changes one last time. A shutdown interrupts this round, too, and other tasks run in between.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_interrupts_the_last_retries_of_a_run_that_stops_when_idle() {
+    const CHANGES: u32 = 5_000;
+    let things = HistorySource::new().informer();
+    things.synced().await.unwrap();
+    let (calls, (signal, stop)) = (Arc::new(AtomicU32::new(0)), oneshot::channel::<()>());
+    let (counted, signal) = (calls.clone(), Mutex::new(Some(signal)));
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |_| -> u32 {
+                if counted.fetch_add(1, Ordering::SeqCst) == CHANGES + 100 {
+                    drop(signal.lock().take());
+                }
+                panic_quietly("always")
+            })
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
+            .graceful_shutdown_on(async { drop(stop.await) })
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    run_until_pending().await;
+    for key in 0..CHANGES {
+        things.writer().upsert(Thing { key, version: 1, value: 0 });
+    }
+    run_until_pending().await;
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(report.mapper_failures, CHANGES.into());
+    let calls = calls.load(Ordering::SeqCst) - CHANGES;
+    assert!((100..500).contains(&calls), "{calls} calls in the last round");
+}
+
+/// A change that cannot be kept for a retry, because `Hash` of its key panics, counts as never mapped.
+#[tokio::test(start_paused = true)]
+async fn counts_a_change_that_cannot_be_kept() {
+    #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+    struct Name(u32);
+    static ARMED: AtomicBool = AtomicBool::new(false);
+    impl Hash for Name {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            if ARMED.load(Ordering::Relaxed) {
+                panic_quietly("hash");
+            }
+            self.0.hash(state);
+        }
+    }
+    let schema = Schema::new(|thing: &Thing| Name(thing.key), |thing| Version::new(thing.version));
+    let source = HistorySource::new();
+    source.put(1, 0);
+    let things = Informer::builder(schema, source).start().unwrap();
+    things.synced().await.unwrap();
+    let report = Controller::new(queue())
+        .watches(&things, |_| -> u32 {
+            ARMED.store(true, Ordering::Relaxed);
+            panic_quietly("mapper")
+        })
+        .graceful_shutdown_on(sleep(SECOND))
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+        .await
+        .unwrap();
+    ARMED.store(false, Ordering::Relaxed);
+    assert_eq!((report.mapper_failures, report.callback_panics), (1, 2));
 }
 
 /// The key of an object. If it is armed, the next drop of any key panics.
