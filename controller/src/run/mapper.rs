@@ -4,7 +4,7 @@
 //! | guarded by | |
 //! |---|---|
 //! | `initial` | a lock, which is held only to set or to take the snapshot |
-//! | `failed` | a `watch` channel: the informer adds changes, at most [`MAX_CHANGES`], and the run future takes them out. No user code runs under its lock |
+//! | `failed` | a `watch` channel: the informer adds failed changes and deletions, at most [`MAX_CHANGES`] of each, and the run future takes them out. No user code runs under its lock |
 //! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
 use std::future::poll_fn;
@@ -35,7 +35,7 @@ pub(crate) struct Mapper<OK, V, M> {
     resync_every: Option<Duration>,
     /// The objects that existed when the watch started, until they are mapped.
     initial: Mutex<Option<Snapshot<OK, V>>>,
-    failed: watch::Sender<Vec<NewFailure<OK, V>>>,
+    failed: watch::Sender<NewFailures<OK, V>>,
     waiting: AsyncMutex<FailedChanges<OK, V>>,
     /// The number of changes in `waiting`, or more.
     kept: AtomicUsize,
@@ -75,12 +75,35 @@ pub(crate) trait RetryMapping: Send + Sync {
     fn map_initial(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// What the informer's thread passes to the run future.
+/// What the informer's thread passes to the run future, in order.
+struct NewFailures<OK, V> {
+    all: Vec<NewFailure<OK, V>>,
+    /// How many of them are deletions.
+    ended: usize,
+}
+
 enum NewFailure<OK, V> {
     /// The mapper panicked at this change.
     Change(Change<OK, V>),
     /// The mapper did not panic at this deletion, but perhaps at earlier changes of the object.
     Ended(Change<OK, V>),
+}
+
+impl<OK, V> NewFailures<OK, V> {
+    const NONE: Self = Self { all: Vec::new(), ended: 0 };
+
+    /// Adds a change or a deletion, unless there are too many of its kind: a relist may delete any number of objects, which must not take the place of
+    /// failed changes.
+    fn add(&mut self, new: &mut Option<NewFailure<OK, V>>) -> bool {
+        let ended = matches!(new, Some(NewFailure::Ended(_)));
+        let before = if ended { self.ended } else { self.all.len() - self.ended };
+        let added = new.is_some() && before < MAX_CHANGES;
+        if added {
+            self.ended += usize::from(ended);
+            self.all.extend(new.take());
+        }
+        added
+    }
 }
 
 impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
@@ -96,7 +119,7 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
             informer,
             resync_every,
             initial: Mutex::new(None),
-            failed: watch::Sender::new(Vec::new()),
+            failed: watch::Sender::new(NewFailures::NONE),
             waiting: AsyncMutex::new(FailedChanges::new()),
             kept: AtomicUsize::new(0),
             counters,
@@ -117,10 +140,7 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
         let mut new = panics::attempt(|| change.clone()).ok().map(new);
         let mut added = false;
         self.failed.send_if_modified(|failed| {
-            added = failed.len() < MAX_CHANGES && new.is_some();
-            if added {
-                failed.extend(new.take());
-            }
+            added = failed.add(&mut new);
             added
         });
         discard(new);
@@ -133,7 +153,7 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
     /// Returns whether there are failed changes.
     fn keeps_changes(&self) -> bool {
         // Ordering: Relaxed, because the lock of the channel orders this load after the store in `take_failed`, if the list was taken before.
-        !self.failed.borrow().is_empty() || self.kept.load(Ordering::Relaxed) > 0
+        !self.failed.borrow().all.is_empty() || self.kept.load(Ordering::Relaxed) > 0
     }
 
     fn maps(&self, change: &Change<OK, V>, resync: bool) -> bool {
@@ -175,7 +195,7 @@ where
     fn take_failed(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
-            taken = std::mem::take(failed);
+            taken = std::mem::replace(failed, NewFailures::NONE).all;
             // Ordering: Relaxed, because the lock of the channel orders this store before a load that follows a look at the empty list.
             self.kept.fetch_add(taken.len(), Ordering::Relaxed);
             false
@@ -252,7 +272,7 @@ where
     fn failed(&self) -> BoxFuture<'static, ()> {
         let mut changes = self.failed.subscribe();
         // The new receiver is not notified of changes that are already in the channel.
-        let there = !self.failed.borrow().is_empty();
+        let there = !self.failed.borrow().all.is_empty();
         Box::pin(async move {
             if !there {
                 // The wait cannot fail, because the mapper holds the sender.
@@ -309,8 +329,8 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
         discard(initial);
         // A panic in one drop must affect neither the other drops nor the caller.
         discard(self.map.take());
-        let failed = self.failed.send_replace(Vec::new());
-        failed.into_iter().for_each(discard);
+        let failed = self.failed.send_replace(NewFailures::NONE);
+        failed.all.into_iter().for_each(discard);
     }
 }
 

@@ -547,6 +547,40 @@ async fn a_deletion_ends_the_retries_of_earlier_changes() {
     assert_eq!(running.await.unwrap().unwrap().mapper_failures, 3);
 }
 
+/// While a change waits for its retry, each deletion is passed to the run, because it may end retries. Many deletions at once must not take the place
+/// of a change at which the mapper panics.
+#[tokio::test(start_paused = true)]
+async fn many_deletions_replace_no_failed_change() {
+    const OBJECTS: u32 = 12_000;
+    let things = HistorySource::new().informer();
+    things.synced().await.unwrap();
+    things.writer().replace((0..OBJECTS).map(|key| written(key, 1, 0)), Version::new(1));
+    let (log, panicked) = (Log::new(), AtomicBool::new(false));
+    let own_log = log.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |change| {
+                let key = *change.key();
+                if key == 0 || change.object().value == 1 && !panicked.swap(true, Ordering::SeqCst) {
+                    panic_quietly("object 0 always, object 1 once");
+                }
+                key
+            })
+            .graceful_shutdown_on(sleep(10 * SECOND))
+            .run(move |key, _| {
+                own_log.note(key);
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    sleep(SECOND).await;
+    assert_eq!(log.take().len(), OBJECTS as usize - 1);
+    // A list reports the deletions first.
+    things.writer().replace([written(0, 1, 0), written(1, 2, 1)], Version::new(2));
+    sleep(SECOND).await;
+    assert_eq!(log.take().iter().filter(|key| **key == 1).count(), 1, "the change is mapped again");
+    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 1);
+}
+
 /// The number of changes that are kept for a retry is bounded, even if every object is a different one.
 #[tokio::test(start_paused = true)]
 async fn the_changes_that_are_kept_are_bounded() {
