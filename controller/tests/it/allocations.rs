@@ -76,7 +76,7 @@ async fn a_resync_allocates_only_for_the_objects_that_it_maps() {
     let (before, mapped_before) = (allocations_so_far(), mapped.load(Ordering::Relaxed));
     sleep(64 * SECOND).await;
     let allocations = allocations_so_far() - before;
-    assert_eq!(mapped.load(Ordering::Relaxed) - mapped_before, OBJECTS.into());
+    assert_eq!(mapped.load(Ordering::Relaxed) - mapped_before, u64::from(OBJECTS));
     assert!(allocations <= 3 * u64::from(OBJECTS), "{allocations} allocations for {OBJECTS} objects");
     running.abort();
 }
