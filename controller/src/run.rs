@@ -186,7 +186,12 @@ where
                 watches.all_started().await;
                 // For all changes whose mapper panicked, calls the mapper one last time. The report counts the changes whose mapper panics again.
                 let mappers = watches.subscribe().borrow().mappers();
-                mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
+                for (_, mapper) in mappers {
+                    for retry_key in mapper.retry_keys(runtime.now()) {
+                        mapper.remap_object(retry_key, runtime.now());
+                        runtime.yield_now().await;
+                    }
+                }
                 workers.phase.raise(RunPhase::Draining);
                 queue.wait_empty().await;
             };

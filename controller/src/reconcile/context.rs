@@ -66,7 +66,8 @@ impl Context {
     }
 
     pub(crate) fn enter(&self, stage: ShutdownStage) {
-        self.stage.send_replace(stage);
+        // A waker of the user that panics must neither prevent the rest of a shutdown nor the other drops of the run.
+        panics::caught(|| self.stage.send_replace(stage));
     }
 
     /// Returns a guard that cancels the context when it is dropped.
@@ -188,7 +189,6 @@ pub(crate) struct CancelOnDrop(Context);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        // A waker that panics must not prevent the other drops of the run.
-        panics::caught(|| self.0.enter(ShutdownStage::Cancelled));
+        self.0.enter(ShutdownStage::Cancelled);
     }
 }

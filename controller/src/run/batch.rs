@@ -32,8 +32,10 @@ use crate::run::in_flight::Reconcile;
 use crate::run::phase::RunPhase;
 use crate::run::reconciler::Reconciler;
 use crate::run::runtime::Runtime;
+use crate::run::span::ReconcileSpan;
 use crate::run::worker::{WorkerContext, copied};
 use crate::{Action, Context, ReconcileError};
+use flyball_sync::panics;
 use tokio::sync::Mutex as AsyncMutex;
 
 /// The maximum number of keys in open batches, in units of full batches. The maximum is small, because keys in open batches have left the queue, so
@@ -96,8 +98,8 @@ impl<K: Key, G: Key> Batching<K, G> {
         // polled yet.
         let mut collected = self.collected.lock().await;
         while collected.next_due().is_some() {
-            let batch = context.call(|| collected.oldest()).flatten();
-            batch
+            collected
+                .oldest()
                 .into_iter()
                 .flatten()
                 .for_each(|lease| _ = context.call(|| lease.end(LeaseOutcome::Requeued)));
@@ -122,7 +124,7 @@ impl<K: Key, G: Key> Batching<K, G> {
                 if context.phase.has(RunPhase::Stopping) {
                     return None;
                 }
-                if let Some(batch) = context.call(|| collected.overdue(context.runtime.now())).flatten() {
+                if let Some(batch) = collected.overdue(context.runtime.now()) {
                     return Some(batch);
                 }
                 let Ok(lease) = context.queue.try_get() else {
@@ -140,8 +142,7 @@ impl<K: Key, G: Key> Batching<K, G> {
             // If there are Ready keys that `try_get` does not return, they are held back by the cap of their group. Keys in open batches count toward
             // that cap, so these batches must not wait.
             let waits = !held_back && !context.is_draining();
-            let batch = context.call(|| if waits { collected.due(now) } else { collected.oldest() });
-            if let Some(batch) = batch.flatten() {
+            if let Some(batch) = if waits { collected.due(now) } else { collected.oldest() } {
                 return Some(batch);
             }
             let taken = match collected.next_due() {
@@ -184,18 +185,18 @@ impl<K: Key, G: Key> Batching<K, G> {
         L: QueueLimiter<K>,
         T: Timer,
     {
-        // The group function, and `Eq`, `Hash` and `Clone` of the group, are user code. If they panic, the lease is dropped, which counts as a
-        // failure.
-        let taken = context.filter_key(lease).and_then(|lease| {
-            context.call(|| {
-                let group = (self.batches.group)(lease.key());
-                collected.put(group, lease, context.runtime.now())
-            })
+        let Some(lease) = context.filter_key(lease) else { return Put::Dropped };
+        // The group function, and `Eq`, `Hash` and `Clone` of the group, are user code. If they panic, the key fails.
+        let number = panics::attempt(|| {
+            let group = (self.batches.group)(lease.key());
+            collected.place(group, context.runtime.now())
         });
-        match taken {
-            Some(Some(batch)) => Put::Full(batch),
-            Some(None) => Put::Open,
-            None => Put::Dropped,
+        match number {
+            Ok(number) => collected.add(number, lease).map_or(Put::Open, Put::Full),
+            Err(message) => {
+                context.group_failed(lease, message);
+                Put::Dropped
+            }
         }
     }
 }
@@ -216,6 +217,13 @@ where
             if draining { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+
+    /// Ends the lease of a key whose group function panicked, like that of a key whose reconcile panicked.
+    fn group_failed(&self, lease: Lease<K>, message: String) {
+        self.counters.callback_panics.count();
+        self.report(|metrics| metrics.reconcile_started());
+        self.ended(lease, Err(Arc::new(ReconcileError::Panic(message))), &ReconcileSpan::default());
     }
 
     /// Reconciles a batch, and ends the lease of each key.

@@ -36,13 +36,16 @@ impl<K, G> BatchConfig<K, G> {
     /// Sets how long a batch that is not full waits for more keys, from its first key on. In a [drain](crate::ControllerConfig::drain_on_shutdown), and in
     /// a run that [stops when it is idle](crate::ControllerConfig::stop_when_idle) once all informers have stopped, no batch waits.
     ///
-    /// While a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back, open batches do not wait: their keys count toward that cap, and
-    /// perhaps the cap is reached only because of them. So while one group is at its cap, batches of other groups may also be smaller.
+    /// If a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back when a worker begins to wait for more keys, open batches do not wait: their
+    /// keys count toward that cap, and perhaps the cap is reached only because of them. So while one group is at its cap, batches of other groups may
+    /// also be smaller. A key that the cap holds back only later wakes no worker: it may have to wait until the open batches are over, so set
+    /// `max_wait` to less than the longest acceptable latency.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }
 
-    /// Groups keys: a batch contains only keys of one group. If `group` panics, the key counts as failed.
+    /// Groups keys: a batch contains only keys of one group. If `group` panics, the key fails like a key whose reconcile panicked, without a call of
+    /// [`finally`](crate::Controller::finally).
     pub fn group_by<H>(self, group: impl Fn(&K) -> H + Send + Sync + 'static) -> BatchConfig<K, H> {
         BatchConfig { max_size: self.max_size, max_wait: self.max_wait, group: Arc::new(group) }
     }

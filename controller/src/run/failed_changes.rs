@@ -38,7 +38,7 @@ pub(crate) struct FailedChanges<OK, V> {
 }
 
 /// The key in `order`: the deadline, and a ticket, which distinguishes objects that are due at the same time.
-type RetryKey = (Duration, u64);
+pub(crate) type RetryKey = (Duration, u64);
 
 /// The failed changes of an object.
 pub(crate) struct FailedObject<OK, V> {
@@ -111,16 +111,20 @@ impl<OK: Clone + Eq + Hash, V> FailedChanges<OK, V> {
 
     /// Removes and returns the first object that is due.
     pub(crate) fn take_due(&mut self, now: Duration) -> Option<FailedObject<OK, V>> {
-        let object = self.order.first_entry().filter(|first| first.key().0 <= now)?.remove();
-        self.take_out(&object);
-        Some(object)
+        let first = *self.order.first_key_value()?.0;
+        if first.0 <= now { self.take(first) } else { None }
     }
 
-    /// Removes and returns all objects.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = FailedObject<OK, V>> + use<OK, V> {
-        self.len = 0;
-        std::mem::take(&mut self.objects).into_keys().for_each(discard);
-        std::mem::take(&mut self.order).into_values()
+    /// Returns the keys of all objects in `order`.
+    pub(crate) fn retry_keys(&self) -> Vec<RetryKey> {
+        self.order.keys().copied().collect()
+    }
+
+    /// Removes and returns the object with this key in `order`.
+    pub(crate) fn take(&mut self, retry_key: RetryKey) -> Option<FailedObject<OK, V>> {
+        let object = self.order.remove(&retry_key)?;
+        self.take_out(&object);
+        Some(object)
     }
 
     /// Updates `objects` and `len` for an object that was removed from `order`.

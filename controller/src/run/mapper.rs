@@ -4,7 +4,7 @@
 //! | guarded by | |
 //! |---|---|
 //! | `initial` | a lock, which is held only to set or to take the snapshot |
-//! | `failed` | a `watch` channel: the informer adds changes, at most [`MAX_CHANGES`], and the run future takes them out. No user code runs under its lock |
+//! | `failed` | a `watch` channel: the informer adds failed changes and deletions, at most [`MAX_CHANGES`] of each, and the run future takes them out. No user code runs under its lock |
 //! | `waiting` | the changes that the run future has taken out of `failed`, with a backoff for each object. `Hash`, `Eq` and `Clone` of keys run under its lock, which is never contended |
 
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
 use tokio::sync::watch;
 
 use crate::report::ReportCounters;
-use crate::run::failed_changes::{FailedChanges, FailedObject, MAX_CHANGES, discard};
+use crate::run::failed_changes::{FailedChanges, FailedObject, MAX_CHANGES, RetryKey, discard};
 use crate::run::spread::slice_of;
 use flyball_sync::panics;
 use futures_util::future::BoxFuture;
@@ -35,7 +35,7 @@ pub(crate) struct Mapper<OK, V, M> {
     resync_every: Option<Duration>,
     /// The objects that existed when the watch started, until they are mapped.
     initial: Mutex<Option<Snapshot<OK, V>>>,
-    failed: watch::Sender<Vec<NewFailure<OK, V>>>,
+    failed: watch::Sender<NewFailures<OK, V>>,
     waiting: AsyncMutex<FailedChanges<OK, V>>,
     /// The number of changes in `waiting`, or more.
     kept: AtomicUsize,
@@ -51,8 +51,11 @@ pub(crate) trait RetryMapping: Send + Sync {
     /// Maps the changes of one due object again; returns `false` if no object is due.
     fn remap_due(&self, now: Duration) -> bool;
 
-    /// Maps all failed changes again.
-    fn remap_all(&self, now: Duration);
+    /// Returns the keys of the objects that have failed changes, to [map them again](Self::remap_object).
+    fn retry_keys(&self, now: Duration) -> Vec<RetryKey>;
+
+    /// Maps the failed changes of an object again, whether they are due or not. Has no effect if they were mapped again since `retry_keys` was called.
+    fn remap_object(&self, retry_key: RetryKey, now: Duration);
 
     /// Returns the number of failed changes.
     fn pending(&self, now: Duration) -> usize;
@@ -72,12 +75,35 @@ pub(crate) trait RetryMapping: Send + Sync {
     fn map_initial(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// What the informer's thread passes to the run future.
+/// What the informer's thread passes to the run future, in order.
+struct NewFailures<OK, V> {
+    all: Vec<NewFailure<OK, V>>,
+    /// How many of them are deletions.
+    ended: usize,
+}
+
 enum NewFailure<OK, V> {
     /// The mapper panicked at this change.
     Change(Change<OK, V>),
     /// The mapper did not panic at this deletion, but perhaps at earlier changes of the object.
     Ended(Change<OK, V>),
+}
+
+impl<OK, V> NewFailures<OK, V> {
+    const NONE: Self = Self { all: Vec::new(), ended: 0 };
+
+    /// Adds a change or a deletion, unless there are too many of its kind: a relist may delete any number of objects, which must not take the place of
+    /// failed changes.
+    fn add(&mut self, new: &mut Option<NewFailure<OK, V>>) -> bool {
+        let ended = matches!(new, Some(NewFailure::Ended(_)));
+        let before = if ended { self.ended } else { self.all.len() - self.ended };
+        let added = new.is_some() && before < MAX_CHANGES;
+        if added {
+            self.ended += usize::from(ended);
+            self.all.extend(new.take());
+        }
+        added
+    }
 }
 
 impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
@@ -93,7 +119,7 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
             informer,
             resync_every,
             initial: Mutex::new(None),
-            failed: watch::Sender::new(Vec::new()),
+            failed: watch::Sender::new(NewFailures::NONE),
             waiting: AsyncMutex::new(FailedChanges::new()),
             kept: AtomicUsize::new(0),
             counters,
@@ -114,10 +140,7 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
         let mut new = panics::attempt(|| change.clone()).ok().map(new);
         let mut added = false;
         self.failed.send_if_modified(|failed| {
-            added = failed.len() < MAX_CHANGES && new.is_some();
-            if added {
-                failed.extend(new.take());
-            }
+            added = failed.add(&mut new);
             added
         });
         discard(new);
@@ -130,7 +153,7 @@ impl<OK: Clone + Eq + Hash, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
     /// Returns whether there are failed changes.
     fn keeps_changes(&self) -> bool {
         // Ordering: Relaxed, because the lock of the channel orders this load after the store in `take_failed`, if the list was taken before.
-        !self.failed.borrow().is_empty() || self.kept.load(Ordering::Relaxed) > 0
+        !self.failed.borrow().all.is_empty() || self.kept.load(Ordering::Relaxed) > 0
     }
 
     fn maps(&self, change: &Change<OK, V>, resync: bool) -> bool {
@@ -172,12 +195,13 @@ where
     fn take_failed(&self, now: Duration) {
         let mut taken = Vec::new();
         self.failed.send_if_modified(|failed| {
-            taken = std::mem::take(failed);
+            taken = std::mem::replace(failed, NewFailures::NONE).all;
             // Ordering: Relaxed, because the lock of the channel orders this store before a load that follows a look at the empty list.
             self.kept.fetch_add(taken.len(), Ordering::Relaxed);
             false
         });
         for new in taken {
+            let failed = matches!(new, NewFailure::Change(_));
             let added = panics::attempt(|| match new {
                 NewFailure::Change(change) => self.waiting(|waiting| waiting.add(change, now)),
                 NewFailure::Ended(change) => {
@@ -191,7 +215,11 @@ where
                     self.given_up(given_up.len());
                     given_up.into_iter().for_each(discard);
                 }
-                Err(_) => self.counters.callback_panics.count(),
+                Err(_) => {
+                    self.counters.callback_panics.count();
+                    // `Hash`, `Eq` or `Clone` of the key has panicked, so the change is given up.
+                    self.given_up(usize::from(failed));
+                }
             }
         }
         self.update_kept();
@@ -225,10 +253,14 @@ where
         due
     }
 
-    fn remap_all(&self, now: Duration) {
+    fn retry_keys(&self, now: Duration) -> Vec<RetryKey> {
         self.take_failed(now);
-        let all = self.waiting(|waiting| waiting.take_all());
-        all.into_iter().flatten().for_each(|failed| self.remap(failed, now));
+        self.waiting(|waiting| waiting.retry_keys()).unwrap_or_default()
+    }
+
+    fn remap_object(&self, retry_key: RetryKey, now: Duration) {
+        let object = self.waiting(|waiting| waiting.take(retry_key)).flatten();
+        object.into_iter().for_each(|failed| self.remap(failed, now));
         self.update_kept();
     }
 
@@ -240,7 +272,7 @@ where
     fn failed(&self) -> BoxFuture<'static, ()> {
         let mut changes = self.failed.subscribe();
         // The new receiver is not notified of changes that are already in the channel.
-        let there = !self.failed.borrow().is_empty();
+        let there = !self.failed.borrow().all.is_empty();
         Box::pin(async move {
             if !there {
                 // The wait cannot fail, because the mapper holds the sender.
@@ -258,18 +290,24 @@ where
             // The snapshot may hold the last reference to an object, and the drop of that object may panic.
             let objects = DiscardOnDrop(Some(self.informer.snapshot()));
             let mut looked_at = 0;
-            for change in objects.0.iter().flat_map(|objects| objects.initial_changes()) {
+            for (key, object) in objects.0.iter().flat_map(Snapshot::iter) {
                 // A key whose `Hash` panics is in the first slice.
-                let own = panics::caught(|| slice_of(change.key())).unwrap_or_default() == slice;
+                let own = panics::caught(|| slice_of(key)).unwrap_or_default() == slice;
                 looked_at += 1;
                 if own {
                     // A stopped informer is not resynced, because the keys of each resync could keep the controller from ever becoming idle.
                     if self.informer.is_stopped() {
                         return;
                     }
-                    self.maps(&change, true);
+                    // The change is created only now, because most objects are in other slices.
+                    match panics::caught(|| Change::added(key.clone(), object.clone(), true)) {
+                        Some(change) => {
+                            self.maps(&change, true);
+                            discard(change);
+                        }
+                        None => self.counters.callback_panics.count(),
+                    }
                 }
-                discard(change);
                 if own || looked_at >= LOOKED_AT {
                     looked_at = 0;
                     pending_once().await;
@@ -297,8 +335,8 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
         discard(initial);
         // A panic in one drop must affect neither the other drops nor the caller.
         discard(self.map.take());
-        let failed = self.failed.send_replace(Vec::new());
-        failed.into_iter().for_each(discard);
+        let failed = self.failed.send_replace(NewFailures::NONE);
+        failed.all.into_iter().for_each(discard);
     }
 }
 

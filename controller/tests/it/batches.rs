@@ -1,6 +1,7 @@
 //! Batches: reconciles of several keys at once.
 
 use std::future::pending;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -370,7 +371,40 @@ async fn a_panic_of_group_by_fails_its_key() {
         .await
         .unwrap();
     assert_eq!(log.take(), [[0, 1, 3]]);
-    assert_eq!((report.callback_panics, report.leftovers.waiting), (1, vec![2]));
+    assert_eq!((report.callback_panics, report.panics, report.leftovers.waiting), (1, 1, vec![2]));
+}
+
+/// A key whose group cannot be determined uses up its attempts, like a key whose reconcile panics: it is classified, counted and given up. This holds
+/// for a panic of the group function, and for one of `Hash` of the group.
+#[tokio::test(start_paused = true)]
+async fn a_key_without_a_group_is_given_up_after_its_attempts() {
+    #[derive(Clone, PartialEq, Eq)]
+    struct Group(u32);
+    impl Hash for Group {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            match self.0 {
+                1 => panic_quietly("hash"),
+                other => other.hash(state),
+            }
+        }
+    }
+    let (queue, given_up) = (queue(), Log::new());
+    (0..3).for_each(|key| _ = queue.add(key));
+    let own_given_up = given_up.clone();
+    let report = Controller::new(queue.clone())
+        .with_config(ControllerConfig { max_attempts: Some(3), ..ControllerConfig::default() })
+        .on_give_up(move |key, failure| own_given_up.note((*key, failure.to_string())))
+        .graceful_shutdown_on(sleep(100 * SECOND))
+        .run_batches(
+            BatchConfig::new(2).group_by(|key| if *key == 0 { panic_quietly("group") } else { Group(*key) }),
+            |keys: Vec<u32>, _| async move { Ok::<_, String>(well(&keys)) },
+        )
+        .await
+        .unwrap();
+    let panicked = |key, message| (key, format!("reconcile panicked: {message}"));
+    assert_eq!(sorted(given_up.take()), [panicked(0, "group"), panicked(1, "hash")]);
+    assert_eq!((report.reconciles, report.panics, report.given_up, report.retries()), (7, 6, 2, 4));
+    assert_eq!((report.callback_panics, left(&report)), (6, 0));
 }
 
 /// At shutdown, open batches do not wait for more keys, because none can be added.
@@ -703,6 +737,34 @@ fn closes_batches_that_a_cap_blocks() {
     assert_eq!(log.take(), [[0, 1], [2, 3], [4, 5], [6, 7]], "the last two keys wait for more keys");
     sim.advance(60 * SECOND);
     assert_eq!(log.take(), [[8, 9]]);
+}
+
+/// A worker that waits for more keys is not woken by a key that a cap holds back. That key waits for the end of the window, and no longer.
+#[test]
+fn a_key_that_a_cap_holds_back_waits_for_the_window_at_most() {
+    let mut sim = Simulation::new(2);
+    let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(|_| 2);
+    let queue =
+        Queue::builder().order(order).limiter(Exponential::new(SECOND..=SECOND)).timer(sim.timer()).build();
+    let (log, time) = (Log::new(), sim.time());
+    let own_log = log.clone();
+    sim.run_batches(
+        Controller::new(queue.clone()),
+        BatchConfig::new(10).max_wait(60 * SECOND),
+        move |keys: Vec<u32>, _| {
+            let results = well(&keys);
+            own_log.note((time.now().get() / 1_000_000_000, keys));
+            async move { Ok::<_, String>(results) }
+        },
+    );
+    for key in 0..4 {
+        sim.advance(SECOND);
+        queue.add(key).unwrap();
+    }
+    sim.advance(60 * SECOND);
+    assert_eq!(log.take(), [(61, vec![0, 1])]);
+    sim.advance(60 * SECOND);
+    assert_eq!(log.take(), [(121, vec![2, 3])]);
 }
 
 /// Keys of a suspended group are not handed out, and do not close open batches early.

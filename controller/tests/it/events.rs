@@ -1,5 +1,6 @@
 //! How changes become keys: initial objects, updates, deletes and intermediate states; one key or several; a mapper that panics.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use flyball_controller::{
 };
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_workqueue::{AddOptions, DelayMode};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -375,6 +377,70 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
     assert!(calls.load(Ordering::SeqCst) < 9_000, "the shutdown must interrupt the round of retries");
 }
 
+/// A run that stops when it is idle maps all failed changes one last time. A shutdown interrupts this round, too, and other tasks run in between.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_interrupts_the_last_retries_of_a_run_that_stops_when_idle() {
+    const CHANGES: u32 = 5_000;
+    let things = HistorySource::new().informer();
+    things.synced().await.unwrap();
+    let (calls, (signal, stop)) = (Arc::new(AtomicU32::new(0)), oneshot::channel::<()>());
+    let (counted, signal) = (calls.clone(), Mutex::new(Some(signal)));
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |_| -> u32 {
+                if counted.fetch_add(1, Ordering::SeqCst) == CHANGES + 100 {
+                    drop(signal.lock().take());
+                }
+                panic_quietly("always")
+            })
+            .with_config(ControllerConfig { stop_when_idle: true, ..ControllerConfig::default() })
+            .graceful_shutdown_on(async { drop(stop.await) })
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    run_until_pending().await;
+    for key in 0..CHANGES {
+        things.writer().upsert(Thing { key, version: 1, value: 0 });
+    }
+    run_until_pending().await;
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(report.mapper_failures, u64::from(CHANGES));
+    let calls = calls.load(Ordering::SeqCst) - CHANGES;
+    assert!((100..500).contains(&calls), "{calls} calls in the last round");
+}
+
+/// A change that cannot be kept for a retry, because `Hash` of its key panics, counts as never mapped.
+#[tokio::test(start_paused = true)]
+async fn counts_a_change_that_cannot_be_kept() {
+    #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+    struct Name(u32);
+    static ARMED: AtomicBool = AtomicBool::new(false);
+    impl Hash for Name {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            if ARMED.load(Ordering::Relaxed) {
+                panic_quietly("hash");
+            }
+            self.0.hash(state);
+        }
+    }
+    let schema = Schema::new(|thing: &Thing| Name(thing.key), |thing| Version::new(thing.version));
+    let source = HistorySource::new();
+    source.put(1, 0);
+    let things = Informer::builder(schema, source).start().unwrap();
+    things.synced().await.unwrap();
+    let report = Controller::new(queue())
+        .watches(&things, |_| -> u32 {
+            ARMED.store(true, Ordering::Relaxed);
+            panic_quietly("mapper")
+        })
+        .graceful_shutdown_on(sleep(SECOND))
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+        .await
+        .unwrap();
+    ARMED.store(false, Ordering::Relaxed);
+    assert_eq!((report.mapper_failures, report.callback_panics), (1, 2));
+}
+
 /// The key of an object. If it is armed, the next drop of any key panics.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct FragileKey(u32);
@@ -479,6 +545,40 @@ async fn a_deletion_ends_the_retries_of_earlier_changes() {
     sleep(500 * SECOND).await;
     assert_eq!(calls.take().len(), 3, "each earlier change once more");
     assert_eq!(running.await.unwrap().unwrap().mapper_failures, 3);
+}
+
+/// While a change waits for its retry, each deletion is passed to the run, because it may end retries. Many deletions at once must not take the place
+/// of a change at which the mapper panics.
+#[tokio::test(start_paused = true)]
+async fn many_deletions_replace_no_failed_change() {
+    const OBJECTS: u32 = 12_000;
+    let things = HistorySource::new().informer();
+    things.synced().await.unwrap();
+    things.writer().replace((0..OBJECTS).map(|key| written(key, 1, 0)), Version::new(1));
+    let (log, panicked) = (Log::new(), AtomicBool::new(false));
+    let own_log = log.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .watches(&things, move |change| {
+                let key = *change.key();
+                if key == 0 || change.object().value == 1 && !panicked.swap(true, Ordering::SeqCst) {
+                    panic_quietly("object 0 always, object 1 once");
+                }
+                key
+            })
+            .graceful_shutdown_on(sleep(10 * SECOND))
+            .run(move |key, _| {
+                own_log.note(key);
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    sleep(SECOND).await;
+    assert_eq!(log.take().len(), OBJECTS as usize - 1);
+    // A list reports the deletions first.
+    things.writer().replace([written(0, 1, 0), written(1, 2, 1)], Version::new(2));
+    sleep(SECOND).await;
+    assert_eq!(log.take().iter().filter(|key| **key == 1).count(), 1, "the change is mapped again");
+    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 1);
 }
 
 /// The number of changes that are kept for a retry is bounded, even if every object is a different one.
@@ -625,7 +725,7 @@ async fn a_change_does_not_supersede_the_reconcile_that_it_causes() {
         let things = HistorySource::new().informer();
         things.synced().await.unwrap();
         let (queue, (begun, begins)) = (queue(), std::sync::mpsc::channel());
-        let begins = parking_lot::Mutex::new(begins);
+        let begins = Mutex::new(begins);
         let options = WatchOptions::new().add_with(move |queue: &Keys, _: &Change<u32, Thing>, key| {
             let added = queue.add(key);
             queue.resume();
@@ -633,7 +733,7 @@ async fn a_change_does_not_supersede_the_reconcile_that_it_causes() {
             added
         });
         let (mapped, (superseded, result)) = (Arc::new(tokio::sync::Notify::new()), oneshot::channel());
-        let (returned, superseded) = (mapped.clone(), parking_lot::Mutex::new(Some(superseded)));
+        let (returned, superseded) = (mapped.clone(), Mutex::new(Some(superseded)));
         let controller =
             Controller::new(queue.clone()).watches_with(&things, |change| *change.key(), options);
         let health = controller.health();

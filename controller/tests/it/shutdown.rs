@@ -1,8 +1,10 @@
 //! The order of a shutdown: stop mapping changes, drain the queue or leave its keys, join the workers, report the leftovers.
 
-use std::future::pending;
+use std::future::{Future, pending};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Wake};
 use std::time::Duration;
 
 use flyball_controller::{Action, Controller, ControllerConfig};
@@ -390,5 +392,37 @@ async fn the_first_of_several_signals_shuts_down() {
             .graceful_shutdown_on(sleep(second * SECOND));
         controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap();
         assert_eq!(begin.elapsed(), SECOND);
+    }
+}
+
+/// A reconcile may poll its context with a waker of its own. The panic of such a waker must not end the shutdown.
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_does_not_end_the_shutdown() {
+    struct PanickingWaker;
+    impl Wake for PanickingWaker {
+        fn wake(self: Arc<Self>) {
+            panic_quietly("a waker");
+        }
+    }
+    for stage in ["shutdown", "cancelled"] {
+        let queue = queue();
+        queue.add(1).unwrap();
+        let report = Controller::new(queue)
+            .with_config(ControllerConfig { shutdown_grace: 2 * SECOND, ..ControllerConfig::default() })
+            .graceful_shutdown_on(sleep(SECOND))
+            .run(move |_, context| async move {
+                let mut waits: Pin<Box<dyn Future<Output = ()> + Send>> = match stage {
+                    "shutdown" => Box::pin(async { context.shutdown_started().await }),
+                    _ => Box::pin(async { context.cancelled().await }),
+                };
+                let waker = Arc::new(PanickingWaker).into();
+                assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                sleep(5 * SECOND).await;
+                drop(waits);
+                Ok::<_, String>(Action::await_change())
+            })
+            .await
+            .unwrap();
+        assert_eq!((report.reconciles, left(&report)), (1, 0), "{stage}");
     }
 }

@@ -19,6 +19,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 
@@ -198,7 +199,7 @@ impl Engine {
                     let elected = async {
                         if let Some((leadership, all_keys)) = leadership.as_ref().zip(all_keys) {
                             leadership.elected().await;
-                            add_all(all_keys.await, &queue, &options);
+                            add_all(all_keys.await, &queue, &options).await;
                         }
                     };
                     tokio::join!(elected, watched(&mut feeding));
@@ -252,11 +253,12 @@ impl fmt::Display for TermOver {
 
 impl Error for TermOver {}
 
-/// Adds the keys of all objects, as at the start of a controller.
-fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &TriggerOptions) {
+/// Adds the keys of all objects, as at the start of a controller. Other tasks run in between.
+async fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &TriggerOptions) {
     for key in keys {
         // `add` fails only if the queue is shut down.
         let _ = options.add(queue, key, true, || Reason::ObjectUpdated);
+        consume_budget().await;
     }
 }
 

@@ -151,10 +151,17 @@ pub(crate) async fn feed<O: OrderedLoop>(
             }
             consume_budget().await;
         }
-        early.keys.into_iter().for_each(|(key, reason)| add(key, reason));
+        for (key, reason) in early.keys {
+            add(key, reason);
+            consume_budget().await;
+        }
     }
     while let Some((keys, reason)) = keys.next().await {
-        keys.into_iter().for_each(|key| add(key, reason.clone()));
+        for key in keys {
+            add(key, reason.clone());
+            // An item may have the keys of all objects.
+            consume_budget().await;
+        }
         // Without this yield, a stream that is always ready would block the thread, and signals would not be polled.
         consume_budget().await;
     }

@@ -526,6 +526,50 @@ async fn bulk_and_named_requests_work_over_a_store() {
     assert_eq!(outcomes(&during(&mut reconciles, SECOND).await), ["b"]);
 }
 
+/// One item of a stream may add the keys of all objects, and so does the election of a standby. Other tasks run while the keys are added.
+#[tokio::test(start_paused = true)]
+async fn the_keys_of_all_objects_are_added_in_pieces() {
+    const OBJECTS: usize = 4_000;
+    let names: Vec<String> = (0..OBJECTS).map(|number| format!("default/{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for elected in [false, true] {
+        let (store, _writer) = stored(&names);
+        let (bulk, bulk_stream) = fed();
+        let server = server();
+        let mut election = Election::builder(server.client(), "default", "l", "a").seed(7).build().unwrap();
+        let mut controller = Controller::for_stream(stream::pending(), store)
+            .with_config(fifo_config().concurrency(1))
+            .reconcile_all_on(bulk_stream);
+        let monitor = controller.monitor();
+        let never = |_, _| std::future::pending::<Result<Action, Refused>>();
+        let running = tokio::spawn(async move {
+            let work = async |leadership| {
+                if elected {
+                    controller = controller.with_leadership(&leadership);
+                }
+                controller.run(never, |_, _, _| unreachable!(), Arc::new(())).for_each(async |_| {}).await;
+            };
+            election.run_as_standby(std::future::pending(), work).await
+        });
+        if !elected {
+            bulk.send(()).unwrap();
+        }
+        // In a task of its own, so that the scheduler polls it in turn with the tasks of the controller.
+        let watching = tokio::spawn(async move {
+            let (mut before, mut most) = (0, 0);
+            while before < OBJECTS {
+                tokio::task::yield_now().await;
+                let now = monitor.stats().map_or(0, |stats| stats.ready + stats.leased);
+                (before, most) = (now, most.max(now - before));
+            }
+            most
+        });
+        let most = watching.await.unwrap();
+        assert!(most <= OBJECTS / 4, "{most} keys were added at once; elected: {elected}");
+        running.abort();
+    }
+}
+
 /// Each reconcile has a reason, which is recorded in the span of the reconcile and shown by `Monitor::in_flight`.
 #[tokio::test(start_paused = true)]
 async fn each_stream_is_the_reason() {

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
 
+use flyball_sync::panics;
+
 #[derive(Debug)]
 pub(crate) struct Accumulator<G, T> {
     size: usize,
@@ -51,13 +53,13 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         }
     }
 
-    /// Adds an item. Returns the batch of its group if that batch is full now, or the oldest batch if `max_held` items are held.
+    /// Opens the group if it is not open, and returns its number, under which the item must then be [added](Self::add).
     ///
-    /// `Eq`, `Hash` and `Clone` of the group may panic, here and in the functions that return a batch. In that case only `item`, or the batch that
-    /// would be returned, is dropped.
-    pub(crate) fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
+    /// # Panics
+    /// Panics if `Eq`, `Hash`, `Clone` or `Drop` of a group panics. No item is lost. No other function of this type panics.
+    pub(crate) fn place(&mut self, group: G, now: Duration) -> u64 {
         // If `Eq`, `Hash` or `Clone` of a group panicked, `numbers` may still contain the number of a group that is no longer open.
-        let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
+        match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
             Some(number) => *number,
             None => {
                 self.opened += 1;
@@ -67,8 +69,13 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
                     .insert(self.opened, Open { group, until, added_before: self.added, items: Vec::new() });
                 self.opened
             }
-        };
-        let items = &mut self.open.get_mut(&number).expect("invariant 1").items;
+        }
+    }
+
+    /// Adds an item to the group with this number. Returns the batch of the group if that batch is full now, or the oldest batch if `max_held` items
+    /// are held.
+    pub(crate) fn add(&mut self, number: u64, item: T) -> Option<Vec<T>> {
+        let items = &mut self.open.get_mut(&number).expect("the group was opened by `place`").items;
         items.push(item);
         self.held += 1;
         self.added += 1;
@@ -110,7 +117,9 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     fn close(&mut self, number: u64) -> Option<Vec<T>> {
         let Open { group, items, .. } = self.open.remove(&number)?;
         self.held -= items.len();
-        self.numbers.remove(&group);
+        // Removed and dropped apart: if both panicked at once, the process would abort.
+        panics::caught(|| self.numbers.remove(&group));
+        panics::caught(|| drop(group));
         Some(items)
     }
 }
@@ -122,6 +131,11 @@ mod tests {
     const MILLI: Duration = Duration::from_millis(1);
 
     impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
+        fn put(&mut self, group: G, item: T, now: Duration) -> Option<Vec<T>> {
+            let number = self.place(group, now);
+            self.add(number, item)
+        }
+
         fn check(&self) {
             assert_eq!(self.open.len(), self.numbers.len(), "1");
             for (number, open) in &self.open {

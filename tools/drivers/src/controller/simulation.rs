@@ -776,9 +776,15 @@ impl<'a, O: Order<u32>> Run<'a, O> {
             let window = if row[WORK] == 2 { 3 * SECOND } else { Duration::ZERO };
             let grouping = self.world.clone();
             let batches = BatchConfig::new(3).max_wait(window).group_by(move |key| {
-                if grouping.record.lock().chance(40) {
+                let mut record = grouping.record.lock();
+                if record.chance(40) {
+                    // Fails like a reconcile, so the key may be given up.
+                    let now = record.tick();
+                    record.started.insert(*key, now);
+                    drop(record);
                     panic_quietly("group");
                 }
+                drop(record);
                 key % 2
             });
             self.sim.run_batches(controller, batches, move |keys, context| {
