@@ -12,6 +12,7 @@ mod informer_set;
 mod memory;
 mod observer;
 mod oracle;
+mod panics_at_each_call;
 mod panics_in_user_code;
 mod panics_in_user_code_drops;
 mod panics_in_user_code_informer;
