@@ -404,7 +404,7 @@ async fn a_shutdown_interrupts_the_last_retries_of_a_run_that_stops_when_idle() 
     run_until_pending().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    assert_eq!(report.mapper_failures, CHANGES.into());
+    assert_eq!(report.mapper_failures, u64::from(CHANGES));
     let calls = calls.load(Ordering::SeqCst) - CHANGES;
     assert!((100..500).contains(&calls), "{calls} calls in the last round");
 }
@@ -725,7 +725,7 @@ async fn a_change_does_not_supersede_the_reconcile_that_it_causes() {
         let things = HistorySource::new().informer();
         things.synced().await.unwrap();
         let (queue, (begun, begins)) = (queue(), std::sync::mpsc::channel());
-        let begins = parking_lot::Mutex::new(begins);
+        let begins = Mutex::new(begins);
         let options = WatchOptions::new().add_with(move |queue: &Keys, _: &Change<u32, Thing>, key| {
             let added = queue.add(key);
             queue.resume();
@@ -733,7 +733,7 @@ async fn a_change_does_not_supersede_the_reconcile_that_it_causes() {
             added
         });
         let (mapped, (superseded, result)) = (Arc::new(tokio::sync::Notify::new()), oneshot::channel());
-        let (returned, superseded) = (mapped.clone(), parking_lot::Mutex::new(Some(superseded)));
+        let (returned, superseded) = (mapped.clone(), Mutex::new(Some(superseded)));
         let controller =
             Controller::new(queue.clone()).watches_with(&things, |change| *change.key(), options);
         let health = controller.health();

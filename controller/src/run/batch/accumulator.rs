@@ -118,7 +118,7 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
         let Open { group, items, .. } = self.open.remove(&number)?;
         self.held -= items.len();
         // Removed and dropped apart: if both panicked at once, the process would abort.
-        panics::caught(|| drop(self.numbers.remove(&group)));
+        panics::caught(|| self.numbers.remove(&group));
         panics::caught(|| drop(group));
         Some(items)
     }
