@@ -25,5 +25,6 @@ mod simulation;
 mod support;
 mod synced;
 mod testing;
+mod timing;
 mod traced;
 mod watches;
