@@ -16,6 +16,7 @@ mod metrics;
 mod once;
 mod predicates;
 mod priority;
+mod released;
 mod resync;
 mod scaling;
 mod settings;
