@@ -12,6 +12,7 @@ mod events;
 mod finally;
 mod health;
 mod isolation;
+mod mapped_once;
 mod metrics;
 mod once;
 mod predicates;
