@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ where
     ///
     /// Reconciles start when the cache of the controller's own objects and the informers that are shared with the program have synced; with
     /// [`wait_for_all_caches`](crate::Config::wait_for_all_caches), they start when all caches have synced. A reconcile that panics, or
-    /// [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted, and retried. If an object was deleted
+    /// [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted, and retried. The same holds if `error_policy`
+    /// panics, but the error is in the stream. If an object was deleted
     /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). If one of the controller's own watches fails,
     /// the stream yields a [`QueueError`](Outcome::QueueError). Neither ends the controller.
     ///
@@ -307,13 +309,18 @@ where
             }
             Err(error) => {
                 // As in kube-runtime, log lines of the error policy belong to the object whose reconcile failed.
-                let action = span.in_scope(|| (self.error_policy)(object, &error, self.context.clone()));
-                let failed = self.failed(&error, &action);
-                if failed.class != FailureClass::Permanent {
+                let policy = || span.in_scope(|| (self.error_policy)(object, &error, self.context.clone()));
+                let action = catch_unwind(AssertUnwindSafe(policy));
+                let failed = action.map(|action| self.failed(&error, &action));
+                if !matches!(failed, Ok(ReconcileFailed { class: FailureClass::Permanent, .. })) {
                     self.reasons.note_retry(&key, Reason::ErrorPolicyRequestedRetry);
                 }
+                // Even if the policy panicked, because the panic does not say why the reconcile failed.
                 self.send_result(Err(Outcome::ReconcilerFailed(error, Box::new(reference.erase())))).await;
-                Err(ReconcileError::Error(failed.into()))
+                match failed {
+                    Ok(failed) => Err(ReconcileError::Error(failed.into())),
+                    Err(panic) => resume_unwind(panic),
+                }
             }
         }
     }

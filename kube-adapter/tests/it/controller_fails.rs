@@ -144,6 +144,25 @@ async fn panics_and_timeouts_back_off_by_default() {
     assert!((5_000..8_000).contains(&last), "the last run was at {last} ms");
 }
 
+/// If the error policy panics, the object is retried as after any panic, and the error of the reconcile is still reported.
+#[tokio::test(start_paused = true)]
+async fn an_error_is_reported_even_if_the_error_policy_panics() {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(fifo_config()).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            runs.record(&*map);
+            Err(unknown())
+        },
+        |_, _, _| panic!("a bug in the error policy"),
+        runs.clone(),
+    );
+    let items = during(&mut reconciles, Duration::from_millis(100)).await;
+    assert_eq!(runs.of("a"), [0, 5, 15, 35, 75]);
+    assert_eq!(items.len(), 5);
+    assert!(items.iter().all(|item| matches!(item, Err(Outcome::ReconcilerFailed(..)))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn statuses_have_the_configured_class() {
     let invalid = || Refused::status(422, 0);
@@ -220,7 +239,7 @@ async fn a_panic_and_a_hang_are_failures_of_their_object_alone() {
     );
     let mut items = outcomes(&during(&mut reconciles, SECOND * 20).await);
     items.sort();
-    assert_eq!(items, ["hangs", "panics", "policy", "works"]);
+    assert_eq!(items, ["!policy", "hangs", "panics", "policy", "works"]);
     assert_eq!(runs.of("panics"), [0, 1_000]);
     assert_eq!(runs.of("policy"), [0, 1_000]);
     assert_eq!(runs.of("hangs"), [0, 2_000]);
