@@ -64,7 +64,7 @@ pub struct RunReport<K> {
     /// is also counted in `errors`, `panics` or `timeouts`.
     pub finally_failures: u64,
     /// Successful reconciles of keys that had failed since their last success. Without a limiter that counts failures, only conflicts count as
-    /// failures here.
+    /// failures here. Conflicts whose count was [reset](crate::ControllerConfig::conflict_backoff_initial) because they were long ago may not count.
     pub successful_retries: u64,
     /// Panics in mappers and in other functions that were passed to the controller, except for the reconcile function and `finally`. The
     /// result of such a call is lost, but a change whose mapper panicked is mapped again.
