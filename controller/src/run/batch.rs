@@ -32,7 +32,6 @@ use crate::run::in_flight::Reconcile;
 use crate::run::phase::RunPhase;
 use crate::run::reconciler::Reconciler;
 use crate::run::runtime::Runtime;
-use crate::run::span::ReconcileSpan;
 use crate::run::worker::{WorkerContext, copied};
 use crate::{Action, Context, ReconcileError};
 use flyball_sync::panics;
@@ -223,7 +222,8 @@ where
     fn group_failed(&self, lease: Lease<K>, message: String) {
         self.counters.callback_panics.count();
         self.report(|metrics| metrics.reconcile_started());
-        self.ended(lease, Err(Arc::new(ReconcileError::Panic(message))), &ReconcileSpan::default());
+        let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
+        self.ended(lease, Err(Arc::new(ReconcileError::Panic(message))), &span);
     }
 
     /// Reconciles a batch, and ends the lease of each key.
