@@ -290,25 +290,20 @@ where
             // The snapshot may hold the last reference to an object, and the drop of that object may panic.
             let objects = DiscardOnDrop(Some(self.informer.snapshot()));
             let mut looked_at = 0;
-            for (key, object) in objects.0.iter().flat_map(Snapshot::iter) {
-                // A key whose `Hash` panics is in the first slice.
-                let own = panics::caught(|| slice_of(key)).unwrap_or_default() == slice;
+            // A key whose `Hash` panics is in the first slice.
+            let is_own = |key: &_| panics::caught(|| slice_of(key)).unwrap_or_default() == slice;
+            for own in objects.0.iter().flat_map(|objects| objects.initial_changes_where(is_own)) {
                 looked_at += 1;
-                if own {
+                let mapped = own.is_some();
+                if let Some(change) = own {
                     // A stopped informer is not resynced, because the keys of each resync could keep the controller from ever becoming idle.
                     if self.informer.is_stopped() {
                         return;
                     }
-                    // The change is created only now, because most objects are in other slices.
-                    match panics::caught(|| Change::added(key.clone(), object.clone(), true)) {
-                        Some(change) => {
-                            self.maps(&change, true);
-                            discard(change);
-                        }
-                        None => self.counters.callback_panics.count(),
-                    }
+                    self.maps(&change, true);
+                    discard(change);
                 }
-                if own || looked_at >= LOOKED_AT {
+                if mapped || looked_at >= LOOKED_AT {
                     looked_at = 0;
                     pending_once().await;
                 }

@@ -111,10 +111,17 @@ impl<K, V> Snapshot<K, V> {
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     pub fn initial_changes(&self) -> impl ExactSizeIterator<Item = Change<K, V>> {
-        let initial = |record: &Record<K, V>| {
-            Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone())
-        };
-        self.table.rows.iter().map(move |(_, record)| initial(record))
+        self.table.rows.iter().map(|(_, record)| initial(record))
+    }
+
+    /// Like [`initial_changes`](Self::initial_changes), but returns `None` in place of each object whose key `wanted` rejects, without an allocation.
+    /// For the resync of the controller, which looks at every object once for each part of a period.
+    #[doc(hidden)]
+    pub fn initial_changes_where(
+        &self,
+        mut wanted: impl FnMut(&K) -> bool,
+    ) -> impl Iterator<Item = Option<Change<K, V>>> {
+        self.table.rows.iter().map(move |(_, record)| wanted(record.key()).then(|| initial(record)))
     }
 
     /// Returns the errors of index functions: for each object on which an index function failed, the key of the object, the name of the index, and
@@ -251,6 +258,10 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     pub fn check(&self) -> Result<(), String> {
         self.table.check(|key| self.reader.seed.hash_one(key))
     }
+}
+
+fn initial<K, V>(record: &Record<K, V>) -> Change<K, V> {
+    Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone())
 }
 
 /// An iterator over the records of some rows.

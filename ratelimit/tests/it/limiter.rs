@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    AimdLimit, Capped, ConcurrencyLimiter, Exponential, Failure, KeyedRateLimiter, Limiter, MaxElapsed, MaxOf,
-    Nanos, OncePerBackoff, Policy, Quota, RateLimiter, RetryBudget, TokenBucket,
+    AimdLimit, Capped, ConcurrencyLimiter, Exponential, Failure, KeyedRateLimiter, Limiter, MaxElapsed,
+    MaxOf, Nanos, OncePerBackoff, Policy, Quota, RateLimiter, RetryBudget, TokenBucket,
 };
 use flyball_sync::ManualClock;
 

@@ -231,7 +231,9 @@ impl<K: Copy + Ord + Debug> OracleQueue<K> {
             Some(State::Ready { .. }) => Outcome::Merged,
             Some(State::Leased) => self.set(key, State::LeasedWaiting(wait), Outcome::Marked),
             // A failed key waits for its strict backoff, even if it is dirty.
-            Some(State::LeasedDirty) if wait.backoff => self.set(key, State::LeasedWaiting(wait), Outcome::Merged),
+            Some(State::LeasedDirty) if wait.backoff => {
+                self.set(key, State::LeasedWaiting(wait), Outcome::Merged)
+            }
             Some(State::LeasedDirty) => Outcome::Merged,
             Some(State::LeasedWaiting(_)) => self.set(key, State::LeasedWaiting(wait), Outcome::Merged),
         }
