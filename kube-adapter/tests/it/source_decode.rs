@@ -484,9 +484,12 @@ async fn streaming_lists_keep_what_the_last_of_them_could_not_read() {
         "ERROR",
         &json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"}),
     );
-    // The watch ends before its list is complete, so the unreadable objects of this list are no longer recorded.
+    // This list fails before it is complete, so its unreadable objects are no longer recorded. After this error, a streaming list is requested again.
     two.send("ADDED", &with_uid(bad("a", 6), "u"));
-    drop(two);
+    two.send(
+        "ERROR",
+        &json!({"kind": "Status", "code": 429, "reason": "TooManyRequests", "status": "Failure", "message": "busy"}),
+    );
     three.send("ADDED", &with_uid(bad("b", 7), "u"));
     three.send("ADDED", &with_uid(bad("c", 7), "u"));
     three.send("DELETED", &with_uid(bad("c", 8), "u"));
