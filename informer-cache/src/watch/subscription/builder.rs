@@ -116,8 +116,8 @@ where
     ///
     /// The call that takes a change, such as [`next`](Subscription::next), calls `f` while no lock is held, so `f` may use the store. `f` must always
     /// return the same result for the same state, because it is called several times: when the state is new, when it is replaced, and at each resync.
-    /// A change that `f` will reject is pending until the subscriber takes it, so it is counted in [`lag`](Subscription::lag). If `f` rejects many
-    /// objects in a row, they are skipped in several polls, so that other tasks can run.
+    /// A change that `f` will reject is pending until the subscriber takes it, so it is counted in [`pending`](Subscription::pending). If `f` rejects
+    /// many objects in a row, they are skipped in several polls, so that other tasks can run.
     ///
     /// A panic of `f` propagates to the caller that takes the change. The change is not lost: the next call tries to deliver it again.
     ///
