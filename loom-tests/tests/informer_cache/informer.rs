@@ -18,6 +18,8 @@ fn shut_down_vs_run() {
     };
     model(claim, || {
         let (informer, run) = informer(None);
+        // In a box, because the stack of a model's thread is small.
+        let run = Box::pin(run);
         let running = thread::spawn(move || block_on(run));
         informer.shut_down();
         running.join().unwrap();
