@@ -68,6 +68,9 @@ impl<C: Clock> Permit<C> {
     }
 
     fn report(&mut self, outcome: Outcome) {
+        if self.started.is_none() {
+            return;
+        }
         // The clock is read before `started` is taken: if the clock panics, the permit is dropped, which reports a failure without reading the clock
         // again. For outcomes other than success, `now` is used only as the time at which the next waiter is given the slot.
         let now = match outcome {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
@@ -348,4 +349,29 @@ fn threads_respect_the_limit() {
     });
     assert_eq!((limiter.in_flight(), limiter.waiters(), limiter.limit()), (0, 0, 2));
     limiter.check().unwrap();
+}
+
+/// A clock that counts its readings.
+struct Counted(ManualClock, Arc<AtomicUsize>);
+
+impl Clock for Counted {
+    fn now(&self) -> Nanos {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.now()
+    }
+}
+
+#[test]
+fn the_end_of_a_permit_reads_the_clock_once() {
+    let reads = Arc::<AtomicUsize>::default();
+    let clock = Counted(ManualClock::new(), reads.clone());
+    let limiter = ConcurrencyLimiter::with_clock(AimdLimit::new(1..=4, BOUND), clock);
+    let ends: [fn(Permit<Counted>); 4] = [Permit::succeed, Permit::fail, Permit::ignore, drop];
+    let counts = ends.map(|end| {
+        let permit = limiter.try_acquire().unwrap();
+        reads.store(0, Ordering::Relaxed);
+        end(permit);
+        reads.load(Ordering::Relaxed)
+    });
+    assert_eq!(counts, [1; 4]);
 }
