@@ -424,8 +424,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Future for AddWhenRoom<'
                     return Poll::Pending;
                 }
                 // As in `Get`, the waker is cloned outside the lock. A key may leave the queue before the lock is taken again, so the next iteration
-                // checks for room again.
-                drop(locked);
+                // checks for room again. The clone may panic, and `add` may have resumed a group, so the getters of its keys are woken first.
+                shared.finish(locked, now);
                 waker = Some(context.waker().clone());
                 continue;
             }

@@ -216,3 +216,27 @@ fn a_waker_that_panics_in_every_drop_does_not_abort() {
         queue.check().unwrap();
     }
 }
+
+/// An adder brings new limits, which resume a suspended group, finds no room, and its waker panics when it is cloned.
+#[test]
+fn a_getter_is_woken_for_a_group_that_an_adder_resumed_before_its_waker_panics() {
+    let open = Arc::new(AtomicBool::new(false));
+    let limit = open.clone();
+    let order = Fair::by_group(|key: &(u8, u8)| key.0)
+        .max_leased(move |_| u32::from(limit.load(Ordering::Relaxed)))
+        .capacity(|_| 1);
+    let queue = Queue::builder().order(order).build();
+    queue.add((0, 0)).unwrap();
+    let (counting, waker) = Counting::waker();
+    let mut getting = Box::pin(queue.get());
+    assert!(poll_with(getting.as_mut(), &waker).is_pending(), "a suspended group handed out a key");
+    open.store(true, Ordering::Relaxed);
+    let hostile = HostileWaker::new();
+    let adder = hostile.waker();
+    hostile.panic_in(Some(WakerCall::Clone));
+    let mut adding = Box::pin(queue.add_when_room((0, 1)));
+    catch_unwind(AssertUnwindSafe(|| poll_with(adding.as_mut(), &adder).is_pending())).unwrap_err();
+    hostile.panic_in(None);
+    assert_eq!(counting.wakes(), 1);
+    assert_eq!(queue.try_get().map(|lease| *lease), Ok((0, 0)));
+}
