@@ -28,8 +28,8 @@ use crate::{
 
 mod apply;
 
-/// The run future yields to other tasks each time it has read this many events of a watch, staged this many objects of a page, or processed this many
-/// changes of a list that it publishes.
+/// The run future yields to other tasks each time it has read this many events of a watch, staged a page or this many objects of a page, or
+/// processed this many changes, or subscriptions without one, of a list that it publishes.
 const BATCH: usize = 256;
 
 /// The state of the run future.
@@ -189,7 +189,8 @@ where
                             Box::pin(self.publish(list, version)).await?;
                             self.recall(|tombstones| tombstones.listed(version));
                         }
-                        _ => self.partial_list = Some(list),
+                        // Yields between pages, too, because a source may answer at once, with small pages.
+                        _ => self.partial_list = Some(self.yield_with(list).await?),
                     }
                 } else {
                     self.discard(Unstaged(items.into_iter()));

@@ -254,7 +254,8 @@ impl<K, V> Publication<K, V> {
         let (all, selecting) = (self.buffers.all.len(), self.findings.selecting());
         if self.buffer < all {
             let part = self.part(self.changes.len(), most);
-            let (done, is_last) = (part.len(), part.end == self.changes.len());
+            // A buffer counts as a step even if there is nothing to merge, because there may be many.
+            let (done, is_last) = (part.len().max(1), part.end == self.changes.len());
             let (buffer, effects) = ((self.buffer, &*self.buffers.all[self.buffer]), &mut self.effects);
             let unseen = (&mut effects.wakers, &mut effects.dropped);
             let is_there = self.findings.merge(buffer, &self.changes, part, (merging, is_last), unseen);
@@ -379,7 +380,8 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 };
                 self.is_found.resize(self.buffers.all.len(), false);
                 let part = if self.is_found[place] { 0..0 } else { self.part(self.writes.len(), most) };
-                let (done, is_last) = (part.len(), self.is_found[place] || part.end == self.writes.len());
+                let (done, is_last) =
+                    (part.len().max(1), self.is_found[place] || part.end == self.writes.len());
                 self.findings.find((place, &buffer), &self.writes, part);
                 if is_last {
                     self.is_found[place] = true;
@@ -399,7 +401,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         let (done, is_last) = match self.late.last().cloned() {
             Some(late) => {
                 let part = self.part(all, most.saturating_mul(SELECTED));
-                let (done, is_last) = (part.len() / SELECTED, part.end == all);
+                let (done, is_last) = ((part.len() / SELECTED).max(1), part.end == all);
                 for at in part {
                     self.findings.find_one(&late, (at, &self.writes[at]), &self.base);
                 }

@@ -4,7 +4,9 @@ use std::pin::Pin;
 
 use drivers::cache::fixture::{EXPIRED, OTHER, error};
 use flyball_informer_cache::testing::ScriptedSource;
-use flyball_informer_cache::{Index, Informer, Page, Schema, Store, Version, WatchEvent, Writer};
+use flyball_informer_cache::{
+    Index, Informer, Page, Schema, Store, Subscription, Version, WatchEvent, Writer,
+};
 use flyball_sync::ManualClock;
 use testkit::allocator::{CountingAllocator, frees, largest_copy, live_bytes};
 use testkit::wakers::poll_once;
@@ -144,6 +146,61 @@ fn list_without_changes_is_compared_in_pieces() {
     // The objects that the source may be unable to decode are searched for in pieces, and so are the deleted objects.
     let searched = 2 * (PEAK as usize / BATCH / 16);
     assert!(count >= staged + searched, "{count} polls, of which {staged} staged the list");
+}
+
+/// Returns an informer that has listed one object, with its run future, its source and its clock, ready for a second list.
+fn before_a_relist(
+    subscribers: usize,
+) -> (Vec<Subscription<u32, Pod>>, Running, ScriptedSource<Pod>, ManualClock) {
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1));
+    let (source, clock) = (ScriptedSource::new(), ManualClock::new());
+    let (informer, run) = Informer::builder(schema, source.clone()).timer(clock.timer()).build().unwrap();
+    let mut run: Running = Box::pin(run);
+    source.answer_list(Ok(Page { items: vec![(1, 1)], version: Version::new(1), continuation: None }));
+    source.answer_watch(Ok(()));
+    while source.open_watches() == 0 {
+        assert!(poll_once(run.as_mut()).is_pending());
+    }
+    let subscriptions = (0..subscribers).map(|_| informer.subscribe()).collect();
+    source.fail_watch(error(EXPIRED));
+    while source.open_watches() > 0 {
+        assert!(poll_once(run.as_mut()).is_pending());
+    }
+    clock.set(clock.next_alarm().expect("an alarm for the next list is set"));
+    (subscriptions, run, source, clock)
+}
+
+type Running = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Polls until the informer watches, and returns the number of polls.
+fn polls_until_it_watches(mut run: Running, source: &ScriptedSource<Pod>) -> usize {
+    source.answer_watch(Ok(()));
+    let mut polls = 0;
+    while source.open_watches() == 0 {
+        assert!(poll_once(run.as_mut()).is_pending());
+        polls += 1;
+    }
+    polls
+}
+
+#[test]
+fn list_without_changes_visits_the_subscriptions_in_pieces() {
+    const SUBSCRIBERS: usize = 8 * BATCH;
+    let (_subscriptions, run, source, _clock) = before_a_relist(SUBSCRIBERS);
+    source.answer_list(Ok(Page { items: vec![(1, 1)], version: Version::new(2), continuation: None }));
+    let polls = polls_until_it_watches(run, &source);
+    assert!(polls >= 8, "{polls} polls for {SUBSCRIBERS} subscriptions");
+}
+
+#[test]
+fn informer_yields_between_pages_that_are_answered_at_once() {
+    let (_, run, source, _clock) = before_a_relist(0);
+    for page in 0..100 {
+        let continuation = (page < 99).then(|| page.to_string());
+        source.answer_list(Ok(Page { items: vec![(page, 1)], version: Version::new(2), continuation }));
+    }
+    let polls = polls_until_it_watches(run, &source);
+    assert!(polls >= 99, "{polls} polls for 100 pages");
 }
 
 #[test]
