@@ -141,7 +141,8 @@ impl<V, IK> Index<V, IK> {
     ///
     /// If `Ord` of the values is inconsistent, the values may be in a wrong order. If it panics, or if a sort detects the inconsistency and panics, the
     /// panic is an error for the object that is written, like a panic of the index function. So a value that cannot be compared with itself, for example
-    /// because it contains NaN, does not affect other objects.
+    /// because it contains NaN, does not affect other objects. If the comparison of two different values panics, the object that is written later has the
+    /// error, until it is written anew.
     ///
     /// # Examples
     /// ```

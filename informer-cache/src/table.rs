@@ -15,7 +15,8 @@
 //!    table.
 //! 3. All persistent structures obey their own invariants.
 //!
-//! So the content of every index depends only on the stored objects, not on earlier writes.
+//! So the content of every index depends only on the stored objects, not on earlier writes. The exception is an index value whose comparison with
+//! another value panics: which of the two objects has the error depends on the order of their writes, and it keeps the error until it changes.
 
 use std::hash::Hash;
 use std::sync::Arc;

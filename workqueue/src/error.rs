@@ -30,7 +30,8 @@ pub enum AddErrorKind {
     ShutDown,
     /// The key is absent from the queue, and the queue or the key's group is at its capacity.
     Full,
-    /// The key was given up because it failed too often, see [`give_up_after`](crate::QueueBuilder::give_up_after).
+    /// The key was given up because it failed too often, see [`give_up_after`](crate::QueueBuilder::give_up_after), or because its limiter gives it up
+    /// with a wait of [`Duration::MAX`](std::time::Duration::MAX).
     GivenUp,
 }
 
@@ -90,8 +91,8 @@ impl Error for AddErrorKind {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryGetError {
-    /// No key can be handed out now: no key is Ready, the queue is paused, or, with [`Fair`](crate::Fair), the groups of all Ready keys are suspended
-    /// or at their lease limits.
+    /// No key can be handed out now: no key is Ready, the queue is paused, or, with [`Fair`](crate::Fair), the groups of all Ready keys are suspended,
+    /// at their lease limits, or without a token of their rate.
     Empty,
     /// The queue is shut down, and will hand out no more keys.
     Closed,

@@ -125,8 +125,8 @@ pub trait QueueMetrics: Send + Sync + 'static {
     /// most one failure is counted per backoff.
     fn failure_counted(&self) {}
 
-    /// A key was given up after this number of failures, because of the limit of the queue ([`give_up_after`](crate::QueueBuilder::give_up_after)) or
-    /// of its worker ([`retry_up_to`](crate::Lease::retry_up_to)).
+    /// A key was given up after this number of failures, because of the limit of the queue ([`give_up_after`](crate::QueueBuilder::give_up_after)),
+    /// of its worker ([`retry_up_to`](crate::Lease::retry_up_to)) or of its limiter, such as [`MaxElapsed`](flyball_ratelimit::MaxElapsed).
     fn gave_up(&self, failures: u32) {
         let _ = failures;
     }

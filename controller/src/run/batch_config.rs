@@ -38,7 +38,8 @@ impl<K, G> BatchConfig<K, G> {
     ///
     /// If a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back when a worker begins to wait for more keys, open batches do not wait: their
     /// keys count toward that cap, and perhaps the cap is reached only because of them. So while one group is at its cap, batches of other groups may
-    /// also be smaller. A key that the cap holds back only later wakes no worker: it may have to wait until the open batches are over, so set
+    /// also be smaller. A [rate](flyball_workqueue::Fair::rate) that holds Ready keys back, or a paused queue, is treated in the same way, so with such a
+    /// backlog, batches do not wait. A key that the cap holds back only later wakes no worker: it may have to wait until the open batches are over, so set
     /// `max_wait` to less than the longest acceptable latency.
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }

@@ -23,7 +23,8 @@ use crate::policy::Policy;
 /// The returned wait is then [`Duration::MAX`](Failure::wait), which means that the key is not to be tried again: a queue drops the key, as after too
 /// many failures. The first failure is the first one since the key was last forgotten, so [forget](Policy::forget) keys that succeed. If a key is not
 /// forgotten, its first failure expires when the last failure is longer ago than the limit plus the longer of the limit and ten minutes; while a key is
-/// in a queue, it does not expire. If another policy contains this one and makes the wait longer, as [`RetryBudget`](crate::RetryBudget) and
+/// in a queue, it does not expire. Failures are dropped when another key fails, so a key that left a queue without success, and is the only one that
+/// fails, keeps them: [forget](Policy::forget) it. If another policy contains this one and makes the wait longer, as [`RetryBudget`](crate::RetryBudget) and
 /// [`MaxOf`](crate::MaxOf) do, the limit applies to the wait before that, so let this policy contain the others. Failures that are [restored](Policy::restore_failures) have no time. At most 2²⁰ keys are kept, each with about 55
 /// bytes besides the key itself.
 ///

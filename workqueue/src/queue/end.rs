@@ -409,8 +409,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     /// Changes the limiter while the queue is in use, for example its backoff after a change of the configuration.
     ///
     /// `change` receives the limiter that the queue was built with, and the time of the queue's clock. It runs under the limiter's lock: it must be short,
-    /// and must not use this queue, which would deadlock. To drop an old limiter after unlocking, return it. It takes its counts of failures with it; keys
-    /// that wait already keep their deadlines.
+    /// and must not use this queue, which would deadlock. To drop an old limiter after unlocking, return it. It takes its counts of failures with it. Keys
+    /// that wait already keep their deadlines, also if they fail again before: at most one failure is counted in a backoff. [`forget`](Self::forget) ends a
+    /// key's backoff.
     ///
     /// # Panics
     /// Panics if `change` or the clock panics. The limiter is then as `change` left it, and the queue goes on with it.

@@ -40,7 +40,8 @@ use crate::state::slots::NIL;
 /// Every add calls the functions that you have passed to `Fair`, outside every lock; if one of them panics, nothing is added. A key's group must not
 /// change while the key is queued. The weight and the limits of a group may change: the queue uses the values that the functions returned at the last
 /// add of a key of the group (new, merged or refused), or at a later [`Queue::refresh_groups`](crate::Queue::refresh_groups). `Eq` of a group runs
-/// under the queue's lock. Adds, hand-outs and lease ends take O(1), however many groups and keys there are; while adders wait for room, each change
+/// under the queue's lock. Adds, hand-outs and lease ends take O(1), however many groups and keys there are, and O(log groups) with
+/// [rates](Self::rate); while adders wait for room, each change
 /// also checks the groups of these adders. A group with neither keys nor waiting adders is removed; its memory is kept for reuse.
 ///
 /// # Examples
