@@ -139,7 +139,7 @@ impl<K: Key, G: Key> Batching<K, G> {
             }
             let now = context.runtime.now();
             // If there are Ready keys that `try_get` does not return, they are held back by the cap or the rate of their group, or the queue is paused.
-            // Keys in open batches count toward a cap, so these batches must not wait. (The queue does not tell which of the three it is.)
+            // Keys in open batches count toward a cap, so these batches must not wait. (The queue does not distinguish the three.)
             let waits = !held_back && !context.is_draining();
             if let Some(batch) = if waits { collected.due(now) } else { collected.oldest() } {
                 return Some(batch);
