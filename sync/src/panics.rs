@@ -49,6 +49,7 @@ pub fn run_each(steps: &mut [&mut dyn FnMut()]) {
 pub type Panic = Box<dyn Any + Send>;
 
 /// Keeps the first panic of several steps that must all run.
+#[inline]
 pub fn keep_first(first: &mut Result<(), Panic>, next: Result<(), Panic>) {
     match next {
         Err(panic) if first.is_err() => forget(panic),
@@ -58,16 +59,21 @@ pub fn keep_first(first: &mut Result<(), Panic>, next: Result<(), Panic>) {
 }
 
 /// Resumes a panic that was kept, unless the thread is panicking already: a second panic would abort the process.
+#[inline]
 pub fn raise(result: Result<(), Panic>) {
-    match result {
-        Err(panic) if panicking() => forget(panic),
-        Err(panic) => resume_unwind(panic),
-        Ok(()) => {}
+    if let Err(panic) = result {
+        resume(panic);
     }
+}
+
+#[cold]
+fn resume(panic: Panic) {
+    if panicking() { forget(panic) } else { resume_unwind(panic) }
 }
 
 /// Drops a payload. A payload can be any value, so dropping it may panic. The payload of that second panic is leaked,
 /// because dropping it may panic, too.
+#[cold]
 pub fn forget(payload: Panic) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);

@@ -31,7 +31,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
             let gone = DropContained::new(locked.state.end(id, Transition::Leave, None));
             let memory = locked.state.take_memory();
             self.finish(locked, None);
-            drop((gone, memory));
+            if let Some(memory) = memory {
+                drop_memory(memory);
+            }
+            drop(gone);
         } else {
             self.end_decided(id, key, outcome);
         }
@@ -233,6 +236,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Shared<K, O, L, T> {
             self.report(|sink| sink.gave_up(failures));
         }
     }
+}
+
+/// Out of line: it is rare, and its code would be in each end of a lease.
+#[cold]
+fn drop_memory<K, O>(memory: Box<Memory<K, O>>) {
+    drop(memory);
 }
 
 /// How a lease is about to end: its outcome, the decision, and the panic of the user code that decided, if any.
