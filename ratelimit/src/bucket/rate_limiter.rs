@@ -96,7 +96,7 @@ impl<T: Timer> RateLimiter<T> {
     /// # Cancel safety
     /// Dropping the future removes it from the wait queue. A token that was granted to it goes to the next waiter. If
     /// there is no waiter, the token goes back to the bucket, except for the part that would have overflowed since the grant.
-    /// A granted token whose due time was fixed by a [reservation](Self::reserve) counts as used.
+    /// A granted token counts as used if its due time was fixed by a [reservation](Self::reserve), or if the quota has [changed](Self::set_quota) since.
     ///
     /// # Examples
     /// ```
@@ -142,8 +142,8 @@ impl<T: Timer> RateLimiter<T> {
     /// Waits for a token for at most `limit`, by the timer's clock. With a `limit` of zero, this is [`try_acquire`](Self::try_acquire),
     /// except that it may yield once to other tasks, like [`acquire`](Self::acquire).
     ///
-    /// If the token arrives too late even if all waiters leave the wait queue, this fails at the first poll, without waiting: by the quota at that
-    /// time, and if no reservation is cancelled. Otherwise the limit starts at the first poll, and the timer wakes the future when it is over. The
+    /// If the token arrives too late even if all waiters leave the wait queue and all their tokens go back, this fails at the first poll, without waiting:
+    /// by the quota at that time, and if no reservation is cancelled. Otherwise the limit starts at the first poll, and the timer wakes the future when it is over. The
     /// waiters behind the future then move up, whether or not the future is polled. If the timer or the poll is late, a token that has become available by
     /// then, and for which no other waiter waits, is still taken.
     ///

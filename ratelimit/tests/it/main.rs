@@ -16,6 +16,7 @@ mod oracle;
 mod paced;
 mod panics_in_user_code;
 mod panics_in_user_code_bucket;
+mod refusals;
 mod shared_bucket;
 mod simulation;
 mod surface;

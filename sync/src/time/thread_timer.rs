@@ -2,14 +2,14 @@
 //!
 //! Cancel safety: nothing here waits for an alarm. `disarm` drops the alarm, and so does dropping the timer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use crate::locks::{Condvar, Mutex};
+use crate::locks::{AtomicU64, Condvar, Mutex, Ordering};
 use crate::panics::caught;
 use crate::time::clock::{Clock, Monotonic};
 use crate::time::nanos::Nanos;
@@ -54,6 +54,8 @@ pub struct ThreadTimer {
 struct Served {
     service: Arc<Service>,
     id: u64,
+    /// The time of the alarm that was set last, in nanoseconds; it may have fired. Read and written under the service's lock.
+    at: AtomicU64,
 }
 
 /// The thread, and the alarms it serves.
@@ -70,12 +72,11 @@ struct Service {
 }
 
 /// # Invariants
-/// 1. A timer is in `set` if and only if it has an alarm in `alarms`, at the time that is stored in `set`.
+/// 1. A timer has at most one alarm in `alarms`: at the time that the timer stores, see [`Served`].
 #[derive(Default)]
 struct State {
     next_id: u64,
     alarms: BTreeMap<(Nanos, u64), Waker>,
-    set: HashMap<u64, Nanos>,
     runs: bool,
     sleep: Sleep,
 }
@@ -122,9 +123,10 @@ impl Clock for ThreadTimer {
 impl Timer for ThreadTimer {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
         let waker = waker.clone();
-        let Served { service, id } = self.served();
+        let own = self.served();
+        let service = &own.service;
         let mut state = service.state.lock();
-        let replaced = state.set(*id, at, waker);
+        let replaced = own.set(&mut state, at, waker);
         let is_too_late = match state.sleep {
             Sleep::Awake => false,
             Sleep::UntilAlarm(until) | Sleep::Lingers(until) => at < until,
@@ -144,9 +146,10 @@ impl Timer for ThreadTimer {
     }
 
     fn disarm(&self) {
-        let Some(Served { service, id }) = self.served.get() else { return };
+        let Some(own) = self.served.get() else { return };
+        let service = &own.service;
         let mut state = service.state.lock();
-        let dropped = state.unset(*id);
+        let dropped = own.unset(&mut state);
         // Without a signal the thread would sleep until the time of the removed alarm, and not end.
         let must_linger = state.alarms.is_empty() && matches!(state.sleep, Sleep::UntilAlarm(_));
         if must_linger {
@@ -172,7 +175,10 @@ impl Drop for ThreadTimer {
 
 impl fmt::Debug for ThreadTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let alarm = self.served.get().and_then(|own| own.service.state.lock().set.get(&own.id).copied());
+        let alarm = self.served.get().and_then(|own| {
+            let state = own.service.state.lock();
+            state.alarms.contains_key(&own.alarm()).then(|| own.alarm().0)
+        });
         f.debug_struct("ThreadTimer").field("alarm", &alarm).finish_non_exhaustive()
     }
 }
@@ -183,7 +189,26 @@ impl Served {
     fn by(service: &Arc<Service>) -> Self {
         let mut state = service.state.lock();
         state.next_id += 1;
-        Self { service: service.clone(), id: state.next_id }
+        Self { service: service.clone(), id: state.next_id, at: AtomicU64::new(0) }
+    }
+
+    /// Sets an alarm. Returns the replaced waker, to be dropped outside the lock.
+    fn set(&self, state: &mut State, at: Nanos, waker: Waker) -> Option<Waker> {
+        let replaced = self.unset(state);
+        // Ordering: Relaxed, because the service's lock orders the accesses.
+        self.at.store(at.get(), Ordering::Relaxed);
+        state.alarms.insert(self.alarm(), waker);
+        replaced
+    }
+
+    fn unset(&self, state: &mut State) -> Option<Waker> {
+        state.alarms.remove(&self.alarm())
+    }
+
+    /// The key under which the alarm that was set last is stored, if it has not fired.
+    fn alarm(&self) -> (Nanos, u64) {
+        // Ordering: Relaxed, see `set`.
+        (Nanos::new(self.at.load(Ordering::Relaxed)), self.id)
     }
 }
 
@@ -196,7 +221,6 @@ impl Service {
         if started.is_err() {
             let mut state = self.state.lock();
             state.runs = false;
-            state.set.clear();
             let alarms = std::mem::take(&mut state.alarms);
             drop(state);
             alarms.into_values().for_each(wake);
@@ -248,24 +272,9 @@ fn wake(waker: Waker) {
 // === impl State ===
 
 impl State {
-    /// Sets an alarm. Returns the replaced waker, to be dropped outside the lock.
-    fn set(&mut self, id: u64, at: Nanos, waker: Waker) -> Option<Waker> {
-        let replaced = self.unset(id);
-        self.set.insert(id, at);
-        self.alarms.insert((at, id), waker);
-        replaced
-    }
-
-    fn unset(&mut self, id: u64) -> Option<Waker> {
-        let at = self.set.remove(&id)?;
-        self.alarms.remove(&(at, id))
-    }
-
     fn take_due(&mut self, now: Nanos) -> Option<Waker> {
         let first = self.alarms.first_entry().filter(|first| first.key().0 <= now)?;
-        let ((_, id), waker) = first.remove_entry();
-        self.set.remove(&id);
-        Some(waker)
+        Some(first.remove())
     }
 }
 

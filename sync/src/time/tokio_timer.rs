@@ -27,7 +27,8 @@ use crate::waiting::wakers::ContainedWaker;
 ///
 /// You can use the timer outside its runtime, too, but the runtime must be driven: a `current_thread` runtime serves alarms only while it is in
 /// `block_on`. Afterwards, use `blocking_get` and `blocking_drain` of a queue, which need no alarm. When a test pauses the runtime's clock, the timer follows the paused
-/// clock. The origin of the timer's clock is the time at which the timer is created. tokio's wheel has a resolution of one
+/// clock. So in a build with tokio's feature `test-util`, in which the clock can be paused, these need the alarm, too: drive the runtime meanwhile, or
+/// drop it. The origin of the timer's clock is the time at which the timer is created. tokio's wheel has a resolution of one
 /// millisecond and rounds up.
 ///
 /// A waker that panics affects neither the runtime nor other tasks: tokio is given a waker that catches its panics. The panic hook still runs.
@@ -39,7 +40,8 @@ use crate::waiting::wakers::ContainedWaker;
 /// # After the runtime has shut down
 /// A runtime that has been shut down, or was built without `enable_time`, serves no alarms. A waiter that is a thread, or a task on a different
 /// runtime, is still woken: from then on, a [`ThreadTimer`] serves the alarms in real time. tokio refuses an alarm by panicking. The timer catches
-/// this panic, but the panic hook still runs, once.
+/// this panic, but the panic hook still runs, once. A program that is built with `panic = "abort"` ends there: let such a program shut its queues and
+/// limiters down before the runtime.
 ///
 /// # Examples
 /// ```

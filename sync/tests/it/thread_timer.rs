@@ -3,12 +3,16 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::task::{Poll, Wake};
+use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
 use flyball_sync::{Clock, Nanos, ThreadTimer, Timer, block_on};
+use testkit::allocator::{CountingAllocator, live_bytes};
 use testkit::wakers::{Counting, Panicking};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -117,4 +121,17 @@ fn a_disarmed_alarm_does_not_fire() {
         disarmed.disarm();
     }
     assert_eq!(wakes.wakes(), 0);
+}
+
+#[test]
+fn a_burst_of_alarms_leaves_no_memory() {
+    let before = live_bytes();
+    let timers: Vec<_> = (0..20_000).map(|_| ThreadTimer::new()).collect();
+    for timer in &timers {
+        timer.wake_at(timer.now() + MILLI * 3_600_000, Waker::noop());
+    }
+    let most = live_bytes() - before;
+    drop(timers);
+    let left = live_bytes() - before;
+    assert!(left < most / 10, "{left} of {most} bytes are left");
 }

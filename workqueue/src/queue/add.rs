@@ -86,9 +86,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: Timer> Queue<K, O, L, T> {
     ///
     /// Like the future of [`get`](Self::get), this future sometimes yields to other tasks even if there is room.
     ///
-    /// When there is room for one more key, one waiting adder is woken, in FIFO order. The room is not reserved for the woken adder: another
-    /// `add` may take it first. With groups, each operation looks at every group that has waiting adders
-    /// and room: O(these groups).
+    /// When there is room for one more key, one waiting adder is woken, in FIFO order within its group. The room is not reserved for the woken adder: another
+    /// `add` may take it first. With groups, each operation looks at every group that has adders that were woken and not polled since: O(these groups).
     ///
     /// # Errors
     /// Returns [`AddError`] with the key if the queue is shut down.

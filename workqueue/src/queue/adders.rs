@@ -6,9 +6,10 @@
 //! and otherwise in `ANY_ROOM`: a group without a record has no keys, so not the group but the queue is full.
 //!
 //! # Invariants
-//! 1. `active` contains each line that has notified adders, or has waiting adders and room in its class, exactly once. It may contain other lines until
-//!    the next [`notify`](Adders::notify). So an operation looks at no line whose class is full, however many there are; the caller
-//!    [reactivates](Adders::reactivate) a line when its class gets room.
+//! 1. `active` contains only lines with waiting adders, each at most once. A line that is not in it has no waiting adders, or no room in its class besides
+//!    that for its notified adders. So an operation looks at no line whose class is full, however many there are; the caller
+//!    [reactivates](Adders::reactivate) a line when its class gets room. `notified` contains each line with notified adders, and perhaps others until
+//!    the next [`notify`](Adders::notify). So while the queue is full, an operation looks at no line at all.
 //! 2. *No lost wake-up.* After [`notify`](Adders::notify), one of two conditions holds. Either the number of notified adders of each line is min(room
 //!    in its class, adders in the line), or the number of notified adders of all lines together equals the number of keys that the queue has room
 //!    for.
@@ -20,7 +21,7 @@
 //! 6. `lines` contains the lines in which an adder waits, or was woken and has not left yet, those in `active` and `to_wake`, and perhaps the lines without a
 //!    group, which are reused. So an adder of the last of a million groups costs no more than one of the first, and a line is gone with its adders.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use flyball_sync::steps;
@@ -33,8 +34,10 @@ use crate::state::order::NO_ROOM;
 #[derive(Default)]
 pub(crate) struct Adders {
     lines: BTreeMap<u32, Line>,
-    /// The line that `notify` looked at least recently is first.
-    active: VecDeque<u32>,
+    /// The line that `notify` looked at least recently is first: lines by the turn that they took when they became active.
+    active: BTreeMap<u64, u32>,
+    turn: u64,
+    notified: BTreeSet<u32>,
     to_wake: VecDeque<u32>,
     waiting: usize,
     /// Whether all adders have been notified, because the queue accepts no more keys. None waits after that.
@@ -44,13 +47,30 @@ pub(crate) struct Adders {
 #[derive(Default)]
 struct Line {
     tasks: TaskWaiters,
-    is_active: bool,
+    /// The turn of the line in `active`.
+    turn: Option<u64>,
     is_to_wake: bool,
 }
 
 impl Line {
     fn is_unused(&self) -> bool {
-        self.tasks.is_unused() && !self.is_active && !self.is_to_wake
+        self.tasks.is_unused() && !self.is_to_wake
+    }
+
+    /// If adders wait in this line, adds it to `active`, unless it is there.
+    fn activate(&mut self, line: u32, active: &mut BTreeMap<u64, u32>, turn: &mut u64) {
+        if self.turn.is_none() && self.tasks.waiting() > 0 {
+            *turn += 1;
+            self.turn = Some(*turn);
+            active.insert(*turn, line);
+        }
+    }
+
+    /// If no adders wait in this line any more, removes it from `active`.
+    fn deactivate_if_empty(&mut self, active: &mut BTreeMap<u64, u32>) {
+        if self.tasks.waiting() == 0 {
+            self.turn.take().map(|turn| active.remove(&turn));
+        }
     }
 }
 
@@ -61,31 +81,30 @@ pub(crate) struct AdderPlace {
 }
 
 impl Adders {
-    /// Returns whether there is nothing to [`notify`](Self::notify). An adder that was woken has left the waiting ones, but its line stays active until the
-    /// next `notify`: it must not stay so after its class is gone.
+    /// Returns whether there is nothing to [`notify`](Self::notify).
     pub(crate) fn is_quiet(&self) -> bool {
-        self.waiting == 0 && self.active.is_empty()
+        self.waiting == 0
     }
 
     /// Checks invariants 1, 5 and 6, as far as the room of the classes does not matter. `exists` returns whether there is a class for a line.
     pub(crate) fn check(&self, exists: impl Fn(u32) -> bool) -> Result<(), String> {
-        let mut active: Vec<u32> = self.active.iter().copied().collect();
-        active.sort_unstable();
         let waiting = self.lines.values().map(|line| line.tasks.waiting()).sum::<usize>();
         for (&index, line) in &self.lines {
             line.tasks.check()?;
             if index > NO_ROOM && line.is_unused() {
                 return Err(format!("adders 6: line {index} is not used"));
             }
-            if line.is_active != active.binary_search(&index).is_ok() {
-                return Err(format!("adders 1: line {index} is active: {}; {active:?}", line.is_active));
+            let is_active = line.turn.is_some_and(|turn| self.active.get(&turn) == Some(&index));
+            if line.turn.is_some() && (!is_active || line.tasks.waiting() == 0) {
+                return Err(format!("adders 1: line {index} is active: {:?}", line.turn));
             }
             if line.is_to_wake != self.to_wake.contains(&index) {
                 return Err(format!("adders 5: line {index} is to be woken: {}", line.is_to_wake));
             }
         }
-        if active.windows(2).any(|pair| pair[0] == pair[1]) || !active.iter().all(|line| exists(*line)) {
-            return Err(format!("adders 1: {active:?} are active"));
+        let active = self.lines.values().filter(|line| line.turn.is_some()).count();
+        if active != self.active.len() || !self.active.values().all(|line| exists(*line)) {
+            return Err(format!("adders 1: {active} of {:?} are active", self.active));
         }
         if waiting != self.waiting {
             return Err(format!("adders 5: {waiting} wait, counted {}", self.waiting));
@@ -108,7 +127,11 @@ impl Adders {
     /// Removes a task that was polled again or dropped. The caller must drop the waker outside the lock.
     #[must_use = "must be dropped after unlocking"]
     pub(crate) fn leave(&mut self, place: AdderPlace) -> Option<Waker> {
-        let waker = self.lines.get_mut(&place.line)?.tasks.leave(place.place);
+        let own = self.lines.get_mut(&place.line)?;
+        let waker = own.tasks.leave(place.place);
+        own.deactivate_if_empty(&mut self.active);
+        // A notified task that leaves may leave room for another one.
+        own.activate(place.line, &mut self.active, &mut self.turn);
         self.remove_if_unused(place.line);
         // A task that was woken is not among the waiting ones any more, and has no waker.
         self.waiting -= usize::from(waker.is_some());
@@ -124,42 +147,43 @@ impl Adders {
     /// Lets the next [`notify`](Self::notify) look at a line, because its class may have room.
     pub(crate) fn reactivate(&mut self, line: u32) {
         let Some(own) = self.lines.get_mut(&line) else { return };
-        if !own.is_active && own.tasks.waiting() > 0 {
-            own.is_active = true;
-            self.active.push_back(line);
-        }
+        own.activate(line, &mut self.active, &mut self.turn);
     }
 
     /// Restores invariant 2. `room` is the number of keys that the queue has room for, and `room_of(line)` the number of keys that the class of the
-    /// line has room for. The caller wakes the tasks with [`fill_batch`](Self::fill_batch). O(lines whose class has room).
+    /// line has room for. The caller wakes the tasks with [`fill_batch`](Self::fill_batch). O(lines with notified adders + lines that became active since the
+    /// queue was last full).
     pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) {
         let mut left = room;
-        let lines = &mut self.lines;
-        self.active.retain(|line| {
+        let Self { lines, active, turn, .. } = self;
+        self.notified.retain(|line| {
+            steps::count();
             let Some(own) = lines.get_mut(line) else { return false };
-            let room_of_class = room_of(*line);
+            let before = own.tasks.notified(usize::MAX);
             // Room for which an adder was already notified is reserved for that adder, so it is subtracted from `left`.
-            let notified = own.tasks.notified(room.min(room_of_class));
+            let notified = own.tasks.notified(room.min(room_of(*line)));
             left = left.saturating_sub(notified);
-            let is_active = room_of_class > 0 && own.tasks.waiting() + notified > 0;
-            own.is_active = is_active;
-            if *line > NO_ROOM && own.is_unused() {
-                lines.remove(line);
+            if notified < before {
+                own.activate(*line, active, turn);
             }
-            is_active
+            notified > 0 || own.is_to_wake
         });
         for _ in 0..self.active.len() {
             if left == 0 {
                 break;
             }
-            let Some(line) = self.active.pop_front() else { break };
-            self.active.push_back(line);
+            steps::count();
+            let Some((_, line)) = self.active.pop_first() else { break };
             let Some(own) = self.lines.get_mut(&line) else { continue };
-            let notified = own.tasks.notified(usize::MAX);
-            let most = room_of(line).saturating_sub(notified).min(left);
-            let woken = own.tasks.notify(most);
+            own.turn = None;
+            let most = room_of(line).saturating_sub(own.tasks.notified(usize::MAX));
+            let woken = own.tasks.notify(most.min(left));
             left -= woken;
+            if most > woken && own.tasks.waiting() > woken {
+                own.activate(line, &mut self.active, &mut self.turn);
+            }
             if woken > 0 {
+                self.notified.insert(line);
                 self.mark_to_wake(line);
             }
         }
@@ -171,9 +195,10 @@ impl Adders {
             return;
         }
         self.active.clear();
+        self.notified.clear();
         self.lines.retain(|&line, own| {
             steps::count();
-            own.is_active = false;
+            own.turn = None;
             own.tasks.notify_all();
             if own.tasks.waiting() > 0 && !std::mem::replace(&mut own.is_to_wake, true) {
                 self.to_wake.push_back(line);
@@ -205,6 +230,7 @@ impl Adders {
             if let Some(own) = self.lines.get_mut(&line) {
                 let before = own.tasks.waiting();
                 own.is_to_wake = own.tasks.fill_batch(batch);
+                own.deactivate_if_empty(&mut self.active);
                 self.waiting -= before - own.tasks.waiting();
                 if own.is_to_wake {
                     return true;
@@ -261,7 +287,35 @@ mod tests {
         with_room.set(7);
         adders.reactivate(7);
         adders.notify(9, room_of);
-        assert_eq!((looks.get(), Vec::from(adders.to_wake)), (2, vec![7]));
+        assert_eq!((looks.get(), Vec::from(adders.to_wake)), (1, vec![7]));
+    }
+
+    /// While the queue is full, an operation looks at no line, however many classes have room; when a key has left, at one of them.
+    #[test]
+    fn lines_with_room_cost_nothing_while_the_queue_is_full() {
+        let mut adders = Adders::default();
+        let looks = Cell::new(0);
+        let room_of = |_| {
+            looks.set(looks.get() + 1);
+            usize::MAX
+        };
+        let places: Vec<_> = (2..1_002).map(|line| adders.park(line, Waker::noop().clone())).collect();
+        adders.notify(0, room_of);
+        assert_eq!(looks.get(), 0);
+        for round in 1..=3 {
+            adders.notify(1, room_of);
+            adders.check(|_| true).unwrap();
+            assert!(!adders.fill_batch(&mut WakeBatch::default()));
+            assert_eq!((looks.get(), adders.waiting), (2 * round - 1, 1_000 - round));
+            adders.notify(0, room_of); // the key of another adder took the room
+        }
+        // All others are woken once.
+        adders.notify(usize::MAX, room_of);
+        while adders.fill_batch(&mut WakeBatch::default()) {}
+        adders.check(|_| true).unwrap();
+        assert_eq!(adders.waiting, 0);
+        places.into_iter().for_each(|place| drop(adders.leave(place)));
+        assert!(adders.is_quiet() && adders.lines.is_empty());
     }
 
     /// After a shutdown, each operation notifies all adders, but looks at each line once, also while the adders are woken in batches.

@@ -170,3 +170,21 @@ fn due_keys_of_suspended_groups_are_passed_over_in_pieces() {
     assert_bounded();
     assert_eq!(wakes.wakes(), 1, "only keys of a suspended group are left");
 }
+
+/// Adders of many groups wait for room in a full queue. Their groups have room.
+#[test]
+fn adders_of_many_groups_cost_an_operation_nothing() {
+    let order = Fair::by_group(|key: &(u32, u32)| key.0);
+    let queue = Queue::builder().order(order).capacity(1_000).build();
+    _ = queue.add_many((0..1_000).map(|group| (group, 0)));
+    let mut adders: Vec<_> = (0..1_000).map(|group| Box::pin(queue.add_when_room((group, 1)))).collect();
+    adders.iter_mut().for_each(|adder| assert!(poll_once(adder.as_mut()).is_pending()));
+    steps::take();
+    for key in 2..100 {
+        queue.try_get().unwrap().done(); // wakes an adder
+        queue.add((0, key)).unwrap(); // takes its room
+    }
+    let most = steps::take();
+    assert!(most <= 100, "{most} steps");
+    queue.check().unwrap();
+}

@@ -23,6 +23,7 @@ mod fair_rate;
 mod give_up;
 mod idle;
 mod limits;
+mod many_keys;
 mod metrics;
 mod oracle;
 mod panics_in_user_code;

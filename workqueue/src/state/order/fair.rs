@@ -42,7 +42,7 @@ use crate::state::slots::NIL;
 /// add of a key of the group (new, merged or refused), or at a later [`Queue::refresh_groups`](crate::Queue::refresh_groups). `Eq` of a group runs
 /// under the queue's lock. Adds, hand-outs and lease ends take O(1), however many groups and keys there are, and O(log groups) with
 /// [rates](Self::rate); while adders wait for room, each change
-/// also checks the groups of these adders. A group with neither keys nor waiting adders is removed; its memory is kept for reuse.
+/// also checks the groups of those that were woken and not polled since. A group with neither keys nor waiting adders is removed; its memory is kept for reuse.
 ///
 /// # Examples
 /// ```
