@@ -13,6 +13,8 @@
 
 use std::sync::Arc;
 
+use flyball_sync::panics::DropContained;
+
 use crate::table::definition::Definition;
 use crate::table::index_set::IndexSet;
 use crate::table::record::{AnyValue, Record, Values};
@@ -22,7 +24,7 @@ use crate::{Change, ChangeKind};
 /// The filter of a subscription that does not cover all objects.
 pub(crate) enum Selection<K, V> {
     /// One key.
-    Key { hash: u64, key: K },
+    Key { hash: u64, key: DropContained<K> },
     /// The objects that have `value` in `index`. Once the index is removed, no object is selected.
     Value { index: Arc<Definition<V>>, value: Arc<AnyValue> },
 }
@@ -43,7 +45,7 @@ impl<K, V> Selection<K, V> {
     {
         match self {
             Self::Key { hash, key } => {
-                table.record(*hash, |known| known == key).cloned().into_iter().collect()
+                table.record(*hash, |known| *known == **key).cloned().into_iter().collect()
             }
             Self::Value { index, value } => {
                 let column = table.index_set.place(index).map(|at| &table.columns[at]);
@@ -77,7 +79,7 @@ impl<K, V> Selection<K, V> {
         match self {
             Self::Key { hash, key } => {
                 let record = &write.record;
-                (record.hash() == *hash && record.key() == key).then_some(Crossing::Within)
+                (record.hash() == *hash && *record.key() == **key).then_some(Crossing::Within)
             }
             Self::Value { index, value } => {
                 let place = table.index_set.place(index)?;
@@ -130,7 +132,7 @@ impl Crossing {
     /// Converts `change` to the change that this subscriber receives.
     pub(crate) fn change<K, V>(self, change: &Change<K, V>) -> Change<K, V> {
         match (self, change.held()) {
-            (Self::Enters, _) => change.with(ChangeKind::Added, None, change.object().clone()),
+            (Self::Enters, _) => change.with(ChangeKind::Added, None, change.after().clone()),
             (Self::Leaves, Some(held)) => {
                 let replaced = change.kind() == ChangeKind::Replaced;
                 let kind = if replaced { ChangeKind::Missed } else { ChangeKind::Deleted };

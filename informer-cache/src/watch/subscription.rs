@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
-use flyball_sync::panics::{caught, run_each};
+use flyball_sync::panics::{DropContained, caught};
 
 use crate::changes::buffer::{Popped, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
@@ -91,7 +91,7 @@ pub struct Subscription<K, V, E = Change<K, V>> {
     ready: Option<Change<K, V>>,
     taken: Option<Ticket>,
     restarting: bool,
-    filter: Option<Box<Filter<V>>>,
+    filter: Option<DropContained<Box<Filter<V>>>>,
     resyncing: Option<ResyncTimer>,
     item: PhantomData<fn() -> E>,
 }
@@ -251,7 +251,7 @@ where
                 return Poll::Pending;
             }
             if let Some(due) = &self.due {
-                self.ready = due.merged.deliver(&self.schema, self.filter.as_deref());
+                self.ready = due.merged.deliver(&self.schema, self.filter.as_ref().map(|filter| &***filter));
                 drop(self.due.take());
             } else if self.walk.is_some() {
                 self.advance_walk();
@@ -351,16 +351,7 @@ impl<K, V, E> Drop for Subscription<K, V, E> {
     fn drop(&mut self) {
         let store = self.store.upgrade();
         store.iter().for_each(|store| store.unsubscribe(&self.buffer));
-        let Self { buffer, walk, due, ready, filter, resyncing, .. } = self;
-        // One by one, because several destructors may panic.
-        run_each(&mut [
-            &mut || buffer.detach(),
-            &mut || drop(walk.take()),
-            &mut || drop(due.take()),
-            &mut || drop(ready.take()),
-            &mut || drop(filter.take()),
-            &mut || drop(resyncing.take()),
-        ]);
+        self.buffer.detach();
     }
 }
 
