@@ -138,6 +138,8 @@ where
         };
         // `begin` is called last, because it may panic. In that case, the subscription is dropped, which detaches the buffer.
         subscription.begin(&snapshot.table);
+        // At once, so that a subscription that is not polled does not keep the other objects alive.
+        subscription.walk.iter_mut().for_each(|walk| _ = walk.collect(usize::MAX));
         subscription
     }
 
@@ -307,6 +309,9 @@ where
     /// Sets `due` to the next object of the walk, unless this object does not have to be delivered.
     fn advance_walk(&mut self) {
         let Some(walk) = &mut self.walk else { return };
+        if !walk.collect(COLLECTED_PER_STEP) {
+            return;
+        }
         self.taken = None;
         let record = walk.item().cloned();
         let mut since = None;
@@ -363,6 +368,9 @@ impl<K: fmt::Debug, V, E> fmt::Debug for Subscription<K, V, E> {
         f.debug_struct("Subscription").finish_non_exhaustive()
     }
 }
+
+/// The maximum number of selected objects that a step collects when a resync or a restart begins.
+const COLLECTED_PER_STEP: usize = 32;
 
 /// The maximum number of steps in one poll if no step finds a change to deliver.
 const MAX_STEPS_PER_POLL: u32 = 512;

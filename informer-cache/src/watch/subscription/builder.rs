@@ -69,8 +69,9 @@ where
     /// whatever value that state has in the index.
     ///
     /// The writer compares the values of an object in the index to decide whether a change is delivered. Starting the subscription takes O(n) time,
-    /// for n objects with the value. Objects without the value are not pending and not kept alive, and their changes do not wake the subscriber. If
-    /// you can select the objects either with an index or with a [`filter`](Self::filter), the index costs less.
+    /// for n objects with the value; a resync or a restart collects them in several polls. Objects without the value are not pending, not kept alive by a
+    /// slow subscriber, and their changes do not wake the subscriber. If you can select the objects either with an index or with a
+    /// [`filter`](Self::filter), the index costs less.
     ///
     /// The subscription ends when the index is removed from the store.
     ///
