@@ -15,7 +15,7 @@ use super::object_reader::{ParsedObject, transformed};
 use super::publication::{Publication, Stage};
 use super::relist::{RelistDraft, Unlisted};
 use super::write::{VersionAdvance, WriterCore};
-use crate::table::record::Object;
+use crate::table::record::{Object, allocated};
 use crate::table::{KeyWrite, Table};
 use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, SharedWriter, Store, Version, WatchEvent, WriteOutcome,
@@ -70,7 +70,7 @@ where
 
     #[inline]
     pub(super) fn upsert(self, object: V) -> WriteOutcome {
-        let object = DropContained::new(object);
+        let object = allocated(object);
         let inner = &self.store().inner;
         let (hash, key) = inner.reader.name(&object);
         if let Self::Exclusive(core) = &self {
@@ -86,7 +86,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let (hash, last, version) = self.store().deletion(key, last.map(DropContained::new));
+        let (hash, last, version) = self.store().deletion(key, last.map(allocated));
         self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
     }
 
@@ -109,7 +109,7 @@ where
         }
         let inner = &self.store().inner;
         let mut rest = DropContained::new(items.into_iter());
-        let items = rest.by_ref().map(|item| inner.read(DropContained::new(item))).collect();
+        let items = rest.by_ref().map(|item| inner.read(allocated(item))).collect();
         drop(rest);
         let mut replacement = Replacement { items, draft: None, unlisted: Unlisted::default(), list: None };
         self.step(&mut replacement, |core, Replacement { items, draft, unlisted, list }| {
@@ -222,11 +222,7 @@ where
     V: Send + Sync + 'static,
 {
     /// Prepares a deletion: returns the hash of the key, the last state after the transformation, and the version of the last state.
-    pub(super) fn deletion<Q>(
-        &self,
-        key: &Q,
-        last: Option<DropContained<V>>,
-    ) -> (u64, Option<Object<V>>, Version)
+    pub(super) fn deletion<Q>(&self, key: &Q, last: Option<Object<V>>) -> (u64, Option<Object<V>>, Version)
     where
         Q: Hash + ?Sized,
     {

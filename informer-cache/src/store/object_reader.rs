@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flyball_sync::panics::DropContained;
 
-use crate::table::record::{Object, Record};
+use crate::table::record::{Object, Record, allocated};
 use crate::table::seed::Seed;
 use crate::{Schema, Version};
 
@@ -22,12 +22,14 @@ pub(crate) type Transform<V> = DropContained<Arc<dyn Fn(V) -> V + Send + Sync>>;
 
 /// Applies the transformation to an object, if there is one.
 #[inline]
-pub(crate) fn transformed<V>(object: DropContained<V>, transform: Option<&Transform<V>>) -> Object<V> {
-    let object = object.into_inner();
-    DropContained::new(Arc::new(match transform {
-        Some(transform) => transform(object),
+pub(crate) fn transformed<V>(object: Object<V>, transform: Option<&Transform<V>>) -> Object<V> {
+    match transform {
+        Some(transform) => {
+            let object = Arc::into_inner(object.into_inner()).expect("an object that arrives is not shared");
+            allocated(transform(object))
+        }
         None => object,
-    }))
+    }
 }
 
 // `Copy` and `Clone` are not derived, because a derive would require `K: Copy` and `V: Copy`; the fields are function pointers and a number.
@@ -54,7 +56,7 @@ impl<K: Hash, V> ObjectReader<K, V> {
         &self,
         hash: u64,
         key: DropContained<K>,
-        object: DropContained<V>,
+        object: Object<V>,
         transform: Option<&Transform<V>>,
     ) -> ParsedObject<K, V> {
         let version = self.schema.version(&object);

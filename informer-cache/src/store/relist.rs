@@ -14,7 +14,7 @@ use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transfo
 use crate::store::unnamed::{Candidates, Unnamed, Withheld};
 use crate::store::write::is_stale_deletion;
 use crate::table::persist::{Hashes, Paged};
-use crate::table::record::{AllValues, Record, object_of};
+use crate::table::record::{AllValues, Object, Record, allocated, object_of};
 use crate::table::relist::{Listed, ListedState, RelistDiff, RowState, UNCHANGED, compare};
 use crate::{Change, Store, Version, Writer};
 
@@ -223,7 +223,7 @@ where
     }
 
     pub(super) fn insert(&mut self, object: V) {
-        let object = DropContained::new(object);
+        let object = allocated(object);
         let (hash, key) = self.reader.name(&object);
         let row = self.list.base.find(hash, |known| *known == *key);
         self.insert_at(row, hash, key, object);
@@ -237,7 +237,7 @@ where
     /// this function returns `Ok(true)`.
     pub(crate) fn try_insert_unless(
         &mut self,
-        object: DropContained<V>,
+        object: Object<V>,
         late: impl FnOnce(&K, &dyn Fn() -> Option<Version>) -> bool,
     ) -> Result<bool, String> {
         let base = &self.list.base;
@@ -272,7 +272,7 @@ where
     }
 
     /// Returns whether the deletion of `last` at this version is stale, compared with the object that is listed under `key`, the key of `last`.
-    pub(crate) fn is_stale_deletion(&self, key: &K, last: DropContained<V>, version: Version) -> bool {
+    pub(crate) fn is_stale_deletion(&self, key: &K, last: Object<V>, version: Version) -> bool {
         let Some(listed) = self.listed(key) else { return false };
         // The identity is compared, as everywhere, after the transformation. It matters only if the versions are equal.
         let last = (version == listed.version).then(|| transformed(last, self.transform.as_ref()));
@@ -316,7 +316,7 @@ where
     }
 
     /// Lists an object. `row` is the row of its key in the base, if it has one.
-    fn insert_at(&mut self, row: Option<u32>, hash: u64, key: DropContained<K>, object: DropContained<V>) {
+    fn insert_at(&mut self, row: Option<u32>, hash: u64, key: DropContained<K>, object: Object<V>) {
         let arrived = self.reader.read_named(hash, key, object, self.transform.as_ref());
         let (record, key) = arrived.after(row.and_then(|row| self.list.base.rows.get(row)));
         // The unused key is dropped before the list changes, so that a panic in its destructor leaves the list unchanged.

@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use super::access::Access;
 use super::object_reader::ObjectReader;
 use super::write::{compare_event, deletion, is_stale_deletion};
-use crate::table::record::{Object, Record, object_of};
+use crate::table::record::{Object, Record, allocated, object_of};
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};
 use crate::{Change, ChangeKind, Version};
@@ -88,7 +88,7 @@ where
 
     /// Adds to the transaction a write that stores this object.
     pub fn upsert(&mut self, object: V) {
-        let (new, _) = self.writer.store().inner.read(DropContained::new(object)).after(None);
+        let (new, _) = self.writer.store().inner.read(allocated(object)).after(None);
         let version = new.version;
         self.put(Write::Upsert(new));
         self.version = self.version.max(version);
@@ -111,7 +111,7 @@ where
     /// ```
     pub fn delete(&mut self, key: K, last: Option<V>) {
         let key = DropContained::new(key);
-        let (hash, last, version) = self.writer.store().deletion(&*key, last.map(DropContained::new));
+        let (hash, last, version) = self.writer.store().deletion(&*key, last.map(allocated));
         self.put(Write::Delete { hash, key, last, version });
         self.version = self.version.max(version);
     }

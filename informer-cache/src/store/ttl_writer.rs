@@ -34,6 +34,7 @@ use self::deadlines::Deadlines;
 use self::sweeper::Sweeper;
 use super::effects::Effects;
 use super::write::WriterCore;
+use crate::table::record::allocated;
 use crate::{SharedWriter, Store, WriteOutcome, Writer};
 
 /// A writer whose objects expire. `TtlWriter` is a handle: clones share the writer, and dropping the last clone closes the store.
@@ -168,7 +169,7 @@ where
     /// Panics like [`SharedWriter::upsert`]. Also panics if the clock panics; nothing is changed in that case. A panic while other objects are swept is
     /// ignored.
     pub fn upsert(&self, object: V, ttl: Option<Duration>) -> WriteOutcome {
-        let object = DropContained::new(object);
+        let object = allocated(object);
         let Shared { writer, deadlines, timer } = &*self.shared;
         let now = timer.now();
         let mut arrived = Some(writer.inner.read(object));
@@ -193,7 +194,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let last = last.map(DropContained::new);
+        let last = last.map(allocated);
         let Shared { writer, deadlines, timer } = &*self.shared;
         let now = timer.now();
         let (hash, last, version) = writer.deletion(key, last);

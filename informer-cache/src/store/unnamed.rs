@@ -1,6 +1,6 @@
 //! PURE. The listed objects on which the key function panicked. The list does not contain them, so a stored object that is not listed may be one of them.
 
-use flyball_sync::panics::{DropContained, attempt, caught};
+use flyball_sync::panics::{attempt, caught};
 
 use crate::Schema;
 use crate::store::object_reader::{Transform, transformed};
@@ -15,7 +15,7 @@ pub(super) struct Unnamed<V> {
     /// The message of the last panic.
     pub(super) panic: String,
     /// The first objects, at most [`MOST`].
-    objects: Vec<DropContained<V>>,
+    objects: Vec<Object<V>>,
 }
 
 /// Stored objects that a list does not contain, and that are kept because they may be listed objects whose key function panicked.
@@ -39,7 +39,7 @@ impl<V> Default for Unnamed<V> {
 }
 
 impl<V> Unnamed<V> {
-    pub(super) fn add(&mut self, object: DropContained<V>, panic: &str) {
+    pub(super) fn add(&mut self, object: Object<V>, panic: &str) {
         self.count += 1;
         self.panic = panic.into();
         if self.objects.len() < MOST {

@@ -11,6 +11,12 @@ use crate::{IndexError, Version};
 /// An object. Its destructor runs with the last reference, and may panic, so each reference of the crate is contained.
 pub(crate) type Object<V> = DropContained<Arc<V>>;
 
+/// Moves an object to its allocation.
+#[inline]
+pub(crate) fn allocated<V>(object: V) -> Object<V> {
+    DropContained::new(Arc::new(object))
+}
+
 /// Returns the object itself.
 pub(crate) fn object_of<V>(object: &Object<V>) -> &V {
     object

@@ -13,6 +13,7 @@ use super::super::failure::Failed;
 use super::super::tombstones::Tombstones;
 use super::{BATCH, InformerTask, Stop};
 use crate::store::{Publication, RelistDraft, Stage, Withheld};
+use crate::table::record::allocated;
 use crate::{
     BackoffCause, EventVerdict, Schema, SharedWriter, Source, SourceErrorKind, Version, WatchEvent,
     WriteOutcome,
@@ -99,7 +100,7 @@ where
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 // The drop of a rejected object may panic, too.
                 let inserted = attempt(|| {
-                    list.try_insert_unless(object, |key, listed| match listed() {
+                    list.try_insert_unless(allocated(object.into_inner()), |key, listed| match listed() {
                         Some(listed) => is_older(listed),
                         None => tombstones.is_stale(key, version),
                     })
@@ -111,7 +112,8 @@ where
                     let key = DropContained::new(schema.key(&object));
                     let listed = list.listed(&key).map(|listed| listed.version);
                     // As in `apply_event`, the deletion is applied if the identity function panics.
-                    let late = attempt(|| list.is_stale_deletion(&key, object, version));
+                    let late =
+                        attempt(|| list.is_stale_deletion(&key, allocated(object.into_inner()), version));
                     if !matches!(late, Ok(true)) {
                         list.remove(&*key);
                         tombstones.deleted(key.into_inner(), version, listed);
@@ -128,7 +130,7 @@ where
 
     /// Stages a listed object.
     pub(super) fn stage(&mut self, list: &mut RelistDraft<K, V>, object: V) {
-        let object = DropContained::new(object);
+        let object = allocated(object);
         let put = attempt(|| list.try_insert_unless(object, |_, _| false));
         self.count_result(put.and_then(|late| late));
     }
