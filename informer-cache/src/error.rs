@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use flyball_sync::panics::DropContained;
+
 use crate::Version;
 
 /// The error returned for a string that is not a key of the form `namespace/name` or `name`.
@@ -97,13 +99,13 @@ impl Error for ParseVersionError {}
 /// ```
 #[derive(Debug)]
 pub struct IndexError {
-    cause: Box<dyn Error + Send + Sync>,
+    cause: DropContained<Box<dyn Error + Send + Sync>>,
 }
 
 impl IndexError {
     /// Creates an error with this cause, which may be a string or another error.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { cause: cause.into() }
+        Self { cause: DropContained::new(cause.into()) }
     }
 }
 
@@ -115,7 +117,7 @@ impl fmt::Display for IndexError {
 
 impl Error for IndexError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.cause)
+        Some(&**self.cause)
     }
 }
 

@@ -25,7 +25,7 @@ use flyball_sync::panics::attempt;
 
 use crate::table::index_set::IndexSet;
 use crate::table::persist::{Hashes, NodeArc, Slab, prefetch};
-use crate::table::record::{AllValues, AnyValue, Record, Values};
+use crate::table::record::{AllValues, AnyValue, Object, Record, Values};
 use crate::table::seed::Seed;
 use crate::{ChangeKind, IndexError, Version};
 
@@ -73,12 +73,6 @@ pub(crate) struct Garbage {
     pub(crate) errors: Vec<Arc<IndexError>>,
 }
 
-impl Garbage {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.errors.is_empty()
-    }
-}
-
 impl<K, V> Table<K, V> {
     pub(crate) fn new(index_set: Arc<IndexSet<V>>) -> Self {
         let columns = index_set.indexes.iter().map(|index| NodeArc::new(Column::new(index))).collect();
@@ -119,7 +113,7 @@ impl<K, V> Table<K, V> {
 
     /// Returns the object whose key has this hash and satisfies `eq`.
     pub(crate) fn object(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<Arc<V>> {
-        self.record(hash, eq).map(|record| record.object.clone())
+        self.record(hash, eq).map(|record| Arc::clone(&record.object))
     }
 
     /// Like [`entry`](Self::entry), for a write: also prefetches what the write reads next. First, these are the record and the count of its leaf, and
@@ -138,7 +132,7 @@ impl<K, V> Table<K, V> {
             self.rows.prefetch_to_change(row);
             self.columns.iter().for_each(|column| column.prefetch(row));
             let record = self.rows.get(row)?;
-            prefetch(&*record.object);
+            prefetch(&**record.object);
             eq(record.key()).then_some((row, record))
         })
     }
@@ -189,7 +183,7 @@ impl<K, V> Table<K, V> {
         (kind, row, record): (ChangeKind, Option<u32>, Record<K, V>),
         plan: &mut Plan,
         garbage: &mut Garbage,
-    ) -> (u32, Option<Arc<V>>, Option<Record<K, V>>) {
+    ) -> (u32, Option<Object<V>>, Option<Record<K, V>>) {
         self.revision += 1;
         let mut unused = None;
         let (row, old) = match row {

@@ -40,6 +40,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::DropContained;
 
 use crate::changes::pending::{Dropped, Merged, Pending, Ticket};
 use crate::changes::selection::Selection;
@@ -252,7 +253,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
             for (at, name) in names.by_ref().take(CHUNK) {
                 let Some(name) = name else { continue };
                 let state = state.get_or_insert_with(|| self.state.lock());
-                if let Some(ticket) = state.pending.find(name.hash, |key| *key == name.key) {
+                if let Some(ticket) = state.pending.find(name.hash, |key| *key == *name.key) {
                     found(at, ticket);
                 }
             }
@@ -264,7 +265,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
     where
         K: Eq,
     {
-        self.state.lock().pending.find(name.hash, |key| *key == name.key)
+        self.state.lock().pending.find(name.hash, |key| *key == *name.key)
     }
 
     /// Returns, as a [`Settled`], whether the subscriber has received every change up to `revision`. Returns `None` if no change is pending and the
@@ -431,7 +432,7 @@ impl<K, V> SubscriptionBuffer<K, V> {
         let mut state = self.state.lock();
         state.detached = true;
         let pending = std::mem::replace(&mut state.pending, Pending::new());
-        let (lost, waker) = (state.lost.take(), state.waker.take());
+        let (lost, waker) = (state.lost.take(), state.waker.take().map(DropContained::new));
         let mut wakers = Wakers::default();
         if std::mem::take(&mut state.signal_pending) {
             self.initial_processed.end(Err(Stopped), &mut wakers);

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::table::record::Name;
+#[cfg(feature = "testing")]
+use flyball_sync::panics::DropContained;
+
+use crate::table::record::{Name, Object};
 
 /// A change to the object under one key, relative to the previous change that the same subscriber received for the key.
 ///
@@ -98,13 +101,18 @@ struct Parts<K, V> {
     kind: ChangeKind,
     /// The state that the subscriber received before this change. In a replacement that is delivered, this is the last known state of the former
     /// object.
-    before: Option<Arc<V>>,
+    before: Option<Object<V>>,
     /// The newest state; for a deletion, the last known state.
-    after: Arc<V>,
+    after: Object<V>,
 }
 
 impl<K, V> Change<K, V> {
-    pub(crate) fn of(name: Arc<Name<K>>, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
+    pub(crate) fn of(
+        name: Arc<Name<K>>,
+        kind: ChangeKind,
+        before: Option<Object<V>>,
+        after: Object<V>,
+    ) -> Self {
         Self { parts: Arc::new(Parts { name, kind, before, after }) }
     }
 
@@ -126,8 +134,8 @@ impl<K, V> Change<K, V> {
     pub fn old(&self) -> Option<&Arc<V>> {
         match self.parts.kind {
             ChangeKind::Initial | ChangeKind::Added => None,
-            ChangeKind::Updated | ChangeKind::Replaced => self.parts.before.as_ref(),
-            ChangeKind::Deleted | ChangeKind::Missed => Some(&self.parts.after),
+            ChangeKind::Updated | ChangeKind::Replaced => self.parts.before.as_deref(),
+            ChangeKind::Deleted | ChangeKind::Missed => Some(&*self.parts.after),
         }
     }
 
@@ -135,7 +143,7 @@ impl<K, V> Change<K, V> {
     #[expect(clippy::new_ret_no_self, reason = "the counterpart of `old`, no constructor")]
     #[must_use]
     pub fn new(&self) -> Option<&Arc<V>> {
-        (!self.parts.kind.is_deletion()).then_some(&self.parts.after)
+        (!self.parts.kind.is_deletion()).then_some(&*self.parts.after)
     }
 
     /// Returns the newest known state of the object. For a deletion with the kind [`Deleted`](ChangeKind::Deleted), this is the object that the source
@@ -151,8 +159,12 @@ impl<K, V> Change<K, V> {
         self.parts.kind == ChangeKind::Initial
     }
 
+    pub(crate) fn after(&self) -> &Object<V> {
+        &self.parts.after
+    }
+
     /// Returns the state that the subscriber received before this change, whatever the kind of the change.
-    pub(crate) fn held(&self) -> Option<&Arc<V>> {
+    pub(crate) fn held(&self) -> Option<&Object<V>> {
         self.parts.before.as_ref()
     }
 
@@ -161,14 +173,14 @@ impl<K, V> Change<K, V> {
     }
 
     /// Creates a change of the same key, with this kind and these states.
-    pub(crate) fn with(&self, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
+    pub(crate) fn with(&self, kind: ChangeKind, before: Option<Object<V>>, after: Object<V>) -> Self {
         Self::of(self.parts.name.clone(), kind, before, after)
     }
 
     /// Sets the kind and the new state of the change. If other code shares the change, `self` becomes a copy first. Returns the former new state.
     ///
     /// Drops no object, as long as the caller keeps the returned state alive.
-    pub(crate) fn set_state(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {
+    pub(crate) fn set_state(&mut self, kind: ChangeKind, after: Object<V>) -> Object<V> {
         if let Some(parts) = Arc::get_mut(&mut self.parts) {
             parts.kind = kind;
             return std::mem::replace(&mut parts.after, after);
@@ -206,19 +218,19 @@ impl<K, V> Change<K, V> {
     #[must_use]
     pub fn added(key: K, object: Arc<V>, initial: bool) -> Self {
         let kind = if initial { ChangeKind::Initial } else { ChangeKind::Added };
-        Self::of(Arc::new(Name { hash: 0, key }), kind, None, object)
+        Self::of(name(key), kind, None, DropContained::new(object))
     }
 
     /// Creates an update of an object to a newer state.
     #[must_use]
     pub fn updated(key: K, old: Arc<V>, new: Arc<V>) -> Self {
-        Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Updated, Some(old), new)
+        Self::of(name(key), ChangeKind::Updated, Some(DropContained::new(old)), DropContained::new(new))
     }
 
     /// Creates a replacement: the object `new` takes the place of an object whose last known state is `last`.
     #[must_use]
     pub fn replaced(key: K, last: Arc<V>, new: Arc<V>) -> Self {
-        Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Replaced, Some(last), new)
+        Self::of(name(key), ChangeKind::Replaced, Some(DropContained::new(last)), DropContained::new(new))
     }
 
     /// Creates a deletion of an object whose last known state is `last`. If `missed` is true, the kind is [`ChangeKind::Missed`]: the source did not
@@ -226,8 +238,14 @@ impl<K, V> Change<K, V> {
     #[must_use]
     pub fn deleted(key: K, last: Arc<V>, missed: bool) -> Self {
         let kind = if missed { ChangeKind::Missed } else { ChangeKind::Deleted };
-        Self::of(Arc::new(Name { hash: 0, key }), kind, Some(last.clone()), last)
+        let last = DropContained::new(last);
+        Self::of(name(key), kind, Some(last.clone()), last)
     }
+}
+
+#[cfg(feature = "testing")]
+fn name<K>(key: K) -> Arc<Name<K>> {
+    Arc::new(Name { hash: 0, key: DropContained::new(key) })
 }
 
 // Not derived, because a derive would require `K: Clone` and `V: Clone`.

@@ -46,6 +46,7 @@ use flyball_sync::panics::drop_each;
 
 use self::entries::{Entries, Hashed};
 use self::order::Order;
+use crate::table::record::Object;
 use crate::{Change, ChangeKind, Schema};
 
 mod entries;
@@ -84,7 +85,7 @@ pub(crate) struct Merged<K, V> {
 /// lock.
 pub(crate) struct Dropped<K, V> {
     change: Option<Change<K, V>>,
-    state: Option<Arc<V>>,
+    state: Option<Object<V>>,
 }
 
 impl<K, V> Dropped<K, V> {
@@ -108,7 +109,7 @@ struct Ends<V> {
 
 /// The last known state of an object that was deleted or replaced, and the kind of the deletion (`Missed` if the object was replaced).
 struct End<V> {
-    object: Arc<V>,
+    object: Object<V>,
     kind: ChangeKind,
 }
 
@@ -232,7 +233,7 @@ impl<K, V> Merged<K, V> {
     /// object is deleted.
     pub(crate) fn to_initial(&self) -> Option<Self> {
         let change = &self.change;
-        let initial = || change.with(ChangeKind::Initial, None, change.object().clone()).into();
+        let initial = || change.with(ChangeKind::Initial, None, change.after().clone()).into();
         (!change.kind().is_deletion()).then(initial)
     }
 
@@ -261,7 +262,7 @@ impl<K, V> Merged<K, V> {
                 (incoming.kind(), None)
             }
             (Deleted | Missed, _) => {
-                let end = End { object: self.change.object().clone(), kind };
+                let end = End { object: self.change.after().clone(), kind };
                 // If both changes are deletions, the merged change gets the kind of the later one.
                 let kind = if incoming.kind().is_deletion() { incoming.kind() } else { Replaced };
                 (kind, Some(end))
@@ -271,11 +272,11 @@ impl<K, V> Merged<K, V> {
         if !Arc::ptr_eq(self.change.name(), incoming.name()) {
             // By invariant 4, the two changes may have different `Arc<Name>`s. The old change is returned, because it may own the last reference to
             // the key.
-            let change = incoming.with(kind, self.change.held().cloned(), incoming.object().clone());
+            let change = incoming.with(kind, self.change.held().cloned(), incoming.after().clone());
             return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
         }
         // This drop frees no object, because the replaced state is also the old state of the incoming change, or one of the ends.
-        drop(self.change.set_state(kind, incoming.object().clone()));
+        drop(self.change.set_state(kind, incoming.after().clone()));
         Dropped { change: None, state }
     }
 
@@ -289,7 +290,7 @@ impl<K, V> Merged<K, V> {
     }
 
     /// Adds an end as the latest one. Returns the object of the end that was the latest before, if there was one: that object is no longer needed.
-    fn ended(&mut self, end: End<V>) -> Option<Arc<V>> {
+    fn ended(&mut self, end: End<V>) -> Option<Object<V>> {
         match &mut self.ends {
             Some(ends) => ends.latest.replace(end).map(|end| end.object),
             None => {
@@ -310,11 +311,11 @@ impl<K, V> Merged<K, V> {
     /// The filter was last applied to the state before the change, so the subscriber holds the object if, and only if, that state passes.
     pub(crate) fn deliver(&self, schema: &Schema<K, V>, filter: Option<&Filter<V>>) -> Option<Change<K, V>> {
         let change = &self.change;
-        let (held, after) = (change.held(), change.object());
-        let passes = |object: &Arc<V>| filter.is_none_or(|filter| filter(object));
+        let (held, after) = (change.held(), change.after());
+        let passes = |object: &Object<V>| filter.is_none_or(|filter| filter(object));
         let was = held.is_some_and(&passes);
         let is = !change.kind().is_deletion() && passes(after);
-        let same = |object: &Arc<V>| held.is_some_and(|held| schema.same_identity(held, object));
+        let same = |object: &Object<V>| held.is_some_and(|held| schema.same_identity(held, object));
         let end = self.ends.as_ref().map(|ends| {
             let is_gone = change.kind().is_deletion();
             match &ends.latest {

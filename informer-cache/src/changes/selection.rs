@@ -13,16 +13,18 @@
 
 use std::sync::Arc;
 
+use flyball_sync::panics::DropContained;
+
 use crate::table::definition::Definition;
 use crate::table::index_set::IndexSet;
-use crate::table::record::{AnyValue, Record, Values};
-use crate::table::{KeyWrite, Table};
+use crate::table::record::{AnyValue, Values};
+use crate::table::{KeyWrite, Rows, Table};
 use crate::{Change, ChangeKind};
 
 /// The filter of a subscription that does not cover all objects.
 pub(crate) enum Selection<K, V> {
     /// One key.
-    Key { hash: u64, key: K },
+    Key { hash: u64, key: DropContained<K> },
     /// The objects that have `value` in `index`. Once the index is removed, no object is selected.
     Value { index: Arc<Definition<V>>, value: Arc<AnyValue> },
 }
@@ -36,22 +38,17 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// Returns the selected objects, ordered by row number. Calls `Eq` of keys or index values.
-    pub(crate) fn records(&self, table: &Table<K, V>) -> Vec<Record<K, V>>
+    /// Returns the rows of the selected objects; `None` if there are none. Calls `Eq` of keys or index values.
+    pub(crate) fn rows(&self, table: &Table<K, V>) -> Option<Rows>
     where
         K: Eq,
     {
         match self {
-            Self::Key { hash, key } => {
-                table.record(*hash, |known| known == key).cloned().into_iter().collect()
-            }
+            Self::Key { hash, key } => table.find(*hash, |known| *known == **key).map(Rows::One),
             Self::Value { index, value } => {
-                let column = table.index_set.place(index).map(|at| &table.columns[at]);
-                let group = column.and_then(|column| {
-                    column.group(column.find(value.hash, |known| index.equal(known, value))?)
-                });
-                let rows = group.into_iter().flat_map(|group| group.rows.iter());
-                rows.filter_map(|row| table.rows.get(row).cloned()).collect()
+                let column = &table.columns[table.index_set.place(index)?];
+                let group = column.find(value.hash, |known| index.equal(known, value))?;
+                column.group(group).map(|group| group.rows.clone())
             }
         }
     }
@@ -77,7 +74,7 @@ impl<K, V> Selection<K, V> {
         match self {
             Self::Key { hash, key } => {
                 let record = &write.record;
-                (record.hash() == *hash && record.key() == key).then_some(Crossing::Within)
+                (record.hash() == *hash && *record.key() == **key).then_some(Crossing::Within)
             }
             Self::Value { index, value } => {
                 let place = table.index_set.place(index)?;
@@ -130,7 +127,7 @@ impl Crossing {
     /// Converts `change` to the change that this subscriber receives.
     pub(crate) fn change<K, V>(self, change: &Change<K, V>) -> Change<K, V> {
         match (self, change.held()) {
-            (Self::Enters, _) => change.with(ChangeKind::Added, None, change.object().clone()),
+            (Self::Enters, _) => change.with(ChangeKind::Added, None, change.after().clone()),
             (Self::Leaves, Some(held)) => {
                 let replaced = change.kind() == ChangeKind::Replaced;
                 let kind = if replaced { ChangeKind::Missed } else { ChangeKind::Deleted };

@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use flyball_sync::panics::{DropContained, DropEach};
+
 use super::{Function, Index, Label, LabelIndex};
 use crate::table::definition::{Definition, ValuesFn, typed};
 use crate::table::record::{AnyValue, IndexValue, Value, Values};
@@ -13,9 +15,9 @@ impl<V: 'static> Definition<V> {
     pub(crate) fn new<IK: Eq + Hash + Send + Sync + 'static>(index: &Index<V, IK>) -> Self {
         let values: Box<ValuesFn<V>> = match index.function.clone() {
             Function::One(value) => Box::new(move |column, row, object, seed| {
-                let new = value(object);
+                let new = DropContained::new(value(object));
                 match column.values_of(row).next() {
-                    Some(old) if *typed::<IK>(old) == new => Values::Kept,
+                    Some(old) if *typed::<IK>(old) == *new => Values::Kept,
                     _ => one(column, new, seed),
                 }
             }),
@@ -31,16 +33,17 @@ impl<V: 'static> Definition<V> {
             }
         };
         let equal = |a: &AnyValue, b: &AnyValue| typed::<IK>(a) == typed::<IK>(b);
-        Self { id: index.id(), values, equal, compare: index.compare }
+        Self { id: index.id(), values: DropContained::new(values), equal, compare: index.compare }
     }
 
     pub(crate) fn labels(labels: LabelIndex<V>) -> Self {
+        let values: Box<ValuesFn<V>> = Box::new(move |column, row, object, seed| {
+            let known = || column.values_of(row).map(|known| typed::<Label>(known));
+            many(column, row, labels.labels(object, known), seed)
+        });
         Self {
             id: labels.id(),
-            values: Box::new(move |column, row, object, seed| {
-                let known = || column.values_of(row).map(|known| typed::<Label>(known));
-                many(column, row, labels.labels(object, known), seed)
-            }),
+            values: DropContained::new(values),
             equal: |a, b| typed::<Label>(a) == typed::<Label>(b),
             compare: Some(|a, b| typed::<Label>(a).cmp(typed::<Label>(b))),
         }
@@ -48,9 +51,13 @@ impl<V: 'static> Definition<V> {
 }
 
 /// Returns the only index value of an object.
-fn one<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> Values {
-    let hash = seed.hash_one(&key);
-    match column.find(hash, |known| *typed::<IK>(known) == key) {
+fn one<IK: Eq + Hash + Send + Sync + 'static>(
+    column: &Column,
+    key: DropContained<IK>,
+    seed: &Seed,
+) -> Values {
+    let hash = seed.hash_one(&*key);
+    match column.find(hash, |known| *typed::<IK>(known) == *key) {
         Some(group) => {
             column.prefetch_rows(group);
             Values::Known(group)
@@ -61,8 +68,9 @@ fn one<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &S
 
 /// Returns the index's own copy of this value if the index contains the value; otherwise creates a new index value.
 fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> IndexValue {
-    let hash = seed.hash_one(&key);
-    match column.entry(hash, |known| *typed::<IK>(known) == key) {
+    let key = DropContained::new(key);
+    let hash = seed.hash_one(&*key);
+    match column.entry(hash, |known| *typed::<IK>(known) == *key) {
         Some((group, Group { value, .. })) => {
             let (value, group) = (value.clone(), Some(group));
             // `key` is dropped explicitly, because a panic in its destructor while the function returns would leak the return value.
@@ -80,7 +88,8 @@ fn many<IK: Eq + Hash + Send + Sync + 'static>(
     values: Vec<IK>,
     seed: &Seed,
 ) -> Values {
-    match is_same(column.values_of(row), &values) {
+    let values = DropEach::new(values);
+    match is_same(column.values_of(row), values.as_slice()) {
         true => Values::Kept,
         false => distinct(column, values, seed),
     }
@@ -105,8 +114,12 @@ fn is_same<'a, IK: Eq + 'static>(mut old: impl Iterator<Item = &'a Arc<AnyValue>
 const FEW: usize = 16;
 
 /// Sorts by hash and removes duplicates.
-fn distinct<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, values: Vec<IK>, seed: &Seed) -> Values {
-    let mut values: Vec<_> = values.into_iter().map(|key| shared(column, key, seed)).collect();
+fn distinct<IK: Eq + Hash + Send + Sync + 'static>(
+    column: &Column,
+    values: DropEach<IK>,
+    seed: &Seed,
+) -> Values {
+    let mut values: Vec<_> = values.map(|key| shared(column, key, seed)).collect();
     values.sort_by_key(|entry| entry.value.hash);
     let mut kept: Vec<IndexValue> = Vec::with_capacity(values.len());
     for entry in values {

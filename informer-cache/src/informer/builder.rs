@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use flyball_sync::Timer;
+use flyball_sync::panics::DropContained;
 use flyball_sync::random::SplitMix64;
 use foldhash::quality::RandomState;
 
@@ -66,8 +67,8 @@ const TOMBSTONES: usize = 1024;
 #[must_use]
 pub struct InformerBuilder<K, V, S, T = ()> {
     schema: Schema<K, V>,
-    source: S,
-    timer: T,
+    source: DropContained<S>,
+    timer: DropContained<T>,
     store: StoreBuilder<K, V>,
     config: ReflectorConfig,
     seed: Option<u64>,
@@ -75,7 +76,7 @@ pub struct InformerBuilder<K, V, S, T = ()> {
     on_build: Vec<OnBuild<K, V>>,
 }
 
-type OnBuild<K, V> = Box<dyn FnOnce(&Store<K, V>) + Send + Sync>;
+type OnBuild<K, V> = DropContained<Box<dyn FnOnce(&Store<K, V>) + Send + Sync>>;
 
 impl<K, V, S> InformerBuilder<K, V, S>
 where
@@ -87,8 +88,8 @@ where
         let config = ReflectorConfig::default();
         Self {
             schema,
-            source,
-            timer: (),
+            source: DropContained::new(source),
+            timer: DropContained::new(()),
             store: Store::builder(schema),
             config,
             seed: None,
@@ -119,6 +120,7 @@ where
 
     /// Sets the timer of the run future, which is also its clock. Each informer needs a timer of its own.
     pub fn timer<U: Timer>(self, timer: U) -> InformerBuilder<K, V, S, U> {
+        let timer = DropContained::new(timer);
         let Self { schema, source, timer: _, store, config, seed, on_error, on_build } = self;
         InformerBuilder { schema, source, timer, store, config, seed, on_error, on_build }
     }
@@ -202,7 +204,8 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_error(mut self, f: impl FnMut(&SourceFailure<'_>) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Box::new(f));
+        let f: Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync> = Box::new(f);
+        self.on_error = Some(DropContained::new(f));
         self
     }
 
@@ -227,7 +230,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_build(mut self, f: impl FnOnce(&Store<K, V>) + Send + Sync + 'static) -> Self {
-        self.on_build.push(Box::new(f));
+        self.on_build.push(DropContained::new(Box::new(f)));
         self
     }
 
@@ -281,7 +284,7 @@ where
         let mut random = SplitMix64::new(seed.unwrap_or_else(|| RandomState::default().hash_one(0)));
         let reflector = Reflector::new(config, timer.now(), random.next())?.polling(source.is_polling());
         let shared = Arc::new(Shared::new(store.build()?.into_shared()));
-        on_build.into_iter().for_each(|f| f(&shared.writer));
+        on_build.into_iter().for_each(|f| f.into_inner()(&shared.writer));
         let task = InformerTask {
             shared: shared.clone(),
             schema,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use flyball_sync::Nanos;
+use flyball_sync::panics::DropContained;
 
 use crate::{BackoffCause, SourceError};
 
@@ -52,7 +53,7 @@ impl fmt::Display for SourceFailure<'_> {
 }
 
 /// The function that is called with each failure.
-pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
+pub(super) type OnError = DropContained<Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>>;
 
 /// What is known about a failure besides its [`BackoffCause`]: an error of the source, the message of a panic, or nothing but the error before it.
 pub(super) enum Failed<'a> {

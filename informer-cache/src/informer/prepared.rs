@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use flyball_sync::Timer;
+use flyball_sync::panics::DropContained;
 
 use super::on_exit::NotifyOnExit;
 use super::retry_backoff::{ChosenBackoff, RetryBackoff};
@@ -92,7 +93,8 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_backoff(mut self, backoff: impl RetryBackoff) -> Self {
-        self.task.backoff = ChosenBackoff(Some(Box::new(backoff)));
+        let backoff: Box<dyn RetryBackoff> = Box::new(backoff);
+        self.task.backoff = ChosenBackoff(Some(DropContained::new(backoff)));
         self
     }
 

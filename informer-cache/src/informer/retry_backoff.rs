@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_sync::Nanos;
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{DropContained, caught};
 
 use crate::{Reflector, ReflectorPhase};
 
@@ -24,7 +24,7 @@ pub trait RetryBackoff: Send + Sync + 'static {
 
 /// The user-defined backoff of an informer, if one is set.
 #[derive(Default)]
-pub(super) struct ChosenBackoff(pub(super) Option<Box<dyn RetryBackoff>>);
+pub(super) struct ChosenBackoff(pub(super) Option<DropContained<Box<dyn RetryBackoff>>>);
 
 impl ChosenBackoff {
     /// If the reflector waits, and there is a user-defined backoff, sets the wait to the duration that the backoff returns.

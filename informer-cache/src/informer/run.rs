@@ -9,9 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::vec;
 
-use flyball_sync::panics::{caught, drop_each, message};
+use flyball_sync::panics::{DropContained, DropEach, caught, message};
 use flyball_sync::random::SplitMix64;
 use flyball_sync::{Nanos, Timer};
 
@@ -36,12 +35,12 @@ const BATCH: usize = 256;
 pub(super) struct InformerTask<K, V, S, T> {
     pub(super) shared: Arc<Shared<K, V>>,
     pub(super) schema: Schema<K, V>,
-    pub(super) source: S,
-    pub(super) timer: T,
+    pub(super) source: DropContained<S>,
+    pub(super) timer: DropContained<T>,
     pub(super) random: SplitMix64,
     pub(super) reflector: Reflector,
     /// Events that are accepted but not applied yet. Empty while the future is pending.
-    pub(super) batch: Vec<(Version, WatchEvent<V>)>,
+    pub(super) batch: Vec<(Version, WatchEvent<DropContained<V>>)>,
     /// The partial list: the objects of the pages, or of the streaming list, that have arrived so far.
     pub(super) partial_list: Option<RelistDraft<K, V>>,
     /// The deletions that the informer remembers: those in the store or, during a streaming list, those in the partial list.
@@ -66,14 +65,8 @@ enum PollOutcome<T> {
 /// The error of an operation that stopped because a shutdown was requested.
 struct Stop;
 
-/// The objects of a page that are not staged. They are dropped one by one, because several of their destructors may panic.
-struct Unstaged<V>(vec::IntoIter<V>);
-
-impl<V> Drop for Unstaged<V> {
-    fn drop(&mut self) {
-        drop_each(self.0.by_ref());
-    }
-}
+/// A page whose objects are dropped one by one, because several of their destructors may panic.
+type ContainedPage<V> = (DropEach<V>, Version, Option<String>);
 
 impl<K, V, S, T> InformerTask<K, V, S, T>
 where
@@ -126,7 +119,8 @@ where
                 self.listed(page).await
             }
             ReflectorRequest::Watch(request) => {
-                let watch = self.within(self.source.watch(request)).await;
+                let watch = async { self.source.watch(request).await.map(DropContained::new) };
+                let watch = self.within(watch).await;
                 match self.opened(watch)? {
                     Some(watch) => self.read(watch).await,
                     None => Ok(()),
@@ -142,17 +136,19 @@ where
     }
 
     /// Requests a page. Each part of the page that arrives extends the deadline.
-    async fn list(&mut self, request: ListRequest) -> PollOutcome<Result<Page<V>, SourceError>> {
+    async fn list(&mut self, request: ListRequest) -> PollOutcome<Result<ContainedPage<V>, SourceError>> {
         let Self { shared, source, timer, reflector, .. } = self;
-        let (source, timer) = (&*source, &*timer);
-        let mut future = pin!(source.list(request));
+        let (source, timer) = (&**source, &**timer);
+        let mut future = DropContained::new(Box::pin(source.list(request)));
         let mut progress = source.list_progress();
         poll_fn(|cx| {
             if shared.stop.is_requested() {
                 return Poll::Ready(PollOutcome::Stop);
             }
             if let Poll::Ready(page) = future.as_mut().poll(cx) {
-                return Poll::Ready(PollOutcome::Done(page));
+                let contained =
+                    |Page { items, version, continuation }| (DropEach::new(items), version, continuation);
+                return Poll::Ready(PollOutcome::Done(page.map(contained)));
             }
             let before = std::mem::replace(&mut progress, source.list_progress());
             if progress != before {
@@ -163,10 +159,10 @@ where
         .await
     }
 
-    async fn listed(&mut self, page: PollOutcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
+    async fn listed(&mut self, page: PollOutcome<Result<ContainedPage<V>, SourceError>>) -> Result<(), Stop> {
         let (now, random) = self.now_and_random();
         match page {
-            PollOutcome::Done(Ok(Page { items, version, continuation })) => {
+            PollOutcome::Done(Ok((mut items, version, continuation))) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
                 // A page with a repeated continuation is a failure, after which the reflector waits.
                 if let Some(cause) = self.waits_after() {
@@ -176,10 +172,9 @@ where
                 if let EventVerdict::Stage | EventVerdict::Publish(_) = verdict {
                     let mut list =
                         self.partial_list.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
-                    let mut items = Unstaged(items.into_iter());
                     loop {
-                        items.0.by_ref().take(BATCH).for_each(|object| self.stage(&mut list, object));
-                        if items.0.len() == 0 {
+                        items.by_ref().take(BATCH).for_each(|object| self.stage(&mut list, object));
+                        if items.len() == 0 {
                             break;
                         }
                         (items, list) = self.yield_with((items, list)).await?;
@@ -193,7 +188,7 @@ where
                         _ => self.partial_list = Some(self.yield_with(list).await?),
                     }
                 } else {
-                    self.discard(Unstaged(items.into_iter()));
+                    self.discard(items);
                 }
             }
             PollOutcome::Done(Err(error)) => {
@@ -208,8 +203,8 @@ where
 
     fn opened(
         &mut self,
-        watch: PollOutcome<Result<S::Watch, SourceError>>,
-    ) -> Result<Option<S::Watch>, Stop> {
+        watch: PollOutcome<Result<DropContained<S::Watch>, SourceError>>,
+    ) -> Result<Option<DropContained<S::Watch>>, Stop> {
         let (now, random) = self.now_and_random();
         match watch {
             PollOutcome::Done(Ok(watch)) => {
@@ -230,7 +225,7 @@ where
 
     /// Reads a watch to its end. For each event of a plain watch, it polls the watch once, calls the reflector once and adds one entry to the batch.
     /// For this, it takes no lock, does not use the clock or the timer, and allocates nothing, except to let the batch grow.
-    async fn read(&mut self, mut watch: S::Watch) -> Result<(), Stop> {
+    async fn read(&mut self, mut watch: DropContained<S::Watch>) -> Result<(), Stop> {
         let mut taken = 0;
         loop {
             let item = {
@@ -239,7 +234,7 @@ where
                     Poll::Ready(item) => Poll::Ready(PollOutcome::Done(item)),
                     Poll::Pending => {
                         self.apply();
-                        poll_interrupts(&self.shared.stop, &self.timer, self.reflector.deadline(), cx)
+                        poll_interrupts(&self.shared.stop, &*self.timer, self.reflector.deadline(), cx)
                     }
                 })
                 .await
@@ -354,6 +349,7 @@ where
         // The status is updated before `on_error` is called, so that the status which `on_error` reads includes this failure.
         self.report();
         if let Some(observer_fn) = &mut self.on_error {
+            let observer_fn = &mut **observer_fn;
             caught(|| observer_fn(&failure));
         }
     }
@@ -395,7 +391,7 @@ where
     /// Waits for `future` and returns its output; or returns `Stop` if a shutdown is requested first, or `Late` if the reflector's deadline passes
     /// first.
     async fn within<F: Future>(&self, future: F) -> PollOutcome<F::Output> {
-        let mut future = pin!(future);
+        let mut future = DropContained::new(Box::pin(future));
         poll_fn(|cx| {
             // The stop signal is checked first. Otherwise, a source whose futures are always ready could prevent the shutdown.
             if self.shared.stop.is_requested() {
@@ -404,7 +400,7 @@ where
             match future.as_mut().poll(cx) {
                 Poll::Ready(output) => Poll::Ready(PollOutcome::Done(output)),
                 Poll::Pending => {
-                    poll_interrupts(&self.shared.stop, &self.timer, self.reflector.deadline(), cx)
+                    poll_interrupts(&self.shared.stop, &*self.timer, self.reflector.deadline(), cx)
                 }
             }
         })

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use flyball_sync::locks::Mutex;
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{DropContained, caught};
 
 use crate::signal::synced::Synced;
 use flyball_sync::Timer;
@@ -85,7 +85,7 @@ pub struct InformerSet {
 }
 
 struct Inner {
-    run: Box<dyn Fn(Run) + Send + Sync>,
+    run: DropContained<Box<dyn Fn(Run) + Send + Sync>>,
     state: Mutex<State>,
 }
 
@@ -128,7 +128,9 @@ impl InformerSet {
     /// Creates an empty set. `run` is called with the run future of each new informer. It must pass the future to an executor, which polls it to
     /// completion; dropping the future stops the informer.
     pub fn new(run: impl Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static) -> Self {
-        Self { inner: Arc::new(Inner { run: Box::new(run), state: Mutex::new(State::default()) }) }
+        let run: Box<dyn Fn(Run) + Send + Sync> = Box::new(run);
+        let (run, state) = (DropContained::new(run), Mutex::new(State::default()));
+        Self { inner: Arc::new(Inner { run, state }) }
     }
 
     /// Creates a set whose informers run as tasks of the current tokio runtime.

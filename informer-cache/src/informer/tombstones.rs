@@ -33,7 +33,7 @@
 
 use std::hash::Hash;
 
-use flyball_sync::panics::drop_each;
+use flyball_sync::panics::{DropContained, drop_each};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
@@ -43,7 +43,7 @@ use crate::Version;
 pub(super) struct Tombstones<K> {
     floor: Version,
     /// For each key that was deleted at a version above the floor, the lowest version at which an event is applied.
-    deletions: HashMap<K, Version, RandomState>,
+    deletions: HashMap<DropContained<K>, Version, RandomState>,
     highest: Version,
     most: usize,
     /// Whether a streaming list arrives.
@@ -77,13 +77,13 @@ impl<K: Eq + Hash> Tombstones<K> {
     /// Raises the floor to this version, because the source has delivered every change up to it.
     pub(super) fn complete(&mut self, version: Version) {
         self.streaming = false;
-        let forgotten = [self.raise(version), self.limit()];
-        drop_each(forgotten.into_iter().flatten());
+        drop([self.raise(version), self.limit()]);
     }
 
     /// Records the deletion of an object. `version` is the version of the deletion (zero if unknown); `stored` is the version of the stored object,
     /// if there was one.
     pub(super) fn deleted(&mut self, key: K, version: Version, stored: Option<Version>) {
+        let key = DropContained::new(key);
         let after =
             stored.filter(|stored| !stored.is_zero()).map_or(0, |stored| stored.get().saturating_add(1));
         let least = version.max(Version::new(after));
@@ -91,7 +91,7 @@ impl<K: Eq + Hash> Tombstones<K> {
             return;
         }
         self.highest = self.highest.max(least);
-        let unused = match self.deletions.get_mut(&key) {
+        let unused = match self.deletions.get_mut(&*key) {
             Some(known) => {
                 *known = least.max(*known);
                 Some(key)
@@ -101,11 +101,11 @@ impl<K: Eq + Hash> Tombstones<K> {
                 None
             }
         };
-        drop_each(self.limit().into_iter().chain(unused));
+        drop((self.limit(), unused));
     }
 
     /// Forgets the older deletions if there are too many. Returns their keys.
-    fn limit(&mut self) -> Vec<K> {
+    fn limit(&mut self) -> Vec<DropContained<K>> {
         if self.streaming || self.deletions.len() <= self.most {
             return Vec::new();
         }
@@ -131,12 +131,13 @@ impl<K: Eq + Hash> Tombstones<K> {
 
     /// Raises the floor to this version, unless it is there already. Returns the keys of the deletions that are no longer needed, because the floor
     /// rejects their stale events.
-    fn raise(&mut self, floor: Version) -> Vec<K> {
+    fn raise(&mut self, floor: Version) -> Vec<DropContained<K>> {
         if floor <= self.floor {
             return Vec::new();
         }
         self.floor = floor;
-        let is_needless = |_: &K, least: &mut Version| least.get() <= floor.get().saturating_add(1);
+        let is_needless =
+            |_: &DropContained<K>, least: &mut Version| least.get() <= floor.get().saturating_add(1);
         let forgotten = self.deletions.extract_if(is_needless).map(|(key, _)| key).collect();
         self.deletions.shrink_to(2 * self.most);
         self.highest = self.deletions.values().copied().max().unwrap_or(floor).max(floor);

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use flyball_sync::panics::DropContained;
+
 /// The kind of a source error. It determines how the informer reacts.
 ///
 /// # Examples
@@ -70,13 +72,13 @@ impl fmt::Display for SourceErrorKind {
 #[derive(Debug)]
 pub struct SourceError {
     kind: SourceErrorKind,
-    cause: Option<Box<dyn Error + Send + Sync>>,
+    cause: Option<DropContained<Box<dyn Error + Send + Sync>>>,
 }
 
 impl SourceError {
     /// Creates an error of this kind, with its cause.
     pub fn new(kind: SourceErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, cause: Some(cause.into()) }
+        Self { kind, cause: Some(DropContained::new(cause.into())) }
     }
 
     /// Returns the kind of the error, which determines how the informer reacts.
@@ -101,7 +103,7 @@ impl SourceError {
     /// ```
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
-        self.cause.as_deref()
+        self.cause.as_deref().map(|cause| &**cause)
     }
 }
 
@@ -114,7 +116,7 @@ impl From<SourceErrorKind> for SourceError {
 
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
+        match self.cause() {
             Some(cause) => write!(f, "{}: {cause}", self.kind),
             None => self.kind.fmt(f),
         }
@@ -124,6 +126,6 @@ impl fmt::Display for SourceError {
 impl Error for SourceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         // The message already includes the cause itself.
-        self.cause.as_deref().and_then(Error::source)
+        self.cause().and_then(Error::source)
     }
 }

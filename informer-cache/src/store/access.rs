@@ -6,7 +6,8 @@
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
-use std::sync::Arc;
+
+use flyball_sync::panics::DropContained;
 
 use super::effects::Effects;
 use super::indexes::IndexBuild;
@@ -14,6 +15,7 @@ use super::object_reader::{ParsedObject, transformed};
 use super::publication::{Publication, Stage};
 use super::relist::{RelistDraft, Unlisted};
 use super::write::{VersionAdvance, WriterCore};
+use crate::table::record::{Object, allocated};
 use crate::table::{KeyWrite, Table};
 use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, SharedWriter, Store, Version, WatchEvent, WriteOutcome,
@@ -55,8 +57,9 @@ where
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => self.upsert(object),
             WatchEvent::Deleted(object) => {
-                let key = self.store().inner.reader.schema.key(&object);
-                self.delete(&key, Some(object))
+                let object = DropContained::new(object);
+                let key = DropContained::new(self.store().inner.reader.schema.key(&object));
+                self.delete(&*key, Some(object.into_inner()))
             }
             WatchEvent::Bookmark(version) | WatchEvent::InitialListEnd(version) => {
                 self.bookmark(version);
@@ -67,6 +70,7 @@ where
 
     #[inline]
     pub(super) fn upsert(self, object: V) -> WriteOutcome {
+        let object = allocated(object);
         let inner = &self.store().inner;
         let (hash, key) = inner.reader.name(&object);
         if let Self::Exclusive(core) = &self {
@@ -82,7 +86,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let (hash, last, version) = self.store().deletion(key, last);
+        let (hash, last, version) = self.store().deletion(key, last.map(allocated));
         self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
     }
 
@@ -98,11 +102,15 @@ where
         if let Self::Exclusive(core) = &self {
             // No other thread can write, so each object is compared, and dropped if it is unchanged, before the next one is read.
             let mut draft = RelistDraft::new(&core.store);
-            items.into_iter().for_each(|item| draft.insert(item));
+            let mut items = DropContained::new(items.into_iter());
+            items.by_ref().for_each(|item| draft.insert(item));
+            drop(items);
             return self.publish(draft, version);
         }
         let inner = &self.store().inner;
-        let items = items.into_iter().map(|item| inner.read(item)).collect();
+        let mut rest = DropContained::new(items.into_iter());
+        let items = rest.by_ref().map(|item| inner.read(allocated(item))).collect();
+        drop(rest);
         let mut replacement = Replacement { items, draft: None, unlisted: Unlisted::default(), list: None };
         self.step(&mut replacement, |core, Replacement { items, draft, unlisted, list }| {
             core.release_table();
@@ -214,7 +222,7 @@ where
     V: Send + Sync + 'static,
 {
     /// Prepares a deletion: returns the hash of the key, the last state after the transformation, and the version of the last state.
-    pub(super) fn deletion<Q>(&self, key: &Q, last: Option<V>) -> (u64, Option<Arc<V>>, Version)
+    pub(super) fn deletion<Q>(&self, key: &Q, last: Option<Object<V>>) -> (u64, Option<Object<V>>, Version)
     where
         Q: Hash + ?Sized,
     {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use flyball_sync::panics::DropContained;
+
 use crate::store::inner::StoreInner;
 use crate::store::object_reader::{ObjectReader, Transform};
 use crate::store::published::PublishedState;
@@ -76,7 +78,8 @@ where
     /// schema's functions for identity and content, receive the changed object. The function must be pure. It may be a closure that captures
     /// configuration.
     pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
-        self.transform = Some(Arc::new(transform));
+        let transform: Arc<dyn Fn(V) -> V + Send + Sync> = Arc::new(transform);
+        self.transform = Some(DropContained::new(transform));
         self
     }
 

@@ -3,10 +3,9 @@
 //! Step numbers refer to the five steps of a write, which [`StoreInner`](crate::store::inner::StoreInner) lists. [`fan_out`] takes the locks of the
 //! subscriptions one after the other.
 
-use std::mem::needs_drop;
 use std::sync::Arc;
 
-use flyball_sync::panics::{drop_each, run_each};
+use flyball_sync::panics::DropContained;
 
 use crate::Change;
 use crate::changes::buffer::{Merging, SubscriptionBuffer};
@@ -16,7 +15,7 @@ use crate::changes::pending::Dropped;
 use crate::changes::subscribers::SubscriptionBuffers;
 use crate::signal::wakers::Wakers;
 use crate::store::inner::StoreInner;
-use crate::table::record::{AllValues, Record};
+use crate::table::record::{AllValues, Object, Record};
 use crate::table::{Garbage, KeyWrite};
 
 /// The part of a write that must run without locks: it wakes tasks, reports changes to observers, and drops the user's values.
@@ -38,11 +37,11 @@ pub(crate) struct Effects<K, V> {
     /// The row of the object that was written or deleted; `None` if the write changed nothing.
     pub(crate) row: Option<u32>,
     /// The key of the written object, if the store has an equal one already.
-    pub(crate) key: Option<K>,
+    pub(crate) key: Option<DropContained<K>>,
     /// The index values of the written object, some of which may not have been stored.
     pub(crate) values: AllValues,
     /// The replaced or deleted object, if no change holds it.
-    pub(crate) old: Option<Arc<V>>,
+    pub(crate) old: Option<Object<V>>,
     /// The record of a deletion.
     pub(crate) unused: Option<Record<K, V>>,
 }
@@ -81,37 +80,6 @@ impl<K, V> Effects<K, V> {
         if self.detached {
             self.awaited.extend(inner.remove_detached());
         }
-    }
-}
-
-/// Drops the user's values one after the other, if a write drops several of them: if two destructors panic, and the second one runs while the panic of
-/// the first unwinds, the process aborts.
-impl<K, V> Drop for Effects<K, V> {
-    #[inline]
-    fn drop(&mut self) {
-        let Self { garbage, dropped, write, key, unused, .. } = self;
-        let has_key = needs_drop::<K>() && key.is_some();
-        let is_one = garbage.is_empty() && dropped.is_empty() && write.is_none() && unused.is_none();
-        if has_key || !is_one {
-            self.drop_several();
-        }
-    }
-}
-
-impl<K, V> Effects<K, V> {
-    fn drop_several(&mut self) {
-        let Self { garbage, dropped, change, write, key, values, old, unused, .. } = self;
-        run_each(&mut [
-            &mut || drop_each(garbage.values.drain(..)),
-            &mut || drop_each(garbage.errors.drain(..)),
-            &mut || drop_each(dropped.drain(..)),
-            &mut || drop(change.take()),
-            &mut || drop(write.take()),
-            &mut || drop(key.take()),
-            &mut || drop_each(values.drain(..)),
-            &mut || drop(old.take()),
-            &mut || drop(unused.take()),
-        ]);
     }
 }
 

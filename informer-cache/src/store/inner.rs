@@ -35,6 +35,7 @@ use crate::store::published::{Published, PublishedState};
 use crate::store::retained::Retained;
 use crate::store::snapshot::Snapshot;
 use crate::table::Table;
+use crate::table::record::Object;
 
 /// State shared by the handles of a store.
 pub(crate) struct StoreInner<K, V> {
@@ -142,7 +143,7 @@ impl<K, V> StoreInner<K, V> {
 impl<K: Hash, V> StoreInner<K, V> {
     /// Reads the key and the version of an object, then transforms the object.
     #[inline]
-    pub(crate) fn read(&self, object: V) -> ParsedObject<K, V> {
+    pub(crate) fn read(&self, object: Object<V>) -> ParsedObject<K, V> {
         let (hash, key) = self.reader.name(&object);
         self.reader.read_named(hash, key, object, self.transform.as_ref())
     }

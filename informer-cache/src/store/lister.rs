@@ -261,7 +261,7 @@ impl<'a, K, V> Iterator for ListerIter<'a, K, V> {
     type Item = &'a Arc<V>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|record| &record.object)
+        self.0.next().map(|record| &*record.object)
     }
 }
 

@@ -21,10 +21,9 @@
 
 use std::hash::Hash;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use flyball_sync::panics::{caught, drop_each, keep_first, raise, run_each};
+use flyball_sync::panics::{caught, drop_each};
 
 use super::effects::Effects;
 use super::relist::RelistDraft;
@@ -102,7 +101,6 @@ pub(crate) struct Publication<K, V> {
     before: Option<Arc<Table<K, V>>>,
     /// Former tables that nothing else holds, while they are freed.
     old_tables: Vec<Table<K, V>>,
-    /// The last field, so that the tables are dropped before the values that they may share with it, which are dropped one by one.
     unneeded: Chunked<Unneeded<K, V>>,
 }
 
@@ -157,14 +155,8 @@ impl<K, V> Publication<K, V> {
 
     /// Returns the changes of a completed publication, deletions first. Drops everything else, and these drops may panic.
     pub(crate) fn into_changes(mut self) -> Vec<Change<K, V>> {
-        let mut changes = std::mem::take(&mut self.changes);
-        let mut dropped = catch_unwind(AssertUnwindSafe(|| drop(self)));
-        if dropped.is_err() {
-            // The changes are lost. If they were dropped while the panic unwinds, another panic of a destructor would abort the process.
-            let rest = catch_unwind(AssertUnwindSafe(|| drop_each(changes.drain(..))));
-            keep_first(&mut dropped, rest);
-        }
-        raise(dropped);
+        let changes = std::mem::take(&mut self.changes);
+        drop(self);
         changes
     }
 
@@ -248,7 +240,7 @@ impl<K, V> Publication<K, V> {
             // The table and the changes hold the objects, so no object is dropped here. But the writes may hold the last references to index values.
             let from = self.writes.len().saturating_sub(most);
             let done = self.writes.len() - from;
-            caught(|| drop_each(self.writes.drain(from..)));
+            caught(|| self.writes.truncate(from));
             return done;
         }
         let (all, selecting) = (self.buffers.all.len(), self.findings.selecting());
@@ -351,7 +343,7 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                         let before = (&**before, &mut values);
                         write.values = next.renew(before, write.row, &write.record.object, seed);
                         // What is left are the values of removed indexes.
-                        caught(|| drop_each(values.into_iter()));
+                        caught(|| drop(values));
                     }
                     debug_assert!(
                         write.values.iter().all(Values::is_lasting),
@@ -503,22 +495,15 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
 
 /// Drops up to `most` elements from the end of a list. Returns whether the list is empty.
 fn drop_last<T>(list: &mut Vec<T>, most: usize) -> bool {
-    drop_each(list.drain(list.len().saturating_sub(most)..));
+    list.truncate(list.len().saturating_sub(most));
     list.is_empty()
 }
 
 /// Completes the delivery of a published write when the publication is dropped early, for example together with the future of the writer.
-///
-/// The writes and the changes are dropped one by one, because the destructors of several objects may panic. The table is dropped before them, while they
-/// still hold its objects.
 impl<K, V> Drop for Publication<K, V> {
     fn drop(&mut self) {
         while matches!(self.stage, Stage::Merging | Stage::Reporting) {
             self.deliver(usize::MAX);
         }
-        let Self { next, writes, changes, .. } = self;
-        run_each(&mut [&mut || drop(next.take()), &mut || drop_each(writes.drain(..)), &mut || {
-            drop_each(changes.drain(..))
-        }]);
     }
 }

@@ -4,6 +4,8 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use flyball_sync::panics::{DropContained, DropEach};
+
 use crate::table::record::cloned;
 use crate::{Index, IndexError, MissingIndex, Schema, Snapshot, Store, StoreBuilder, Version};
 
@@ -79,11 +81,11 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let snapshot = self.snapshot();
-        let objects = cloned(snapshot.by_index(index, value)?);
+        let objects = DropEach::new(cloned(snapshot.by_index(index, value)?));
         // The snapshot is dropped explicitly: it may hold the last references to old objects, and a panic in their destructors while the function
         // returns would leak the result.
         drop(snapshot);
-        Ok(objects)
+        Ok(objects.into_vec())
     }
 
     /// Returns the errors of index functions: for each object on which an index function failed, the key of the object, the name of the index, and
@@ -92,9 +94,12 @@ where
     pub fn index_errors(&self) -> Vec<(K, &'static str, Arc<IndexError>)> {
         let snapshot = self.snapshot();
         let errors = snapshot.index_errors();
-        let errors = errors.map(|(key, index, error)| (key.clone(), index, error.clone())).collect();
+        let clone = |(key, index, error): (&K, _, &Arc<IndexError>)| {
+            (DropContained::new(key.clone()), index, error.clone())
+        };
+        let errors: Vec<_> = errors.map(clone).collect();
         drop(snapshot);
-        errors
+        errors.into_iter().map(|(key, index, error)| (key.into_inner(), index, error)).collect()
     }
 
     /// Checks every invariant; used by tests. O(everything).

@@ -8,13 +8,13 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 
-use flyball_sync::panics::{attempt, drop_each, run_each};
+use flyball_sync::panics::{DropContained, attempt, drop_each};
 
 use crate::store::object_reader::{ObjectReader, ParsedObject, Transform, transformed};
 use crate::store::unnamed::{Candidates, Unnamed, Withheld};
 use crate::store::write::is_stale_deletion;
 use crate::table::persist::{Hashes, Paged};
-use crate::table::record::{AllValues, Record};
+use crate::table::record::{AllValues, Object, Record, allocated, object_of};
 use crate::table::relist::{Listed, ListedState, RelistDiff, RowState, UNCHANGED, compare};
 use crate::{Change, Store, Version, Writer};
 
@@ -144,7 +144,7 @@ impl<K, V> fmt::Debug for Relist<'_, K, V> {
 /// The values of the user that a list does not keep, or no longer keeps.
 pub(super) struct Unlisted<K, V> {
     /// Keys that are stored already.
-    keys: Vec<K>,
+    keys: Vec<DropContained<K>>,
     /// Objects that are stored already.
     objects: Vec<Record<K, V>>,
     /// Objects whose key was listed again.
@@ -157,19 +157,6 @@ pub(super) struct Unlisted<K, V> {
 impl<K, V> Default for Unlisted<K, V> {
     fn default() -> Self {
         Self { keys: Vec::new(), objects: Vec::new(), replaced: Vec::new(), next: None }
-    }
-}
-
-/// Drops the values one by one, because several of their destructors may panic.
-impl<K, V> Drop for Unlisted<K, V> {
-    fn drop(&mut self) {
-        let Self { keys, objects, replaced, next } = self;
-        run_each(&mut [
-            &mut || drop_each(keys.drain(..)),
-            &mut || drop_each(objects.drain(..)),
-            &mut || drop_each(replaced.drain(..)),
-            &mut || drop(next.take()),
-        ]);
     }
 }
 
@@ -236,8 +223,9 @@ where
     }
 
     pub(super) fn insert(&mut self, object: V) {
+        let object = allocated(object);
         let (hash, key) = self.reader.name(&object);
-        let row = self.list.base.find(hash, |known| *known == key);
+        let row = self.list.base.find(hash, |known| *known == *key);
         self.insert_at(row, hash, key, object);
     }
 
@@ -249,13 +237,13 @@ where
     /// this function returns `Ok(true)`.
     pub(crate) fn try_insert_unless(
         &mut self,
-        object: V,
+        object: Object<V>,
         late: impl FnOnce(&K, &dyn Fn() -> Option<Version>) -> bool,
     ) -> Result<bool, String> {
         let base = &self.list.base;
         let named = attempt(|| {
             let (hash, key) = self.reader.name(&object);
-            let row = base.find(hash, |known| *known == key);
+            let row = base.find(hash, |known| *known == *key);
             let late = late(&key, &|| self.listed_at(row, hash, &key).map(|listed| listed.version));
             (row, hash, key, late)
         });
@@ -284,11 +272,11 @@ where
     }
 
     /// Returns whether the deletion of `last` at this version is stale, compared with the object that is listed under `key`, the key of `last`.
-    pub(crate) fn is_stale_deletion(&self, key: &K, last: V, version: Version) -> bool {
+    pub(crate) fn is_stale_deletion(&self, key: &K, last: Object<V>, version: Version) -> bool {
         let Some(listed) = self.listed(key) else { return false };
         // The identity is compared, as everywhere, after the transformation. It matters only if the versions are equal.
         let last = (version == listed.version).then(|| transformed(last, self.transform.as_ref()));
-        is_stale_deletion(&self.reader.schema, listed, last.as_deref(), version)
+        is_stale_deletion(&self.reader.schema, listed, last.as_ref().map(object_of), version)
     }
 
     fn listed_at(&self, row: Option<u32>, hash: u64, key: &K) -> Option<&Record<K, V>> {
@@ -328,7 +316,7 @@ where
     }
 
     /// Lists an object. `row` is the row of its key in the base, if it has one.
-    fn insert_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
+    fn insert_at(&mut self, row: Option<u32>, hash: u64, key: DropContained<K>, object: Object<V>) {
         let arrived = self.reader.read_named(hash, key, object, self.transform.as_ref());
         let (record, key) = arrived.after(row.and_then(|row| self.list.base.rows.get(row)));
         // The unused key is dropped before the list changes, so that a panic in its destructor leaves the list unchanged.
@@ -343,7 +331,7 @@ where
         items: &mut VecDeque<ParsedObject<K, V>>,
         unlisted: &mut Unlisted<K, V>,
     ) -> bool {
-        let row = items.front().and_then(|next| self.list.base.find(next.hash, |known| *known == next.key));
+        let row = items.front().and_then(|next| self.list.base.find(next.hash, |known| *known == *next.key));
         let Some(next) = items.pop_front() else { return false };
         let (record, key) = next.after(row.and_then(|row| self.list.base.rows.get(row)));
         unlisted.keys.extend(key);

@@ -83,12 +83,12 @@ impl<K, V> Snapshot<K, V> {
 
     /// Returns an iterator over all objects with their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &Arc<V>)> {
-        self.table.rows.iter().map(|(_, record)| (record.key(), &record.object))
+        self.table.rows.iter().map(|(_, record)| (record.key(), &*record.object))
     }
 
     /// Returns an iterator over all objects.
     pub fn objects(&self) -> impl ExactSizeIterator<Item = &Arc<V>> {
-        self.table.rows.iter().map(|(_, record)| &record.object)
+        self.table.rows.iter().map(|(_, record)| &*record.object)
     }
 
     /// Returns an iterator over all keys.
@@ -151,7 +151,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.reader.seed.hash_one(key);
-        self.table.record(hash, |known| known.borrow() == key).map(|record| &record.object)
+        self.table.record(hash, |known| known.borrow() == key).map(|record| &*record.object)
     }
 
     /// Returns whether there is an object with this key.
@@ -176,7 +176,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
     {
-        Ok(self.with_value(index, value)?.map(|record| &record.object))
+        Ok(self.with_value(index, value)?.map(|record| &*record.object))
     }
 
     /// Returns the keys of the objects that have `value` in an index, or no keys if the value is unknown.
@@ -224,7 +224,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         let groups = violated.iter().filter_map(|number| column.group(number));
         Ok(groups.map(|group| {
             let hits = Hits { table: &self.table, rows: group.rows.iter() };
-            (typed::<IK>(&group.value), hits.map(|record| (record.key(), &record.object)))
+            (typed::<IK>(&group.value), hits.map(|record| (record.key(), &*record.object)))
         }))
     }
 

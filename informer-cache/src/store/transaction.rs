@@ -6,15 +6,14 @@
 use std::fmt;
 use std::hash::Hash;
 use std::iter::once;
-use std::sync::Arc;
 
-use flyball_sync::panics::drop_each;
+use flyball_sync::panics::DropContained;
 use hashbrown::HashTable;
 
 use super::access::Access;
 use super::object_reader::ObjectReader;
 use super::write::{compare_event, deletion, is_stale_deletion};
-use crate::table::record::Record;
+use crate::table::record::{Object, Record, allocated, object_of};
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Table};
 use crate::{Change, ChangeKind, Version};
@@ -44,7 +43,8 @@ use crate::{Change, ChangeKind, Version};
 /// ```
 pub struct Transaction<'a, K, V> {
     writer: Access<'a, K, V>,
-    keys: Keys<K, V>,
+    /// The writes of each key, in the order in which the keys were first written.
+    keys: Vec<KeyWrites<K, V>>,
     /// For each key, the position of its writes in `keys`.
     places: HashTable<usize>,
     version: Version,
@@ -56,19 +56,9 @@ struct KeyWrites<K, V> {
     later: Vec<Write<K, V>>,
 }
 
-/// The writes of each key, in the order in which the keys were first written.
-struct Keys<K, V>(Vec<KeyWrites<K, V>>);
-
-/// Drops the writes one by one, because the destructors of several objects may panic.
-impl<K, V> Drop for Keys<K, V> {
-    fn drop(&mut self) {
-        drop_each(self.0.drain(..).flat_map(|KeyWrites { first, later }| once(first).chain(later)));
-    }
-}
-
 enum Write<K, V> {
     Upsert(Record<K, V>),
-    Delete { hash: u64, key: K, last: Option<Arc<V>>, version: Version },
+    Delete { hash: u64, key: DropContained<K>, last: Option<Object<V>>, version: Version },
 }
 
 impl<K, V> Write<K, V> {
@@ -93,12 +83,12 @@ where
     V: Send + Sync + 'static,
 {
     pub(super) fn new(writer: Access<'a, K, V>) -> Self {
-        Self { writer, keys: Keys(Vec::new()), places: HashTable::new(), version: Version::ZERO }
+        Self { writer, keys: Vec::new(), places: HashTable::new(), version: Version::ZERO }
     }
 
     /// Adds to the transaction a write that stores this object.
     pub fn upsert(&mut self, object: V) {
-        let (new, _) = self.writer.store().inner.read(object).after(None);
+        let (new, _) = self.writer.store().inner.read(allocated(object)).after(None);
         let version = new.version;
         self.put(Write::Upsert(new));
         self.version = self.version.max(version);
@@ -120,13 +110,14 @@ where
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     pub fn delete(&mut self, key: K, last: Option<V>) {
-        let (hash, last, version) = self.writer.store().deletion(&key, last);
+        let key = DropContained::new(key);
+        let (hash, last, version) = self.writer.store().deletion(&*key, last.map(allocated));
         self.put(Write::Delete { hash, key, last, version });
         self.version = self.version.max(version);
     }
 
     fn put(&mut self, write: Write<K, V>) {
-        let (Keys(keys), places) = (&mut self.keys, &mut self.places);
+        let Self { keys, places, .. } = self;
         let hash = write.hash();
         let is_it = |&at: &usize| {
             let KeyWrites { first, .. } = &keys[at];
@@ -152,7 +143,7 @@ where
     pub fn commit(self) -> Vec<Change<K, V>> {
         let Self { writer, keys, version, .. } = self;
         let reader = writer.store().inner.reader;
-        let changes = writer.commit(version, |table| Self::compare(&reader, &keys.0, table));
+        let changes = writer.commit(version, |table| Self::compare(&reader, &keys, table));
         // `keys` is dropped explicitly, because a panic in a destructor while the function returns would leak the return value.
         drop(keys);
         changes
@@ -179,7 +170,8 @@ where
                         }
                     }
                     Write::Delete { last, version, .. } => {
-                        let is_stale = |old| is_stale_deletion(schema, old, last.as_deref(), *version);
+                        let is_stale =
+                            |old| is_stale_deletion(schema, old, last.as_ref().map(object_of), *version);
                         if now.is_some_and(|old| !is_stale(old)) {
                             now = None;
                             if let Some((row, old)) = stored {
@@ -217,6 +209,6 @@ where
 
 impl<K, V> fmt::Debug for Transaction<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction").field("len", &self.keys.0.len()).finish_non_exhaustive()
+        f.debug_struct("Transaction").field("len", &self.keys.len()).finish_non_exhaustive()
     }
 }

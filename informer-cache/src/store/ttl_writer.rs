@@ -27,13 +27,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_sync::locks::{Mutex, thread_local};
-use flyball_sync::panics::{caught, keep_first, raise};
+use flyball_sync::panics::{DropContained, caught, keep_first, raise};
 use flyball_sync::{Nanos, Timer};
 
 use self::deadlines::Deadlines;
 use self::sweeper::Sweeper;
 use super::effects::Effects;
 use super::write::WriterCore;
+use crate::table::record::allocated;
 use crate::{SharedWriter, Store, WriteOutcome, Writer};
 
 /// A writer whose objects expire. `TtlWriter` is a handle: clones share the writer, and dropping the last clone closes the store.
@@ -77,7 +78,7 @@ pub struct TtlWriter<K, V> {
 struct Shared<K, V> {
     writer: SharedWriter<K, V>,
     deadlines: Mutex<Deadlines>,
-    timer: Box<dyn Timer>,
+    timer: DropContained<Box<dyn Timer>>,
 }
 
 /// The maximum number of expired objects that a write deletes. A write adds at most one object that can expire, so expired objects do not accumulate.
@@ -148,7 +149,8 @@ where
         writer: Writer<K, V>,
         timer: impl Timer,
     ) -> (Self, impl Future<Output = ()> + Send + Unpin + 'static) {
-        let (deadlines, timer) = (Mutex::new(Deadlines::default()), Box::new(timer));
+        let timer: Box<dyn Timer> = Box::new(timer);
+        let (deadlines, timer) = (Mutex::new(Deadlines::default()), DropContained::new(timer));
         let shared = Arc::new(Shared { writer: writer.into_shared(), deadlines, timer });
         let sweeper = Sweeper::new(&shared);
         (Self { shared }, sweeper)
@@ -167,6 +169,7 @@ where
     /// Panics like [`SharedWriter::upsert`]. Also panics if the clock panics; nothing is changed in that case. A panic while other objects are swept is
     /// ignored.
     pub fn upsert(&self, object: V, ttl: Option<Duration>) -> WriteOutcome {
+        let object = allocated(object);
         let Shared { writer, deadlines, timer } = &*self.shared;
         let now = timer.now();
         let mut arrived = Some(writer.inner.read(object));
@@ -191,6 +194,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        let last = last.map(allocated);
         let Shared { writer, deadlines, timer } = &*self.shared;
         let now = timer.now();
         let (hash, last, version) = writer.deletion(key, last);

@@ -1,11 +1,10 @@
 //! PURE. The listed objects on which the key function panicked. The list does not contain them, so a stored object that is not listed may be one of them.
 
-use std::sync::Arc;
-
-use flyball_sync::panics::{attempt, caught, drop_each};
+use flyball_sync::panics::{attempt, caught};
 
 use crate::Schema;
 use crate::store::object_reader::{Transform, transformed};
+use crate::table::record::Object;
 
 /// The maximum number of objects that are compared with the stored objects. The comparison takes time in proportion to the product of both numbers.
 const MOST: usize = 16;
@@ -16,16 +15,7 @@ pub(super) struct Unnamed<V> {
     /// The message of the last panic.
     pub(super) panic: String,
     /// The first objects, at most [`MOST`].
-    objects: Objects<V>,
-}
-
-/// Objects that are dropped one by one, because several of their destructors may panic.
-struct Objects<V>(Vec<V>);
-
-impl<V> Drop for Objects<V> {
-    fn drop(&mut self) {
-        drop_each(self.0.drain(..));
-    }
+    objects: Vec<Object<V>>,
 }
 
 /// Stored objects that a list does not contain, and that are kept because they may be listed objects whose key function panicked.
@@ -39,30 +29,30 @@ pub(crate) struct Withheld {
 }
 
 /// The objects with which stored objects are compared; `None` if every stored object may be one of the objects.
-pub(super) struct Candidates<V>(Option<Vec<Arc<V>>>);
+pub(super) struct Candidates<V>(Option<Vec<Object<V>>>);
 
 // `Default` is not derived, because a derive would require `V: Default`.
 impl<V> Default for Unnamed<V> {
     fn default() -> Self {
-        Self { count: 0, panic: String::new(), objects: Objects(Vec::new()) }
+        Self { count: 0, panic: String::new(), objects: Vec::new() }
     }
 }
 
 impl<V> Unnamed<V> {
-    pub(super) fn add(&mut self, object: V, panic: &str) {
+    pub(super) fn add(&mut self, object: Object<V>, panic: &str) {
         self.count += 1;
         self.panic = panic.into();
-        if self.objects.0.len() < MOST {
-            self.objects.0.push(object);
+        if self.objects.len() < MOST {
+            self.objects.push(object);
         }
     }
 
     /// Returns the objects as they would be stored. If the transformation panics on one of them, or if there are too many, each stored object counts as
     /// a possible state of them.
     pub(super) fn transformed(&mut self, transform: Option<&Transform<V>>) -> Candidates<V> {
-        let objects = std::mem::take(&mut self.objects.0);
+        let objects = std::mem::take(&mut self.objects);
         if self.count > objects.len() as u64 {
-            discard(objects);
+            caught(|| drop(objects));
             return Candidates(None);
         }
         Candidates(
@@ -78,12 +68,8 @@ impl<V> Candidates<V> {
         objects.iter().any(|object| attempt(|| schema.same_identity(stored, object)).unwrap_or(true))
     }
 
+    /// Drops the objects. Panics of their destructors are ignored: the list that contained them is complete without them.
     pub(super) fn discard(self) {
-        discard(self.0.into_iter().flatten());
+        caught(|| drop(self));
     }
-}
-
-/// Drops objects. Panics of their destructors are ignored: the list that contained them is complete without them.
-fn discard<T>(objects: impl IntoIterator<Item = T>) {
-    caught(|| drop_each(objects.into_iter()));
 }

@@ -12,6 +12,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
+use flyball_sync::panics::DropContained;
+
 use crate::store::inner::StoreInner;
 use crate::store::wait_for::WaitForVersion;
 use crate::{Version, WaitForError};
@@ -20,12 +22,12 @@ use crate::{Version, WaitForError};
 pub(crate) struct WaitForKey<K, V> {
     wait: WaitForVersion<K, V>,
     store: Weak<StoreInner<K, V>>,
-    key: K,
+    key: DropContained<K>,
 }
 
 impl<K, V> WaitForKey<K, V> {
     pub(crate) fn new(store: Weak<StoreInner<K, V>>, key: K, version: Version) -> Self {
-        Self { wait: WaitForVersion::new(store.clone(), version), store, key }
+        Self { wait: WaitForVersion::new(store.clone(), version), store, key: DropContained::new(key) }
     }
 }
 
@@ -43,12 +45,13 @@ impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
         };
         Poll::Ready(reached.and_then(|_| {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
-            let hash = store.reader.seed.hash_one(&this.key);
-            let object = store.published.with_table(|table| table.object(hash, |key| *key == this.key));
+            let hash = store.reader.seed.hash_one(&*this.key);
+            let object = store.published.with_table(|table| table.object(hash, |key| *key == *this.key));
+            let object = object.map(DropContained::new);
             // The handle is dropped explicitly: it may be the last one, which drops all objects, and a panic in their destructors while the function
             // returns would leak the result.
             drop(store);
-            Ok(object)
+            Ok(object.map(DropContained::into_inner))
         }))
     }
 }

@@ -16,7 +16,7 @@ use crate::store::effects::{Effects, fan_out};
 use crate::store::inner::StoreInner;
 use crate::store::object_reader::{ObjectReader, ParsedObject};
 use crate::store::published::Published;
-use crate::table::record::{AllValues, Record};
+use crate::table::record::{AllValues, Object, Record, object_of};
 use crate::table::relist::ListedState;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, Schema, Stopped, Store, Version, WaitForError, WriteOutcome};
@@ -130,7 +130,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let table = self.table();
         let found = arrived
             .as_ref()
-            .and_then(|arrived| table.entry_to_write(arrived.hash, |key| *key == arrived.key));
+            .and_then(|arrived| table.entry_to_write(arrived.hash, |key| *key == *arrived.key));
         let (row, old) = found.unzip();
         let arrived = arrived.take().expect("the caller passes an object");
         let (new, key) = arrived.after(old);
@@ -166,7 +166,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
     pub(crate) fn delete<Q>(
         &mut self,
         (hash, key): (u64, &Q),
-        last: Option<&Arc<V>>,
+        last: Option<&Object<V>>,
         version: Version,
         effects: &mut Effects<K, V>,
     ) -> WriteOutcome
@@ -182,7 +182,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
             return WriteOutcome::Absent;
         };
         let stored = old.version;
-        if is_stale_deletion(&self.reader().schema, old, last.map(|last| &**last), version) {
+        if is_stale_deletion(&self.reader().schema, old, last.map(object_of), version) {
             drop(table);
             self.bookmark(version, effects);
             return WriteOutcome::Stale { stored };
@@ -342,7 +342,7 @@ pub(super) fn deletion<K, V>(
     schema: &Schema<K, V>,
     row: u32,
     old: &Record<K, V>,
-    last: Option<&Arc<V>>,
+    last: Option<&Object<V>>,
 ) -> KeyWrite<K, V> {
     let (kind, last) = match last {
         Some(last) if schema.same_identity(&old.object, last) => (ChangeKind::Deleted, last),

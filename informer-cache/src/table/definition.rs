@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use flyball_sync::panics::attempt;
+use flyball_sync::panics::{DropContained, attempt};
 
 use crate::table::Column;
 use crate::table::record::{AnyValue, Value, Values};
@@ -28,7 +28,7 @@ pub(crate) struct IndexId {
 /// The functions with which one index reads objects and compares values. The type is `pub`, but unreachable, because the crate does not export it.
 pub struct Definition<V> {
     pub(crate) id: IndexId,
-    pub(crate) values: Box<ValuesFn<V>>,
+    pub(crate) values: DropContained<Box<ValuesFn<V>>>,
     pub(crate) equal: fn(&AnyValue, &AnyValue) -> bool,
     /// Compares two values; `Some` only in an ordered index.
     pub(crate) compare: Option<fn(&AnyValue, &AnyValue) -> Ordering>,
@@ -67,7 +67,8 @@ impl<V> fmt::Debug for Definition<V> {
 
 /// Converts an index value to the type-erased form in which it is stored.
 pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> Arc<AnyValue> {
-    Arc::new(Value { hash: seed.hash_one(&key), key })
+    let key = DropContained::new(key);
+    Arc::new(Value { hash: seed.hash_one(&*key), key })
 }
 
 /// Converts a type-erased value back to its type.
@@ -77,5 +78,6 @@ pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> 
 #[inline]
 pub(crate) fn typed<IK: 'static>(value: &AnyValue) -> &IK {
     let key: &dyn Any = &value.key;
-    key.downcast_ref().expect("an index holds values of its own type")
+    let key: &DropContained<IK> = key.downcast_ref().expect("an index holds values of its own type");
+    key
 }

@@ -3,8 +3,24 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use flyball_sync::panics::DropContained;
+
 use crate::table::Garbage;
 use crate::{IndexError, Version};
+
+/// An object. Its destructor runs with the last reference, and may panic, so each reference of the crate is contained.
+pub(crate) type Object<V> = DropContained<Arc<V>>;
+
+/// Moves an object to its allocation.
+#[inline]
+pub(crate) fn allocated<V>(object: V) -> Object<V> {
+    DropContained::new(Arc::new(object))
+}
+
+/// Returns the object itself.
+pub(crate) fn object_of<V>(object: &Object<V>) -> &V {
+    object
+}
 
 /// One state of one object, with its key and version. A write never changes the clones of a record.
 ///
@@ -14,9 +30,8 @@ use crate::{IndexError, Version};
 /// So a record may hold the key that was read from an earlier version of its object. If this key shares a string with the earlier version, the record
 /// keeps that string alive.
 pub(crate) struct Record<K, V> {
-    /// An `Option<Record>` encodes `None` in the word of its first pointer, so `object` is the first field: an iteration over the objects then reads
-    /// only this word of each row.
-    pub(crate) object: Arc<V>,
+    pub(crate) object: Object<V>,
+    /// An `Option<Record>` encodes `None` in this word, because `object` uses its own null pointer.
     pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,
 }
@@ -24,16 +39,16 @@ pub(crate) struct Record<K, V> {
 /// The key of an object, with its hash. All versions of an object, and all changes to it, share one `Name`.
 pub(crate) struct Name<K> {
     pub(crate) hash: u64,
-    pub(crate) key: K,
+    pub(crate) key: DropContained<K>,
 }
 
 impl<K, V> Record<K, V> {
-    pub(crate) fn new(hash: u64, key: K, version: Version, object: Arc<V>) -> Self {
+    pub(crate) fn new(hash: u64, key: DropContained<K>, version: Version, object: Object<V>) -> Self {
         Self { name: Arc::new(Name { hash, key }), version, object }
     }
 
     /// Creates a record of a different version of the same object.
-    pub(crate) fn next(&self, version: Version, object: Arc<V>) -> Self {
+    pub(crate) fn next(&self, version: Version, object: Object<V>) -> Self {
         Self { name: self.name.clone(), version, object }
     }
 
@@ -95,7 +110,7 @@ pub(crate) struct Value<T: ?Sized> {
     pub(crate) key: T,
 }
 
-/// A type-erased index value. The definition of the index determines the type.
+/// A type-erased index value, in a [`DropContained`]. The definition of the index determines the type.
 pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 
 /// A value that an index function returned.

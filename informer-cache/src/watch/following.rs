@@ -89,6 +89,8 @@ where
     /// change up to this version. Otherwise, a newer change of a different object may have raised the version before the change for which you wait
     /// has arrived: only a list or a bookmark guarantees that every change up to its version is stored.
     ///
+    /// The write, list or close that ends n waits holds the lock of the store for O(n log n) time.
+    ///
     /// # Errors
     /// Returns an error if a relist sets the store back to an earlier version than `version`, or if the store is closed, for example because its
     /// writer is dropped.

@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
-use flyball_sync::panics::{caught, run_each};
+use flyball_sync::panics::{DropContained, caught};
 
 use crate::changes::buffer::{Popped, SubscriptionBuffer};
 use crate::changes::pending::{Filter, Merged, Ticket};
@@ -91,7 +91,7 @@ pub struct Subscription<K, V, E = Change<K, V>> {
     ready: Option<Change<K, V>>,
     taken: Option<Ticket>,
     restarting: bool,
-    filter: Option<Box<Filter<V>>>,
+    filter: Option<DropContained<Box<Filter<V>>>>,
     resyncing: Option<ResyncTimer>,
     item: PhantomData<fn() -> E>,
 }
@@ -138,6 +138,8 @@ where
         };
         // `begin` is called last, because it may panic. In that case, the subscription is dropped, which detaches the buffer.
         subscription.begin(&snapshot.table);
+        // At once, so that a subscription that is not polled does not keep the other objects alive.
+        subscription.walk.iter_mut().for_each(|walk| _ = walk.collect(usize::MAX));
         subscription
     }
 
@@ -251,7 +253,7 @@ where
                 return Poll::Pending;
             }
             if let Some(due) = &self.due {
-                self.ready = due.merged.deliver(&self.schema, self.filter.as_deref());
+                self.ready = due.merged.deliver(&self.schema, self.filter.as_ref().map(|filter| &***filter));
                 drop(self.due.take());
             } else if self.walk.is_some() {
                 self.advance_walk();
@@ -307,6 +309,9 @@ where
     /// Sets `due` to the next object of the walk, unless this object does not have to be delivered.
     fn advance_walk(&mut self) {
         let Some(walk) = &mut self.walk else { return };
+        if !walk.collect(COLLECTED_PER_STEP) {
+            return;
+        }
         self.taken = None;
         let record = walk.item().cloned();
         let mut since = None;
@@ -351,16 +356,7 @@ impl<K, V, E> Drop for Subscription<K, V, E> {
     fn drop(&mut self) {
         let store = self.store.upgrade();
         store.iter().for_each(|store| store.unsubscribe(&self.buffer));
-        let Self { buffer, walk, due, ready, filter, resyncing, .. } = self;
-        // One by one, because several destructors may panic.
-        run_each(&mut [
-            &mut || buffer.detach(),
-            &mut || drop(walk.take()),
-            &mut || drop(due.take()),
-            &mut || drop(ready.take()),
-            &mut || drop(filter.take()),
-            &mut || drop(resyncing.take()),
-        ]);
+        self.buffer.detach();
     }
 }
 
@@ -372,6 +368,9 @@ impl<K: fmt::Debug, V, E> fmt::Debug for Subscription<K, V, E> {
         f.debug_struct("Subscription").finish_non_exhaustive()
     }
 }
+
+/// The maximum number of selected objects that a step collects when a resync or a restart begins.
+const COLLECTED_PER_STEP: usize = 32;
 
 /// The maximum number of steps in one poll if no step finds a change to deliver.
 const MAX_STEPS_PER_POLL: u32 = 512;

@@ -36,6 +36,7 @@ mod subscription;
 mod surface;
 mod testing_server;
 mod ttl;
+mod two_panics;
 mod upstream_informer;
 mod upstream_shared;
 mod upstream_store;

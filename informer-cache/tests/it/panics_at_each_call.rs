@@ -22,6 +22,8 @@ thread_local! {
     static CALLS_LEFT: Cell<u64> = const { Cell::new(0) };
     /// The call that panicked last.
     static PANICKED: Cell<&'static str> = const { Cell::new("") };
+    /// Whether each destructor that runs while the panic of that call unwinds panics, too.
+    static DROPS_PANIC: Cell<bool> = const { Cell::new(false) };
     /// The number of keys, objects and index values that exist.
     static LIVE: Cell<i64> = const { Cell::new(0) };
 }
@@ -60,6 +62,9 @@ impl Drop for Hostile {
     fn drop(&mut self) {
         LIVE.set(LIVE.get() - 1);
         called("drop");
+        if DROPS_PANIC.get() && panicking() {
+            resume_unwind(Box::new("a second panic"));
+        }
     }
 }
 
@@ -149,7 +154,11 @@ impl World {
         let (source, clock) = (ScriptedSource::new(), ManualClock::new());
         let builder = Informer::builder(schema(), source.clone()).index(&BY_THIRD).index(&BY_MANY).seed(3);
         let builder = builder.on_error(|_| called("on_error")).transform(|object| {
-            called("transform");
+            // The object belongs to this function, which therefore catches the second panic.
+            if let Err(panic) = catch_unwind(|| called("transform")) {
+                drop(catch_unwind(AssertUnwindSafe(|| drop(object))));
+                resume_unwind(panic);
+            }
             object
         });
         let builder = if streaming { builder.streaming_lists() } else { builder };
@@ -190,7 +199,8 @@ impl World {
         if self.source.open_watches() > 0 {
             events.into_iter().for_each(|event| self.source.send(event));
         } else {
-            drop(catch_unwind(AssertUnwindSafe(|| drop(events))));
+            // Two panics in the drop of one list of the test would abort.
+            events.into_iter().for_each(|event| drop(catch_unwind(AssertUnwindSafe(|| drop(event)))));
         }
     }
 
@@ -269,6 +279,18 @@ fn run(streaming: bool, consuming: bool, nth: u64) -> bool {
 
 #[test]
 fn a_panic_at_each_call_of_user_code_leaves_the_informer_running() {
+    panic_at_each_call();
+}
+
+/// If one of the further panics left its destructor, the process would abort.
+#[test]
+fn a_panic_at_each_call_while_which_all_drops_panic_does_not_abort() {
+    DROPS_PANIC.set(true);
+    panic_at_each_call();
+    DROPS_PANIC.set(false);
+}
+
+fn panic_at_each_call() {
     for (streaming, consuming) in [(false, false), (false, true), (true, false), (true, true)] {
         let calls = (1..).take_while(|nth| run(streaming, consuming, *nth)).count();
         assert!(calls > 300, "only {calls} calls");

@@ -3,9 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Waker};
 
 use flyball_informer_cache::{
-    Index, Schema, SharedWriter, Store, Subscription, Version, WatchEvent, WriteOutcome, Writer,
+    Index, Schema, SharedWriter, Store, Subscription, SubscriptionEvent, Version, WatchEvent, WriteOutcome,
+    Writer,
 };
 use testkit::allocator::allocations;
 use testkit::wakers::{Counting, poll_once, poll_with};
@@ -427,5 +429,32 @@ fn subscription_with_a_selection_resyncs_after_writes_of_other_objects() {
     for changes in &mut changes {
         changes.resync();
         assert_eq!(received(changes), ["1@1>1"]);
+    }
+}
+
+#[test]
+fn a_resync_or_a_restart_of_many_objects_takes_several_polls() {
+    static BY_PARITY: Index<(u32, u64), u32> = Index::new("parity", |object| object.0 % 2);
+    let schema = Schema::new(|object: &(u32, u64)| object.0, |object| Version::new(object.1));
+    let mut store = Store::builder(schema).index(&BY_PARITY).build().unwrap();
+    store.replace((0..200_000).map(|key| (key, 1)), Version::new(1));
+    let builder = store.subscription().by_index(&BY_PARITY, 0).unwrap();
+    let mut changes = builder.max_pending(1.try_into().unwrap()).subscribe();
+    for is_restart in [false, true] {
+        while changes.try_next().is_some() {}
+        if is_restart {
+            for key in [0, 2] {
+                store.upsert((key, 2));
+            }
+            assert!(matches!(changes.try_next(), Some(SubscriptionEvent::Restarted)));
+        } else {
+            changes.resync();
+        }
+        let mut polls = 1;
+        while changes.poll_next(&mut Context::from_waker(Waker::noop())).is_pending() {
+            polls += 1;
+        }
+        assert!(polls > 5, "{polls} polls collected 100000 objects");
+        assert_eq!(std::iter::from_fn(|| changes.try_next()).count(), 99_999);
     }
 }

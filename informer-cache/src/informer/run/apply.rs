@@ -6,13 +6,14 @@
 use std::hash::Hash;
 use std::ops::ControlFlow;
 
-use flyball_sync::panics::attempt;
+use flyball_sync::panics::{DropContained, attempt};
 use flyball_sync::{Nanos, Timer};
 
 use super::super::failure::Failed;
 use super::super::tombstones::Tombstones;
 use super::{BATCH, InformerTask, Stop};
 use crate::store::{Publication, RelistDraft, Stage, Withheld};
+use crate::table::record::allocated;
 use crate::{
     BackoffCause, EventVerdict, Schema, SharedWriter, Source, SourceErrorKind, Version, WatchEvent,
     WriteOutcome,
@@ -28,6 +29,7 @@ where
     /// Accepts an event. If the event completes a streaming list, returns the list and its version.
     pub(super) fn accept(&mut self, event: WatchEvent<V>) -> Option<(RelistDraft<K, V>, Version)> {
         let schema = &self.schema;
+        let event = event.map(DropContained::new);
         let seen = match attempt(|| event.as_ref().map(|object| schema.version(object))) {
             Ok(seen) => seen,
             Err(panic) => {
@@ -90,7 +92,7 @@ where
 
     /// Stages an event of a streaming list. It is compared with the object that is listed under its key, just as an event of a plain watch is
     /// compared with the stored object.
-    fn stage_event(&mut self, event: WatchEvent<V>, version: Version) {
+    fn stage_event(&mut self, event: WatchEvent<DropContained<V>>, version: Version) {
         let mut list = self.take_streaming_list();
         let (schema, tombstones) = (&self.schema, &mut self.tombstones);
         let is_older = |listed: Version| !version.is_zero() && version < listed;
@@ -98,7 +100,7 @@ where
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 // The drop of a rejected object may panic, too.
                 let inserted = attempt(|| {
-                    list.try_insert_unless(object, |key, listed| match listed() {
+                    list.try_insert_unless(allocated(object.into_inner()), |key, listed| match listed() {
                         Some(listed) => is_older(listed),
                         None => tombstones.is_stale(key, version),
                     })
@@ -107,13 +109,14 @@ where
             }
             WatchEvent::Deleted(object) => {
                 let removed = attempt(|| {
-                    let key = schema.key(&object);
+                    let key = DropContained::new(schema.key(&object));
                     let listed = list.listed(&key).map(|listed| listed.version);
                     // As in `apply_event`, the deletion is applied if the identity function panics.
-                    let late = attempt(|| list.is_stale_deletion(&key, object, version));
+                    let late =
+                        attempt(|| list.is_stale_deletion(&key, allocated(object.into_inner()), version));
                     if !matches!(late, Ok(true)) {
-                        list.remove(&key);
-                        tombstones.deleted(key, version, listed);
+                        list.remove(&*key);
+                        tombstones.deleted(key.into_inner(), version, listed);
                     }
                     late
                 });
@@ -127,6 +130,7 @@ where
 
     /// Stages a listed object.
     pub(super) fn stage(&mut self, list: &mut RelistDraft<K, V>, object: V) {
+        let object = allocated(object);
         let put = attempt(|| list.try_insert_unless(object, |_, _| false));
         self.count_result(put.and_then(|late| late));
     }
@@ -284,7 +288,7 @@ fn apply_event<K, V>(
     schema: &Schema<K, V>,
     tombstones: &mut Tombstones<K>,
     version: Version,
-    event: WatchEvent<V>,
+    event: WatchEvent<DropContained<V>>,
 ) -> Result<bool, String>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
@@ -294,30 +298,30 @@ where
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => {
             if tombstones.concerns(version) {
-                let key = schema.key(&object);
-                if store.get(&key).is_none() && tombstones.is_stale(&key, version) {
+                let key = DropContained::new(schema.key(&object));
+                if store.get(&*key).is_none() && tombstones.is_stale(&key, version) {
                     return Ok(true);
                 }
             }
-            Ok(is_stale(store.upsert(object)))
+            Ok(is_stale(store.upsert(object.into_inner())))
         }
         WatchEvent::Deleted(object) => {
-            let key = schema.key(&object);
+            let key = DropContained::new(schema.key(&object));
             let stored = store.stored_version(&key);
-            let deleted = attempt(|| is_stale(store.delete(&key, Some(object))));
+            let deleted = attempt(|| is_stale(store.delete(&*key, Some(object.into_inner()))));
             let late = match &deleted {
                 Ok(late) => *late,
                 Err(_) => {
                     let late = !version.is_zero() && stored.is_some_and(|stored| version < stored);
                     if !late {
-                        store.delete(&key, None);
+                        store.delete(&*key, None);
                     }
                     store.apply(WatchEvent::Bookmark(version));
                     late
                 }
             };
             if !late {
-                tombstones.deleted(key, version, stored);
+                tombstones.deleted(key.into_inner(), version, stored);
             }
             deleted
         }

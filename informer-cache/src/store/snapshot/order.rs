@@ -190,7 +190,7 @@ impl<'a, K, V, IK: 'static> Iterator for RangeIter<'a, K, V, IK> {
             // Column invariant 2: every row has a record.
             let record = self.rows.next().and_then(|row| self.table.rows.get(row));
             if let (Some(record), Some(value)) = (record, self.value) {
-                return Some((typed::<IK>(value), &record.object));
+                return Some((typed::<IK>(value), &*record.object));
             }
             if self.from == self.to {
                 return None;

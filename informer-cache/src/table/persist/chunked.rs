@@ -3,10 +3,6 @@
 //! A `Vec` copies all its items when it grows, so one push may take as long as a million others. This list allocates a chunk of 256 items at a time, and
 //! copies only the pointers to the chunks.
 
-use std::mem::needs_drop;
-
-use flyball_sync::panics::drop_each;
-
 /// The items of a chunk.
 const CHUNK: usize = 256;
 
@@ -73,15 +69,6 @@ impl<T> Chunked<T> {
         match self.get_mut(at) {
             Some(item) => Some(std::mem::replace(item, last)),
             None => Some(last),
-        }
-    }
-}
-
-/// Drops the items one by one: the destructors of several of them may panic, and a panic while another one unwinds aborts the process.
-impl<T> Drop for Chunked<T> {
-    fn drop(&mut self) {
-        if needs_drop::<T>() {
-            drop_each(std::iter::from_fn(|| self.pop()));
         }
     }
 }

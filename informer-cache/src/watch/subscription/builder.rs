@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_sync::Timer;
-use flyball_sync::panics::caught;
+use flyball_sync::panics::{DropContained, caught};
 
 use super::{ResyncTimer, Subscription, SubscriptionEvent};
 use crate::changes::pending::Filter;
@@ -37,8 +37,8 @@ use crate::{Change, Index, LabelIndex, MissingIndex, Selector};
 pub struct SubscriptionBuilder<K, V, E = Change<K, V>> {
     store: Arc<StoreInner<K, V>>,
     selection: Option<Selection<K, V>>,
-    filter: Option<Box<Filter<V>>>,
-    resync: Option<(Box<dyn Timer>, Duration)>,
+    filter: Option<DropContained<Box<Filter<V>>>>,
+    resync: Option<(DropContained<Box<dyn Timer>>, Duration)>,
     most: usize,
     item: PhantomData<fn() -> E>,
 }
@@ -57,7 +57,8 @@ where
 {
     /// Makes the subscription deliver only changes of this key, so at most one key is pending.
     pub fn for_key(mut self, key: K) -> Self {
-        let hash = self.store.reader.seed.hash_one(&key);
+        let key = DropContained::new(key);
+        let hash = self.store.reader.seed.hash_one(&*key);
         self.selection = Some(Selection::Key { hash, key });
         self
     }
@@ -68,8 +69,9 @@ where
     /// whatever value that state has in the index.
     ///
     /// The writer compares the values of an object in the index to decide whether a change is delivered. Starting the subscription takes O(n) time,
-    /// for n objects with the value. Objects without the value are not pending and not kept alive, and their changes do not wake the subscriber. If
-    /// you can select the objects either with an index or with a [`filter`](Self::filter), the index costs less.
+    /// for n objects with the value; a resync or a restart collects them in several polls. Objects without the value are not pending, not kept alive by a
+    /// slow subscriber, and their changes do not wake the subscriber. If you can select the objects either with an index or with a
+    /// [`filter`](Self::filter), the index costs less.
     ///
     /// The subscription ends when the index is removed from the store.
     ///
@@ -141,10 +143,14 @@ where
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     pub fn filter(mut self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(match self.filter {
+        let filter: Box<Filter<V>> = match self.filter.take() {
             None => Box::new(f),
-            Some(before) => Box::new(move |object| before(object) && f(object)),
-        });
+            Some(before) => {
+                let f = DropContained::new(f);
+                Box::new(move |object: &V| before(object) && f(object))
+            }
+        };
+        self.filter = Some(DropContained::new(filter));
         self
     }
 
@@ -201,7 +207,8 @@ where
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
     pub fn resync_every(mut self, timer: impl Timer, period: Duration) -> Self {
-        self.resync = Some((Box::new(timer), period));
+        let timer: Box<dyn Timer> = Box::new(timer);
+        self.resync = Some((DropContained::new(timer), period));
         self
     }
 

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use flyball_sync::panics::DropContained;
 use flyball_sync::{Nanos, Timer};
 
 use super::Subscription;
@@ -67,7 +68,7 @@ where
 
 /// The timer for the periodic resyncs of one subscription. Writes, relists and other subscriptions do not affect it.
 pub(super) struct ResyncTimer {
-    timer: Box<dyn Timer>,
+    timer: DropContained<Box<dyn Timer>>,
     period: Duration,
     next: Nanos,
 }
@@ -75,7 +76,7 @@ pub(super) struct ResyncTimer {
 impl ResyncTimer {
     /// Creates a timer whose first resync is due after one period. Returns `None` if the period is zero, because this would cause resyncs without
     /// end.
-    pub(super) fn new(timer: Box<dyn Timer>, period: Duration) -> Option<Self> {
+    pub(super) fn new(timer: DropContained<Box<dyn Timer>>, period: Duration) -> Option<Self> {
         let next = timer.now() + period;
         (!period.is_zero()).then_some(Self { timer, period, next })
     }
