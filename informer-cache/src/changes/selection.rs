@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::table::definition::Definition;
 use crate::table::index_set::IndexSet;
 use crate::table::record::{AnyValue, Record, Values};
-use crate::table::{KeyWrite, Table};
+use crate::table::{KeyWrite, Rows, Table};
 use crate::{Change, ChangeKind};
 
 /// The filter of a subscription that does not cover all objects.
@@ -41,17 +41,22 @@ impl<K, V> Selection<K, V> {
     where
         K: Eq,
     {
+        let rows = self.rows(table);
+        let rows = rows.iter().flat_map(Rows::iter);
+        rows.filter_map(|row| table.rows.get(row).cloned()).collect()
+    }
+
+    /// Returns the rows of the selected objects; `None` if there are none. Calls `Eq` of keys or index values. O(1).
+    pub(crate) fn rows(&self, table: &Table<K, V>) -> Option<Rows>
+    where
+        K: Eq,
+    {
         match self {
-            Self::Key { hash, key } => {
-                table.record(*hash, |known| known == key).cloned().into_iter().collect()
-            }
+            Self::Key { hash, key } => table.find(*hash, |known| known == key).map(Rows::One),
             Self::Value { index, value } => {
-                let column = table.index_set.place(index).map(|at| &table.columns[at]);
-                let group = column.and_then(|column| {
-                    column.group(column.find(value.hash, |known| index.equal(known, value))?)
-                });
-                let rows = group.into_iter().flat_map(|group| group.rows.iter());
-                rows.filter_map(|row| table.rows.get(row).cloned()).collect()
+                let column = &table.columns[table.index_set.place(index)?];
+                let (_, group) = column.entry(value.hash, |known| index.equal(known, value))?;
+                Some(group.rows.clone())
             }
         }
     }

@@ -17,7 +17,7 @@
 //! its destructor runs the remaining stages, so a published write is always delivered. No other write runs during a publication. Subscriptions and
 //! indexes may be added and removed during a publication. If the list of subscriptions has changed at the commit, the publication goes back to
 //! `Finding` for the new subscriptions that have a selection. If the indexes have changed, it goes back to `Building`. So every piece is short,
-//! whatever other threads do.
+//! whatever other threads do. (If subscriptions were added again meanwhile, one piece is as long as it took to subscribe those.)
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -35,15 +35,11 @@ use crate::changes::observer_fn;
 use crate::changes::pending::Dropped;
 use crate::changes::subscribers::SubscriptionBuffers;
 use crate::table::index_set::IndexSet;
-use crate::table::persist::{Chunked, Hashes};
+use crate::table::persist::{Chunked, Hashes, Paged};
 use crate::table::record::{AnyValue, Values};
-use crate::table::relist::RelistDiff;
-use crate::table::{KeyWrite, Plan, Table};
+use crate::table::relist::{RelistDiff, UNCHANGED};
+use crate::table::{KeyWrite, Plan, Rows, Table};
 use crate::{Change, ChangeKind, IndexError, Store, Version, WaitForError};
-
-/// To compare this many writes with the selection of one subscription costs as much as to look up one pending entry, or the subscriptions that one write
-/// concerns.
-const SELECTED: usize = 16;
 
 /// The stage of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,11 +81,15 @@ pub(crate) struct Publication<K, V> {
     /// The index of the listed keys that were not stored, which is no longer needed.
     listed_keys: Hashes,
     writes: Vec<KeyWrite<K, V>>,
+    /// For each row of `next` whose object a write has stored, and for each row of `base` whose object a write has deleted: the position of this write,
+    /// plus one. A subscription that is added during the publication finds with these the writes that concern it, however many others there are.
+    stored_by: Paged,
+    deleted_by: Paged,
     changes: Vec<Change<K, V>>,
     buffers: SubscriptionBuffers<K, V>,
     findings: Findings<K, V>,
-    /// The subscriptions to all objects whose pending entries have been looked up, by their position.
-    is_found: Vec<bool>,
+    /// How often the stage `Finding` was completed: first for all subscriptions, and then only for those that had been added meanwhile.
+    searches: u32,
     /// Subscriptions with a selection that have been added during this publication, and whose effects must still be found.
     late: Vec<Arc<SubscriptionBuffer<K, V>>>,
     merging: Option<Merging>,
@@ -132,9 +132,11 @@ impl<K, V> Publication<K, V> {
             list: None,
             listed_keys: Hashes::new(),
             writes,
+            stored_by: Paged::new(),
+            deleted_by: Paged::new(),
             buffers,
             findings: Findings::default(),
-            is_found: Vec::new(),
+            searches: 0,
             late: Vec::new(),
             merging: None,
             buffer: 0,
@@ -359,7 +361,10 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                     );
                     next.plan(write, &mut self.plan, &mut self.effects.garbage);
                     let put = (write.kind, write.row, write.record.clone());
-                    let (_, old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
+                    let (row, old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
+                    let is_deletion = write.kind.is_deletion();
+                    let written_by = if is_deletion { &mut self.deleted_by } else { &mut self.stored_by };
+                    written_by.set(row, self.changes.len() as u32 + 1);
                     let (name, object) = (write.record.name.clone(), write.record.object.clone());
                     self.changes.push(Change::of(name, write.kind, old, object));
                 }
@@ -375,16 +380,14 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 }
                 let place = self.buffer - 1;
                 let Some(buffer) = self.buffers.all.get(place).cloned() else {
+                    self.searches = 1;
                     self.enter(Stage::Committing);
                     return 0;
                 };
-                self.is_found.resize(self.buffers.all.len(), false);
-                let part = if self.is_found[place] { 0..0 } else { self.part(self.writes.len(), most) };
-                let (done, is_last) =
-                    (part.len().max(1), self.is_found[place] || part.end == self.writes.len());
+                let part = self.part(self.writes.len(), most);
+                let (done, is_last) = (part.len().max(1), part.end == self.writes.len());
                 self.findings.find((place, &buffer), &self.writes, part);
                 if is_last {
-                    self.is_found[place] = true;
                     (self.buffer, self.at) = (self.buffer + 1, 0);
                 }
                 done
@@ -396,31 +399,57 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
 
     /// Performs a piece of the stage `Finding`: finds the effects on the subscriptions with a selection, or only on those that were added late.
     fn find_selecting(&mut self, most: usize) -> usize {
-        let all = self.writes.len();
-        let is_first = self.is_found.is_empty() && self.late.is_empty();
-        let (done, is_last) = match self.late.last().cloned() {
-            Some(late) => {
-                let part = self.part(all, most.saturating_mul(SELECTED));
-                let (done, is_last) = ((part.len() / SELECTED).max(1), part.end == all);
-                for at in part {
-                    self.findings.find_one(&late, (at, &self.writes[at]), &self.base);
-                }
-                (done, is_last)
-            }
-            None if is_first && self.buffers.has_selecting() => {
-                let part = self.part(all, most);
-                let (done, is_last) = (part.len(), part.end == all);
-                self.findings.find_selecting(&self.buffers, &self.writes, part, &self.base);
-                (done, is_last)
-            }
-            None => (0, true),
+        if self.searches == 0 {
+            let Self { findings, buffers, writes, base, .. } = self;
+            let (next, done) = match buffers.has_selecting() {
+                true => findings.find_selecting(buffers, writes, self.at, base, most),
+                false => (writes.len(), 0),
+            };
+            (self.buffer, self.at) = if next == self.writes.len() { (1, 0) } else { (0, next) };
+            return done;
+        }
+        let Some(late) = self.late.last().cloned() else {
+            self.searches = self.searches.saturating_add(1);
+            self.enter(Stage::Committing);
+            return 0;
         };
+        let is_repeated = self.searches > 1;
+        let (done, is_last) = self.find_for_late(&late, if is_repeated { usize::MAX } else { most });
         if is_last {
             self.at = 0;
             drop(self.late.pop());
-            self.buffer = usize::from(self.late.is_empty());
         }
-        done
+        if is_repeated { 0 } else { done }
+    }
+
+    /// Finds the effect on a subscription that was added late, in pieces. Only the rows that it selects in the former or in the new table can concern it.
+    /// Returns the number of keys in the piece, and whether it is the last one.
+    fn find_for_late(&mut self, late: &Arc<SubscriptionBuffer<K, V>>, most: usize) -> (usize, bool) {
+        let (Some(selection), Some(next)) = (late.selection(), &self.next) else { return (1, true) };
+        let (before, after) = (selection.rows(&self.base), selection.rows(next));
+        let passes = [
+            (&before, &self.deleted_by, false),
+            (&before, &self.stored_by, false),
+            (&after, &self.stored_by, true),
+        ];
+        let (mut seen, mut found, mut at) = (0, 0, self.at);
+        for (rows, written_by, adds) in passes {
+            while let Some(row) = rows.as_ref().and_then(|rows| rows.get(at)) {
+                // A row without a write costs less than one with a write.
+                if seen / UNCHANGED + found >= most {
+                    return (most, false);
+                }
+                (at, self.at, seen) = (at + 1, self.at + 1, seen + 1);
+                if let Some(place) = written_by.get(row).checked_sub(1) {
+                    found += 1;
+                    let write = (place as usize, &self.writes[place as usize]);
+                    // In the second pass, the write may have added another object in the row of one that was deleted.
+                    self.findings.find_one(late, write, &self.base, |is_new| is_new == adds);
+                }
+            }
+            at -= rows.as_ref().map_or(0, Rows::len);
+        }
+        ((seen / UNCHANGED + found).max(1), true)
     }
 
     /// Performs step 3, the commit, while the caller holds the writer's `turn`. Readers wait only for a pointer swap. If subscriptions or indexes
@@ -466,11 +495,13 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     }
 
     /// Prepares the stage `Finding` for the list `now` of subscriptions, which has replaced `self.buffers`. A new subscription to all objects has no
-    /// pending change, so there is nothing to be found for it. O(subscriptions without a selection, and those with one that were added or removed), so a
-    /// program that adds subscriptions all the time does not keep the list from being committed, however many there are.
+    /// pending change, so there is nothing to be found for it. O(subscriptions without a selection, and those with one that were added or removed).
+    ///
+    /// A program that adds subscriptions all the time does not keep the list from being committed, however many there are and however long the list is: a
+    /// new subscription with a selection takes O(objects that it selects), as it does to subscribe; and the new ones of the second time and later are
+    /// processed in one piece, which the commit follows.
     fn find_late(&mut self, now: &SubscriptionBuffers<K, V>) {
         self.findings.rearrange(&self.buffers, now);
-        self.is_found = vec![true; now.all.len().max(1)];
         self.late = now.selecting_since(&self.buffers).cloned().collect();
     }
 
@@ -483,8 +514,9 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         // `abandoned` is empty: an earlier attempt was freed before this one was complete.
         let changes = Vec::with_capacity(self.writes.len());
         self.abandoned = std::mem::replace(&mut self.changes, changes);
+        (self.stored_by, self.deleted_by) = (Paged::new(), Paged::new());
         self.findings = Findings::default();
-        (self.is_found, self.late) = (Vec::new(), Vec::new());
+        (self.searches, self.late) = (0, Vec::new());
         self.enter(Stage::Building);
     }
 

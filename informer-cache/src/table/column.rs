@@ -227,6 +227,14 @@ impl Rows {
         }
     }
 
+    /// Returns the row at a position.
+    pub(crate) fn get(&self, at: usize) -> Option<u32> {
+        match self {
+            Self::One(row) => (at == 0).then_some(*row),
+            Self::Many(rows) => rows.get(at),
+        }
+    }
+
     pub(crate) fn iter(&self) -> RowNumbers<'_> {
         match self {
             Self::One(row) => RowNumbers::One(Some(*row)),
