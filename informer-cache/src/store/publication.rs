@@ -232,8 +232,11 @@ impl<K, V> Publication<K, V> {
         if self.stage == Stage::Reporting {
             // Tasks are woken first, so that a slow observer does not delay them: readers can see the changes already.
             self.wake();
-            let part = self.part(self.changes.len(), most);
-            let (done, is_last) = (part.len(), part.end == self.changes.len());
+            // Each call of an observer counts.
+            let calls =
+                self.effects.observer_fns.as_ref().map_or(1, |observer_fns| observer_fns.len().max(1));
+            let part = self.part(self.changes.len(), most.div_ceil(calls));
+            let (done, is_last) = (part.len().saturating_mul(calls), part.end == self.changes.len());
             if let Some(observer_fns) = &self.effects.observer_fns {
                 observer_fn::report(observer_fns, &self.changes[part]);
             }

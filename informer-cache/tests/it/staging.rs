@@ -393,6 +393,26 @@ fn changing_subscribers_do_not_lengthen_a_write() {
     publishing.assert_matches(&mut BTreeMap::new());
 }
 
+#[test]
+fn poll_of_a_list_calls_all_observers_together_a_bounded_number_of_times() {
+    let mut publishing = relist();
+    let calls = publishing.calls.clone();
+    let observe = |_| {
+        let called = calls.clone();
+        publishing.informer.observe_changes(move |_| _ = called.fetch_add(1, Ordering::Relaxed))
+    };
+    let more: Vec<_> = (0..9).map(observe).collect();
+    while publishing.source.open_watches() == 0 {
+        let called = calls.load(Ordering::Relaxed);
+        publishing.turn();
+        let called = calls.load(Ordering::Relaxed) - called;
+        assert!(called <= 256 + 10, "one poll called the observers {called} times");
+    }
+    // 500 deletions, 500 updates and 1000 additions.
+    assert_eq!(calls.load(Ordering::Relaxed), 10 * 2_000);
+    drop(more);
+}
+
 /// Polls until these keys are listed, and calls `subscribe` before each poll. Returns the subscriptions.
 fn list_while_subscribing<S>(
     listed: Range<u32>,
