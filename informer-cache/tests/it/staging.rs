@@ -553,3 +553,31 @@ fn a_subscription_to_a_value_of_an_index_that_comes_under_a_list_receives_all_of
         }
     }
 }
+
+#[test]
+fn late_subscriptions_receive_the_objects_that_enter_and_leave_their_selection() {
+    let version = |key: u32| [1, 5, 6][key as usize % 3];
+    for turns in 0.. {
+        let mut publishing = Publishing::new(1_000, (500..2_000).map(|key| (key, version(key))));
+        publishing.informer.add_index(&BY_LISTED).unwrap();
+        (0..turns).for_each(|_| publishing.turn());
+        let is_done = publishing.source.open_watches() > 0;
+        let subscription = || publishing.informer.subscription();
+        let of_value = |value| subscription().by_index(&BY_LISTED, value).unwrap().subscribe();
+        let mut of_values = [1, 5, 6].map(|value| (value, of_value(value)));
+        // Of the keys, one is deleted, three are stored and listed, and one is added.
+        let mut of_keys = [7, 501, 502, 503, 1_500].map(|key| (key, subscription().for_key(key).subscribe()));
+        while publishing.source.open_watches() == 0 {
+            publishing.turn();
+        }
+        for (value, changes) in &mut of_values {
+            assert!(held(changes).into_iter().eq((500..2_000).filter(|key| version(*key) == *value)));
+        }
+        for (key, changes) in &mut of_keys {
+            assert_eq!(held(changes), BTreeSet::from_iter((*key >= 500).then_some(*key)));
+        }
+        if is_done {
+            break;
+        }
+    }
+}
