@@ -83,38 +83,51 @@ impl<K, V> Findings<K, V> {
         buffer.find(part.map(|place| (place, name(place))), |place, ticket| found.push((place, ticket)));
     }
 
-    /// Finds the effect of `writes[part]` on those of `buffers` that have a selection. `table` is the state before the writes. Calls `Eq` of keys and
-    /// index values. Changes no pending entry. O(the subscriptions that the writes may concern).
+    /// Finds the effect of the writes from `from` on on those of `buffers` that have a selection. `table` is the state before the writes. Calls `Eq` of
+    /// keys and index values. Changes no pending entry. Stops after about `most` writes and subscriptions that they may concern. Returns the position of
+    /// the next write, and the number of both.
     pub(crate) fn find_selecting(
         &mut self,
         buffers: &Subscribers<K, V>,
         writes: &[KeyWrite<K, V>],
-        part: Range<usize>,
+        from: usize,
         table: &Table<K, V>,
-    ) where
+        most: usize,
+    ) -> (usize, usize)
+    where
         K: Eq,
     {
         let mut numbers = std::mem::take(&mut self.numbers);
-        for at in part {
+        let (mut at, mut done) = (from, 0);
+        while at < writes.len() && done < most {
+            done += 1;
             buffers.candidates(&writes[at], table, &mut numbers, |buffer| {
-                self.find_one(buffer, (at, &writes[at]), table)
+                done += 1;
+                self.find_one(buffer, (at, &writes[at]), table, |_| true);
             });
+            at += 1;
         }
         self.numbers = numbers;
+        (at, done)
     }
 
-    /// Finds the effect of one write on a subscription with a selection.
+    /// Finds the effect of one write on a subscription with a selection, unless `wanted` returns `false`. Its argument is whether the write adds an object
+    /// to the selection.
     pub(crate) fn find_one(
         &mut self,
         buffer: &Arc<SubscriptionBuffer<K, V>>,
         (at, write): (usize, &KeyWrite<K, V>),
         table: &Table<K, V>,
+        wanted: impl FnOnce(bool) -> bool,
     ) where
         K: Eq,
     {
         let crossing = buffer.selection().and_then(|selection| selection.crossing(write, table));
         let Some(crossing) = crossing else { return };
         let is_new = write.kind.is_addition() || matches!(crossing, Crossing::Enters);
+        if !wanted(is_new) {
+            return;
+        }
         let ticket = is_new.then(|| buffer.ticket(&write.record.name)).flatten();
         let Self { selecting, places, .. } = self;
         let found = places.find(place_of(buffer), |at| Arc::ptr_eq(&selecting[*at].buffer, buffer)).copied();
@@ -133,8 +146,12 @@ impl<K, V> Findings<K, V> {
     }
 
     /// Moves the findings of the subscriptions to all objects from their positions in the list `before` to those in the list `now`. A subscription that
-    /// is only in `now` gets an empty finding, because it has no pending change. O(subscriptions), because both lists have the same order.
+    /// is only in `now` gets an empty finding, because it has no pending change. O(subscriptions), because both lists have the same order; O(1) if they are
+    /// the same list.
     pub(crate) fn rearrange(&mut self, before: &Subscribers<K, V>, now: &Subscribers<K, V>) {
+        if Arc::ptr_eq(&before.all, &now.all) {
+            return;
+        }
         let mut found = std::mem::take(&mut self.all);
         let mut before = before.all.iter().enumerate();
         let of = |buffer: &Arc<SubscriptionBuffer<K, V>>| {

@@ -38,7 +38,7 @@ impl<K, V> Selection<K, V> {
         }
     }
 
-    /// Returns the rows of the selected objects; `None` if there are none. Calls `Eq` of keys or index values.
+    /// Returns the rows of the selected objects; `None` if there are none. Calls `Eq` of keys or index values. O(1).
     pub(crate) fn rows(&self, table: &Table<K, V>) -> Option<Rows>
     where
         K: Eq,

@@ -28,7 +28,7 @@ use crate::{
 mod apply;
 
 /// The run future yields to other tasks each time it has read this many events of a watch, staged a page or this many objects of a page, or
-/// processed this many changes, or subscriptions without one, of a list that it publishes.
+/// processed this many changes, or subscriptions without one, of a list that it publishes. A change counts once for each subscription and observer.
 const BATCH: usize = 256;
 
 /// The state of the run future.

@@ -17,7 +17,7 @@
 //! its destructor runs the remaining stages, so a published write is always delivered. No other write runs during a publication. Subscriptions and
 //! indexes may be added and removed during a publication. If the list of subscriptions has changed at the commit, the publication goes back to
 //! `Finding` for the new subscriptions that have a selection. If the indexes have changed, it goes back to `Building`. So every piece is short,
-//! whatever other threads do.
+//! whatever other threads do. (If subscriptions were added again meanwhile, one piece is as long as it took to subscribe those.)
 
 use std::hash::Hash;
 use std::ops::Range;
@@ -34,15 +34,13 @@ use crate::changes::observer_fn;
 use crate::changes::pending::Dropped;
 use crate::changes::subscribers::SubscriptionBuffers;
 use crate::table::index_set::IndexSet;
-use crate::table::persist::{Chunked, Hashes};
+use crate::table::persist::{Chunked, Hashes, Paged};
 use crate::table::record::{AnyValue, Values};
 use crate::table::relist::RelistDiff;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::{Change, ChangeKind, IndexError, Store, Version, WaitForError};
 
-/// To compare this many writes with the selection of one subscription costs as much as to look up one pending entry, or the subscriptions that one write
-/// concerns.
-const SELECTED: usize = 16;
+mod finding;
 
 /// The stage of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,11 +82,15 @@ pub(crate) struct Publication<K, V> {
     /// The index of the listed keys that were not stored, which is no longer needed.
     listed_keys: Hashes,
     writes: Vec<KeyWrite<K, V>>,
+    /// For each row of `next` whose object a write has stored, and for each row of `base` whose object a write has deleted: the position of this write,
+    /// plus one. A subscription that is added during the publication finds with these the writes that concern it, however many others there are.
+    stored_by: Paged,
+    deleted_by: Paged,
     changes: Vec<Change<K, V>>,
     buffers: SubscriptionBuffers<K, V>,
     findings: Findings<K, V>,
-    /// The subscriptions to all objects whose pending entries have been looked up, by their position.
-    is_found: Vec<bool>,
+    /// How often the stage `Finding` was completed: first for all subscriptions, and then only for those that had been added meanwhile.
+    searches: u32,
     /// Subscriptions with a selection that have been added during this publication, and whose effects must still be found.
     late: Vec<Arc<SubscriptionBuffer<K, V>>>,
     merging: Option<Merging>,
@@ -130,9 +132,11 @@ impl<K, V> Publication<K, V> {
             list: None,
             listed_keys: Hashes::new(),
             writes,
+            stored_by: Paged::new(),
+            deleted_by: Paged::new(),
             buffers,
             findings: Findings::default(),
-            is_found: Vec::new(),
+            searches: 0,
             late: Vec::new(),
             merging: None,
             buffer: 0,
@@ -222,8 +226,11 @@ impl<K, V> Publication<K, V> {
         if self.stage == Stage::Reporting {
             // Tasks are woken first, so that a slow observer does not delay them: readers can see the changes already.
             self.wake();
-            let part = self.part(self.changes.len(), most);
-            let (done, is_last) = (part.len(), part.end == self.changes.len());
+            // Each call of an observer counts.
+            let calls =
+                self.effects.observer_fns.as_ref().map_or(1, |observer_fns| observer_fns.len().max(1));
+            let part = self.part(self.changes.len(), most.div_ceil(calls));
+            let (done, is_last) = (part.len().saturating_mul(calls), part.end == self.changes.len());
             if let Some(observer_fns) = &self.effects.observer_fns {
                 observer_fn::report(observer_fns, &self.changes[part]);
             }
@@ -351,7 +358,10 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                     );
                     next.plan(write, &mut self.plan, &mut self.effects.garbage);
                     let put = (write.kind, write.row, write.record.clone());
-                    let (_, old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
+                    let (row, old, _) = next.commit(put, &mut self.plan, &mut self.effects.garbage);
+                    let is_deletion = write.kind.is_deletion();
+                    let written_by = if is_deletion { &mut self.deleted_by } else { &mut self.stored_by };
+                    written_by.set(row, self.changes.len() as u32 + 1);
                     let (name, object) = (write.record.name.clone(), write.record.object.clone());
                     self.changes.push(Change::of(name, write.kind, old, object));
                 }
@@ -361,58 +371,10 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
                 }
                 done
             }
-            Stage::Finding => {
-                if self.buffer == 0 {
-                    return self.find_selecting(most);
-                }
-                let place = self.buffer - 1;
-                let Some(buffer) = self.buffers.all.get(place).cloned() else {
-                    self.enter(Stage::Committing);
-                    return 0;
-                };
-                self.is_found.resize(self.buffers.all.len(), false);
-                let part = if self.is_found[place] { 0..0 } else { self.part(self.writes.len(), most) };
-                let (done, is_last) =
-                    (part.len().max(1), self.is_found[place] || part.end == self.writes.len());
-                self.findings.find((place, &buffer), &self.writes, part);
-                if is_last {
-                    self.is_found[place] = true;
-                    (self.buffer, self.at) = (self.buffer + 1, 0);
-                }
-                done
-            }
+            Stage::Finding => self.find(most),
             Stage::Committing | Stage::Done => 0,
             Stage::Merging | Stage::Reporting => self.deliver(most),
         }
-    }
-
-    /// Performs a piece of the stage `Finding`: finds the effects on the subscriptions with a selection, or only on those that were added late.
-    fn find_selecting(&mut self, most: usize) -> usize {
-        let all = self.writes.len();
-        let is_first = self.is_found.is_empty() && self.late.is_empty();
-        let (done, is_last) = match self.late.last().cloned() {
-            Some(late) => {
-                let part = self.part(all, most.saturating_mul(SELECTED));
-                let (done, is_last) = ((part.len() / SELECTED).max(1), part.end == all);
-                for at in part {
-                    self.findings.find_one(&late, (at, &self.writes[at]), &self.base);
-                }
-                (done, is_last)
-            }
-            None if is_first && self.buffers.has_selecting() => {
-                let part = self.part(all, most);
-                let (done, is_last) = (part.len(), part.end == all);
-                self.findings.find_selecting(&self.buffers, &self.writes, part, &self.base);
-                (done, is_last)
-            }
-            None => (0, true),
-        };
-        if is_last {
-            self.at = 0;
-            drop(self.late.pop());
-            self.buffer = usize::from(self.late.is_empty());
-        }
-        done
     }
 
     /// Performs step 3, the commit, while the caller holds the writer's `turn`. Readers wait only for a pointer swap. If subscriptions or indexes
@@ -457,15 +419,6 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         self.enter(Stage::Merging);
     }
 
-    /// Prepares the stage `Finding` for the list `now` of subscriptions, which has replaced `self.buffers`. A new subscription to all objects has no
-    /// pending change, so there is nothing to be found for it. O(subscriptions without a selection, and those with one that were added or removed), so a
-    /// program that adds subscriptions all the time does not keep the list from being committed, however many there are.
-    fn find_late(&mut self, now: &SubscriptionBuffers<K, V>) {
-        self.findings.rearrange(&self.buffers, now);
-        self.is_found = vec![true; now.all.len().max(1)];
-        self.late = now.selecting_since(&self.buffers).cloned().collect();
-    }
-
     /// Restarts from `table`, because indexes were added or removed. The functions of new indexes run when the writes are applied again.
     fn restart(&mut self, table: Arc<Table<K, V>>) {
         self.renews = Some(self.base.index_set.clone());
@@ -475,8 +428,9 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         // `abandoned` is empty: an earlier attempt was freed before this one was complete.
         let changes = Vec::with_capacity(self.writes.len());
         self.abandoned = std::mem::replace(&mut self.changes, changes);
+        (self.stored_by, self.deleted_by) = (Paged::new(), Paged::new());
         self.findings = Findings::default();
-        (self.is_found, self.late) = (Vec::new(), Vec::new());
+        (self.searches, self.late) = (0, Vec::new());
         self.enter(Stage::Building);
     }
 

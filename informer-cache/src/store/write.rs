@@ -267,7 +267,7 @@ fn find_and_lock<'a, K: Eq, V>(
             None => {
                 let mut findings = Findings::default();
                 if buffers.has_selecting() {
-                    findings.find_selecting(&buffers, writes, 0..writes.len(), table);
+                    findings.find_selecting(&buffers, writes, 0, table, usize::MAX);
                 }
                 if writes.iter().any(|write| write.kind.is_addition()) {
                     for (at, buffer) in buffers.all.iter().enumerate() {
@@ -281,7 +281,10 @@ fn find_and_lock<'a, K: Eq, V>(
             Some((before, mut findings)) => {
                 findings.rearrange(&before, &buffers);
                 for late in buffers.selecting_since(&before) {
-                    writes.iter().enumerate().for_each(|write| findings.find_one(late, write, table));
+                    writes
+                        .iter()
+                        .enumerate()
+                        .for_each(|write| findings.find_one(late, write, table, |_| true));
                 }
                 (buffers, findings)
             }

@@ -24,6 +24,7 @@ mod reflector;
 mod regressions;
 mod reordered;
 mod repeated_versions;
+mod replicas;
 mod resync_every;
 mod retry_backoff;
 mod selections;

@@ -5,10 +5,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
+use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{
-    Index, Schema, SharedWriter, Store, Subscription, SubscriptionEvent, Version, WatchEvent, WriteOutcome,
-    Writer,
+    Index, Informer, Page, Schema, SharedWriter, Store, Subscription, SubscriptionEvent, Version, WatchEvent,
+    WriteOutcome, Writer,
 };
+use flyball_sync::ManualClock;
 use testkit::allocator::allocations;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -339,6 +341,31 @@ fn write_does_no_work_for_selections_that_it_does_not_concern() {
     let received: Vec<_> = changes.iter_mut().map(|changes| received(changes).len()).collect();
     assert_eq!((received[8], received[9], received.iter().sum::<usize>()), (1, 2, 3));
     store.check().unwrap();
+}
+
+/// Each of the objects of a list concerns all of the subscriptions.
+#[test]
+fn poll_of_a_list_looks_up_a_bounded_number_of_selections() {
+    static OF_ALL: Index<Pod, Counted> = Index::new("of all", |_| Counted(7));
+    const MANY: u32 = 1_000;
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2));
+    let source = ScriptedSource::new();
+    let builder = Informer::builder(schema, source.clone()).index(&OF_ALL).seed(1);
+    let (informer, run) = builder.timer(ManualClock::new().timer()).build().unwrap();
+    let subscribe = |_| informer.subscription().by_index(&OF_ALL, Counted(7)).unwrap().subscribe();
+    let mut changes: Vec<_> = (0..MANY).map(subscribe).collect();
+    let items = (0..MANY).map(|key| pod(key, 1, [])).collect();
+    source.answer_list(Ok(Page { items, version: Version::new(1), continuation: None }));
+    source.answer_watch(Ok(()));
+    let (mut run, mut most) = (std::pin::pin!(run), 0);
+    while source.open_watches() == 0 {
+        COMPARED.set(0);
+        assert!(poll_once(run.as_mut()).is_pending());
+        most = most.max(COMPARED.get());
+    }
+    assert!(most <= 8 * MANY as usize, "{most} comparisons in one poll for {MANY} subscriptions");
+    assert!(changes.iter_mut().all(|changes| changes.pending() == MANY as usize));
+    assert_eq!(received(&mut changes[7]).len(), MANY as usize);
 }
 
 thread_local! {

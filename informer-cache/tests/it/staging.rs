@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -195,6 +196,8 @@ static BY_DIGIT: Index<Wide, u32> = Index::new("digit", |object| {
     object.0 % 10
 });
 
+static BY_HUNDRED: Index<Wide, u32> = Index::new("hundred", |object| object.0 / 100);
+
 static BY_PARITY: Index<Wide, u32> = Index::new("parity", |object| object.0 % 2);
 
 /// An informer that publishes a long list, with an observer and a subscription that receive its changes.
@@ -214,7 +217,7 @@ impl Publishing {
         let source = ScriptedSource::new();
         let page = |items, version| Page { items, version: Version::new(version), continuation: None };
         source.answer_list(Ok(page((0..before).map(|key| (key, 1)).collect(), 1)));
-        let builder = Informer::builder(WIDE, source.clone()).index(&BY_DIGIT);
+        let builder = Informer::builder(WIDE, source.clone()).index(&BY_DIGIT).index(&BY_HUNDRED);
         let clock = ManualClock::new();
         let (informer, run) = builder.timer(clock.timer()).build().unwrap();
         source.answer_watch(Ok(()));
@@ -391,6 +394,80 @@ fn changing_subscribers_do_not_lengthen_a_write() {
 }
 
 #[test]
+fn poll_of_a_list_calls_all_observers_together_a_bounded_number_of_times() {
+    let mut publishing = relist();
+    let calls = publishing.calls.clone();
+    let observe = |_| {
+        let called = calls.clone();
+        publishing.informer.observe_changes(move |_| _ = called.fetch_add(1, Ordering::Relaxed))
+    };
+    let more: Vec<_> = (0..9).map(observe).collect();
+    while publishing.source.open_watches() == 0 {
+        let called = calls.load(Ordering::Relaxed);
+        publishing.turn();
+        let called = calls.load(Ordering::Relaxed) - called;
+        assert!(called <= 256 + 10, "one poll called the observers {called} times");
+    }
+    // 500 deletions, 500 updates and 1000 additions.
+    assert_eq!(calls.load(Ordering::Relaxed), 10 * 2_000);
+    drop(more);
+}
+
+/// Polls until these keys are listed, and calls `subscribe` before each poll. Returns the subscriptions.
+fn list_while_subscribing<S>(
+    listed: Range<u32>,
+    mut subscribe: impl FnMut(&Informer<u32, Wide>, u32) -> S,
+) -> Vec<S> {
+    let mut publishing = Publishing::new(2 * listed.start, listed.map(|key| (key, 5)));
+    let mut added = Vec::new();
+    while publishing.source.open_watches() == 0 {
+        added.push(subscribe(&publishing.informer, added.len() as u32));
+        publishing.turn();
+        assert!(added.len() < 2_000, "the list is never committed");
+    }
+    publishing.assert_matches(&mut BTreeMap::new());
+    added
+}
+
+/// Returns the keys of the objects that a subscriber has.
+fn held(changes: &mut Subscription<u32, Wide>) -> BTreeSet<u32> {
+    let mut held = BTreeSet::new();
+    while let Some(change) = changes.try_next() {
+        match change.new() {
+            Some(new) => assert_eq!(held.insert(new.0), change.kind().is_addition()),
+            None => assert!(held.remove(change.key())),
+        }
+    }
+    held
+}
+
+#[test]
+fn subscriptions_that_are_added_all_the_time_do_not_keep_a_list_from_being_committed() {
+    let listed = || 500..8_000;
+    let of_keys = list_while_subscribing(listed(), |informer, turn| {
+        informer.subscription().for_key(turn * 20).subscribe()
+    });
+    for (turn, mut changes) in of_keys.into_iter().enumerate() {
+        let key = turn as u32 * 20;
+        assert!(held(&mut changes).into_iter().eq(listed().filter(|listed| *listed == key)));
+    }
+    let of_values = list_while_subscribing(listed(), |informer, turn| {
+        informer.subscription().by_index(&BY_HUNDRED, turn % 80).unwrap().subscribe()
+    });
+    for (turn, mut changes) in of_values.into_iter().enumerate() {
+        let hundred = turn as u32 % 80;
+        assert!(held(&mut changes).into_iter().eq(listed().filter(|listed| listed / 100 == hundred)));
+    }
+    // There are so many subscriptions that the run future returns to the executor before it has visited all of them.
+    let of_all = list_while_subscribing(5..20, |informer, turn| {
+        (0..if turn == 0 { 600 } else { 1 }).map(|_| informer.subscribe()).collect::<Vec<_>>()
+    });
+    for mut changes in of_all.into_iter().flatten() {
+        assert!(held(&mut changes).into_iter().eq(5..20));
+    }
+}
+
+#[test]
 fn a_subscription_that_ends_under_a_list_receives_nothing_after_its_end() {
     for turns in 0.. {
         let mut publishing = relist();
@@ -471,6 +548,34 @@ fn a_subscription_to_a_value_of_an_index_that_comes_under_a_list_receives_all_of
             };
         }
         assert!(known.into_iter().eq(500..500 + LISTED), "turn {turns}");
+        if is_done {
+            break;
+        }
+    }
+}
+
+#[test]
+fn late_subscriptions_receive_the_objects_that_enter_and_leave_their_selection() {
+    let version = |key: u32| [1, 5, 6][key as usize % 3];
+    for turns in 0.. {
+        let mut publishing = Publishing::new(1_000, (500..2_000).map(|key| (key, version(key))));
+        publishing.informer.add_index(&BY_LISTED).unwrap();
+        (0..turns).for_each(|_| publishing.turn());
+        let is_done = publishing.source.open_watches() > 0;
+        let subscription = || publishing.informer.subscription();
+        let of_value = |value| subscription().by_index(&BY_LISTED, value).unwrap().subscribe();
+        let mut of_values = [1, 5, 6].map(|value| (value, of_value(value)));
+        // Of the keys, one is deleted, three are stored and listed, and one is added.
+        let mut of_keys = [7, 501, 502, 503, 1_500].map(|key| (key, subscription().for_key(key).subscribe()));
+        while publishing.source.open_watches() == 0 {
+            publishing.turn();
+        }
+        for (value, changes) in &mut of_values {
+            assert!(held(changes).into_iter().eq((500..2_000).filter(|key| version(*key) == *value)));
+        }
+        for (key, changes) in &mut of_keys {
+            assert_eq!(held(changes), BTreeSet::from_iter((*key >= 500).then_some(*key)));
+        }
         if is_done {
             break;
         }

@@ -111,8 +111,9 @@ impl Hashes {
     pub(crate) fn find<R>(&self, hash: u64, found: impl FnMut(u32) -> Option<R>) -> Option<R> {
         let page = self.pages.get(self.page(hash))?;
         let first = lower_bound(page, hash << 32);
-        let same = page[first..].iter().take_while(|entry| **entry >> 32 == hash & 0xffff_ffff);
-        same.map(|entry| *entry as u32).find_map(found)
+        // A vacant entry ends the search, because its upper half equals that of a hash whose low bits are all set.
+        let same = entries(&page[first..]).take_while(|entry| *entry >> 32 == hash & 0xffff_ffff);
+        same.map(|entry| entry as u32).find_map(found)
     }
 
     /// Prefetches the part of a page in which a hash is likely to be.

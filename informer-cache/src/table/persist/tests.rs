@@ -56,6 +56,25 @@ fn vector_matches_btree_map() {
 }
 
 #[test]
+fn hash_of_ones_does_not_find_vacant_entries() {
+    let mut hashes = Hashes::new();
+    let found = |hashes: &Hashes, hash| {
+        let mut numbers = Vec::new();
+        let _: Option<()> = hashes.find(hash, |number| {
+            numbers.push(number);
+            None
+        });
+        numbers
+    };
+    hashes.insert(7, 1);
+    assert_eq!(found(&hashes, u64::MAX), [], "a number that was not inserted was found");
+    hashes.insert(u64::MAX, 3);
+    assert_eq!(found(&hashes, 0xffff_ffff), [3]);
+    hashes.remove(u64::MAX, 3);
+    assert_eq!(found(&hashes, u64::MAX), []);
+}
+
+#[test]
 fn slab_assigns_the_lowest_free_number() {
     for seed in SEEDS {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
