@@ -109,7 +109,12 @@ impl Engine {
             monitor,
             reconcile,
         } = self;
-        let options = TriggerOptions { debounce: config.debounce, initial_priority, reasons };
+        let options = TriggerOptions {
+            debounce: config.debounce,
+            initial_priority,
+            strict_backoff: config.strict_backoff,
+            reasons,
+        };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());
         // If all triggers are streams, the controller ends when the streams have ended.
@@ -294,7 +299,10 @@ fn queue<O: OrderedLoop>(order: O, config: &Config) -> Keys<O> {
         // This policy only counts failures; its wait of 1 ns leaves the delay to the error policy.
         None => BoxedPolicy::new(Exponential::new(AT_ONCE..=AT_ONCE)),
     };
-    let queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());
+    let mut queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());
+    if config.strict_backoff {
+        queue = queue.strict_backoff();
+    }
     match &config.queue_metrics {
         None => queue.build(),
         Some(metrics) => queue.metrics(metrics.clone()).build(),

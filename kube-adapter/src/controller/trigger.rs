@@ -8,7 +8,9 @@ use std::sync::Arc;
 use flyball_controller::WatchOptions;
 use flyball_informer_cache::{Change, Informer, NamespacedName};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{AddError, AddOptions, Added, DelayMode, Fair, Fifo, Order, Priority, Queue};
+use flyball_workqueue::{
+    AddError, AddOptions, Added, DelayMode, Fair, Fifo, KeyState, Order, Priority, Queue,
+};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
@@ -33,6 +35,8 @@ struct Mapped<V, F> {
     keys: F,
     /// The kind of the informer's objects; `None` if they are the reconciled objects themselves.
     related: Option<Arc<str>>,
+    /// Whether a change ends the strict backoff of its keys.
+    ends_backoff: fn(&Change<NamespacedName, V>) -> bool,
 }
 
 impl<V, F> Mapped<V, F>
@@ -41,8 +45,11 @@ where
     F: Fn(&Change<NamespacedName, V>) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
     fn attach<O: OrderedLoop>(self, to: Loop<O>, options: TriggerOptions) -> Loop<O> {
-        let related = self.related;
+        let (related, ends_backoff) = (self.related, self.ends_backoff);
         let add = move |queue: &Keys<O>, change: &Change<NamespacedName, V>, key| {
+            if options.strict_backoff && ends_backoff(change) {
+                end_backoff(queue, &key);
+            }
             options.add(queue, key, change.is_initial(), || match &related {
                 None => Reason::ObjectUpdated,
                 Some(kind) => Reason::RelatedObjectUpdated { kind: kind.clone(), key: change.key().clone() },
@@ -87,7 +94,7 @@ where
         false if is_unreadable(change) || filter(change) => vec![change.key().clone()],
         _ => Vec::new(),
     };
-    Box::new(Mapped { informer: informer.clone(), keys, related: None })
+    Box::new(Mapped { informer: informer.clone(), keys, related: None, ends_backoff: changes_the_task })
 }
 
 /// Creates the trigger of owned objects: maps a change to the owners of the old and of the new state.
@@ -136,7 +143,7 @@ where
         let keys = before.into_iter().flatten().chain(now);
         keys.map(|key| main.resolve(key.clone())).collect()
     };
-    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
+    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()), ends_backoff: |_| false })
 }
 
 /// Creates the trigger of related objects: calls `mapper` for the state before a change and for the state after it.
@@ -177,7 +184,25 @@ where
         keys.dedup();
         keys
     };
-    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
+    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()), ends_backoff: |_| false })
+}
+
+/// Returns whether a change concerns more than the status of an object: its generation is new, its deletion is requested, or it is a different object
+/// of the same name.
+fn changes_the_task<K: Resource>(change: &Change<NamespacedName, K>) -> bool {
+    change.old().is_some_and(|old| {
+        let (old, new) = (old.meta(), change.object().meta());
+        let deletion_requested = old.deletion_timestamp.is_none() && new.deletion_timestamp.is_some();
+        old.uid != new.uid || old.generation != new.generation || deletion_requested
+    })
+}
+
+/// Ends the backoff of a key that is about to be added. If the key becomes Ready or is leased in the meantime, the add that follows makes it Ready or
+/// dirty again, so no reconcile is lost.
+fn end_backoff<O: OrderedLoop>(queue: &Keys<O>, key: &NamespacedName) {
+    if matches!(queue.state(key), KeyState::Waiting(_)) {
+        queue.cancel(key);
+    }
 }
 
 /// Returns the previous state of the object, if there is one and it is a different allocation, followed by the object of the change.
@@ -224,6 +249,8 @@ pub(crate) struct TriggerOptions {
     pub(crate) debounce: Option<Debounce>,
     /// The priority of objects from the initial list.
     pub(crate) initial_priority: i8,
+    /// Whether the queue's backoff is strict.
+    pub(crate) strict_backoff: bool,
     pub(crate) reasons: Arc<Reasons>,
 }
 

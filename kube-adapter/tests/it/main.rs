@@ -26,6 +26,7 @@ mod stopped_leader;
 mod stores;
 mod stream_source;
 mod streams;
+mod strict_backoff;
 mod throttle;
 mod trigger_backoff;
 mod unreadable;
