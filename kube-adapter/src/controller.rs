@@ -6,6 +6,7 @@
 mod action;
 mod applier;
 pub(crate) mod caches;
+mod deleted_keys;
 mod engine;
 mod filtered;
 mod in_flight;

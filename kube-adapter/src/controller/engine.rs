@@ -23,6 +23,7 @@ use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 
+use super::deleted_keys::DeletedKeys;
 use super::in_flight::InFlight;
 use super::key_streams::{MayExist, StreamTrigger, feed};
 use super::own_informers::OwnInformer;
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     /// Whether an object of the controller may exist.
     pub(crate) may_exist: MayExist,
     pub(crate) reasons: Arc<Reasons>,
+    pub(crate) deleted: Arc<DeletedKeys>,
     pub(crate) informers: Vec<OwnInformer>,
     pub(crate) backoff: Option<TriggerBackoff>,
     pub(crate) shutdown: ShutdownSignals,
@@ -102,6 +104,7 @@ impl Engine {
             all_keys,
             may_exist,
             reasons,
+            deleted,
             informers,
             backoff,
             mut shutdown,
@@ -114,6 +117,7 @@ impl Engine {
             initial_priority,
             strict_backoff: config.strict_backoff,
             reasons,
+            deleted,
         };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());

@@ -114,6 +114,13 @@ impl Reasons {
         }
     }
 
+    /// Removes the reason of a key whose reconcile was cancelled.
+    pub(crate) fn forget(&self, key: &NamespacedName) {
+        if self.wanted() {
+            self.noted.lock().remove(key);
+        }
+    }
+
     /// Called when the reconcile of a key starts. Returns the first reason, the number of reasons, and a guard: the key is listed as in flight until
     /// the guard is dropped. Returns no guard if reasons are not recorded.
     pub(crate) fn begin(self: &Arc<Self>, key: &NamespacedName) -> (Reason, u32, Option<InFlightReason>) {

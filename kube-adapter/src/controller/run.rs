@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::action::{UnknownAction, action_delay};
+use super::deleted_keys::DeletedKeys;
 use super::engine::{Engine, Reconciled};
 use super::key_streams::StreamTrigger;
 use super::objects::{NeverReady, Objects};
@@ -60,7 +61,8 @@ where
     /// [`wait_for_all_caches`](crate::Config::wait_for_all_caches), they start when all caches have synced. A reconcile that panics, or
     /// [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted, and retried. The same holds if `error_policy`
     /// panics, but the error is in the stream. If an object was deleted
-    /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). If one of the controller's own watches fails,
+    /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). The deletion of an object of an informer cancels its retries and requeues,
+    /// which then yield nothing. If one of the controller's own watches fails,
     /// the stream yields a [`QueueError`](Outcome::QueueError). Neither ends the controller.
     ///
     /// An object that becomes unreadable, because its JSON no longer fits its type, is not reconciled. Each time it would be reconciled, the stream
@@ -160,7 +162,7 @@ where
         C: Send + Sync + 'static,
     {
         let (results, buffered) = mpsc::channel(MAX_BUFFERED_RESULTS);
-        let reasons = self.monitor.reasons().clone();
+        let (reasons, deleted) = (self.monitor.reasons().clone(), Arc::<DeletedKeys>::default());
         let (ready, listed, main) = (self.main.clone(), self.main.clone(), self.main.clone());
         let failed = results.clone();
         let own = async move {
@@ -194,6 +196,7 @@ where
             limit: self.config.timeout,
             leadership: self.leadership.clone(),
             reasons: reasons.clone(),
+            deleted: deleted.clone(),
             unreadable: self.unreadable,
             results,
         });
@@ -208,6 +211,7 @@ where
             all_keys,
             may_exist,
             reasons,
+            deleted,
             informers: self.informers,
             backoff: self.backoff,
             shutdown: self.shutdown,
@@ -238,6 +242,7 @@ where
     limit: Option<Duration>,
     leadership: Option<Leadership>,
     reasons: Arc<Reasons>,
+    deleted: Arc<DeletedKeys>,
     unreadable: fn(watcher::Error) -> Option<Q>,
     results: mpsc::Sender<ReconcileResult<K, E, Q>>,
 }
@@ -255,9 +260,13 @@ where
 {
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Reconciled, ReconcileError> {
         let (reason, reasons, _in_flight) = self.reasons.begin(&key);
+        let was_deleted = self.deleted.remove(&key);
         let mut reference = self.main.reference(&key);
         // The object is read only now, so that the reconcile receives its newest state.
         let Some(object) = self.main.get(&key) else {
+            if was_deleted {
+                return Ok(Reconciled::Done(Next::await_change()));
+            }
             let known = self.main.resolve(key.clone());
             if known != key {
                 return Ok(Reconciled::HasKey(known, reason));

@@ -14,6 +14,7 @@ use flyball_workqueue::{
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
+use super::deleted_keys::DeletedKeys;
 use super::mapped::MappedObject;
 use super::objects::Objects;
 use super::reconcile_reasons::{Reason, Reasons};
@@ -47,6 +48,9 @@ where
     fn attach<O: OrderedLoop>(self, to: Loop<O>, options: TriggerOptions) -> Loop<O> {
         let (related, ends_backoff) = (self.related, self.ends_backoff);
         let add = move |queue: &Keys<O>, change: &Change<NamespacedName, V>, key| {
+            if related.is_none() && change.kind().is_deletion() {
+                return options.cancel(queue, key);
+            }
             if options.strict_backoff && ends_backoff(change) {
                 end_backoff(queue, &key);
             }
@@ -77,8 +81,8 @@ where
     }
 }
 
-/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions. To act on a deletion, the user
-/// needs a finalizer, or must own objects that outlive the deleted object.
+/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions, which cancel a delayed reconcile.
+/// To act on a deletion, the user needs a finalizer, or must own objects that outlive the deleted object.
 pub(crate) fn own<K>(
     informer: &Informer<NamespacedName, K>,
     filter: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
@@ -91,8 +95,8 @@ where
         states(change).any(|state| unreadable_reason(&**state).is_some())
     };
     let keys = move |change: &Change<NamespacedName, K>| match change.kind().is_deletion() {
-        false if is_unreadable(change) || filter(change) => vec![change.key().clone()],
-        _ => Vec::new(),
+        false if !is_unreadable(change) && !filter(change) => Vec::new(),
+        _ => vec![change.key().clone()],
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: None, ends_backoff: changes_the_task })
 }
@@ -252,9 +256,32 @@ pub(crate) struct TriggerOptions {
     /// Whether the queue's backoff is strict.
     pub(crate) strict_backoff: bool,
     pub(crate) reasons: Arc<Reasons>,
+    pub(crate) deleted: Arc<DeletedKeys>,
 }
 
 impl TriggerOptions {
+    /// Cancels the delayed reconcile of a deleted object: its retry, or the requeue that its last reconcile requested. As in kube-runtime, a reconcile
+    /// that is queued already takes place, and reports that the object was not found.
+    fn cancel<O: OrderedLoop>(
+        &self,
+        queue: &Keys<O>,
+        key: NamespacedName,
+    ) -> Result<Added, AddError<NamespacedName>> {
+        match queue.state(&key) {
+            KeyState::Waiting(_) => {
+                queue.cancel(&key);
+                queue.forget(&key);
+                self.reasons.forget(&key);
+                Ok(Added::Merged)
+            }
+            KeyState::Leased | KeyState::LeasedWaiting(_) => {
+                self.deleted.insert(key.clone());
+                queue.add(key)
+            }
+            _ => Ok(Added::Merged),
+        }
+    }
+
     /// Adds a key. Keys of the initial list are not debounced, because each object is listed once.
     pub(crate) fn add<O: OrderedLoop>(
         &self,
@@ -263,6 +290,7 @@ impl TriggerOptions {
         initial: bool,
         reason: impl FnOnce() -> Reason,
     ) -> Result<Added, AddError<NamespacedName>> {
+        self.deleted.remove(&key);
         // The reason is recorded before the key is added, because the key may be dequeued immediately.
         self.reasons.note(&key, reason);
         let options = match self.debounce {

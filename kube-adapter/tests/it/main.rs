@@ -10,6 +10,7 @@ mod controller_panics;
 mod controller_tracing;
 mod controller_watches;
 mod defects;
+mod deleted;
 mod drop_in;
 mod filters;
 mod informer;
