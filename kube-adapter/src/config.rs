@@ -102,11 +102,11 @@ pub(crate) struct Debounce {
 pub enum QueueOrder {
     /// FIFO.
     Fifo,
-    /// Objects from the initial list get the lowest priority: an object that changes in the meantime is reconciled before them. Each
-    /// priority is FIFO. While both priorities have waiting objects, one of five reconciles is for an object from the initial list, so no
+    /// Objects from the initial list, and those of [`reconcile_all_on`](crate::Controller::reconcile_all_on), get the lowest priority: an object that changes in the meantime is reconciled before them. Each
+    /// priority is FIFO. While both priorities have waiting objects, one of five reconciles is for an object of the lowest priority, so no
     /// object starves.
     Priority {
-        /// The priority of objects from the initial list; changes have priority 0. A change raises the priority of its
+        /// The priority of these objects; changes have priority 0. A change raises the priority of its
         /// object for one reconcile.
         initial_priority: i8,
     },

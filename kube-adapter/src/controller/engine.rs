@@ -29,7 +29,7 @@ use super::key_streams::{MayExist, StreamTrigger, feed};
 use super::own_informers::OwnInformer;
 use super::reconcile_reasons::{Reason, Reasons};
 use super::shutdown::{ShutdownSignals, any};
-use super::trigger::{Keys, Loop, OrderedLoop, Trigger, TriggerOptions};
+use super::trigger::{Keys, Loop, OrderedLoop, Origin, Trigger, TriggerOptions};
 use super::trigger_backoff::TriggerBackoff;
 use crate::config::BACKOFF;
 use crate::config::boxed_policy::BoxedPolicy;
@@ -266,7 +266,7 @@ impl Error for TermOver {}
 async fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &TriggerOptions) {
     for key in keys {
         // `add` fails only if the queue is shut down.
-        let _ = options.add(queue, key, true, || Reason::ObjectUpdated);
+        let _ = options.add(queue, key, Origin::InitialList, || Reason::ObjectUpdated);
         consume_budget().await;
     }
 }

@@ -22,7 +22,7 @@ use tokio::task::coop::consume_budget;
 use super::TARGET;
 use super::objects::Objects;
 use super::reconcile_reasons::Reason;
-use super::trigger::{Keys, OrderedLoop, TriggerOptions};
+use super::trigger::{Keys, OrderedLoop, Origin, TriggerOptions};
 use super::trigger_backoff::TriggerBackoff;
 use crate::keys::{object_key, reference_key};
 
@@ -133,7 +133,10 @@ pub(crate) async fn feed<O: OrderedLoop>(
     // A stream that ends in standby is polled again after the election, which may panic unless the stream is fused.
     let mut keys = keys.fuse();
     // `add` fails only if the queue is shut down.
-    let add = |key, reason: Reason| _ = options.add(&queue, key, false, || reason);
+    let add = |key, reason: Reason| {
+        let origin = if reason.is_bulk() { Origin::Bulk } else { Origin::Change };
+        let _ = options.add(&queue, key, origin, || reason);
+    };
     if let Some(leadership) = leadership {
         let mut elected = pin!(leadership.elected());
         let mut early = EarlyKeys::default();

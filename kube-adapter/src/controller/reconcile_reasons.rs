@@ -38,6 +38,13 @@ pub(crate) enum Reason {
     Given(ReconcileReason),
 }
 
+impl Reason {
+    /// Whether all objects were requested, and not this object alone.
+    pub(crate) fn is_bulk(&self) -> bool {
+        matches!(self, Self::BulkReconcile | Self::Given(ReconcileReason::BulkReconcile))
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -54,7 +54,8 @@ where
             if options.strict_backoff && ends_backoff(change) {
                 end_backoff(queue, &key);
             }
-            options.add(queue, key, change.is_initial(), || match &related {
+            let origin = if change.is_initial() { Origin::InitialList } else { Origin::Change };
+            options.add(queue, key, origin, || match &related {
                 None => Reason::ObjectUpdated,
                 Some(kind) => Reason::RelatedObjectUpdated { kind: kind.clone(), key: change.key().clone() },
             })
@@ -247,6 +248,16 @@ impl OrderedLoop for ByNamespace {
     }
 }
 
+/// Why a key is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    InitialList,
+    /// A request for all objects.
+    Bulk,
+    /// A change, or a request for single objects.
+    Change,
+}
+
 /// How a trigger adds keys.
 #[derive(Clone)]
 pub(crate) struct TriggerOptions {
@@ -282,24 +293,27 @@ impl TriggerOptions {
         }
     }
 
-    /// Adds a key. Keys of the initial list are not debounced, because each object is listed once.
+    /// Adds a key. Keys of the initial list are not debounced, because each object is listed once. They have a low priority, as have the keys of a
+    /// request for all objects: so many keys at once must not delay the changes of other objects.
     pub(crate) fn add<O: OrderedLoop>(
         &self,
         queue: &Keys<O>,
         key: NamespacedName,
-        initial: bool,
+        origin: Origin,
         reason: impl FnOnce() -> Reason,
     ) -> Result<Added, AddError<NamespacedName>> {
         self.deleted.remove(&key);
         // The reason is recorded before the key is added, because the key may be dequeued immediately.
         self.reasons.note(&key, reason);
-        let options = match self.debounce {
-            _ if initial => AddOptions { priority: self.initial_priority, ..AddOptions::default() },
-            None => AddOptions::default(),
-            Some(Debounce { quiet, max_wait }) => {
-                AddOptions { delay: quiet, mode: DelayMode::Debounce { max_wait }, ..AddOptions::default() }
-            }
-        };
+        let mut options = AddOptions::default();
+        if origin != Origin::Change {
+            options.priority = self.initial_priority;
+        }
+        if let Some(Debounce { quiet, max_wait }) = self.debounce
+            && origin != Origin::InitialList
+        {
+            (options.delay, options.mode) = (quiet, DelayMode::Debounce { max_wait });
+        }
         queue.add_with(key, options)
     }
 }

@@ -235,7 +235,8 @@ where
         self
     }
 
-    /// Reconciles every object each time `trigger` returns an item. When the stream ends, a controller made by [`new`](Self::new) or
+    /// Reconciles every object each time `trigger` returns an item. The keys have the priority of the [initial list](crate::QueueOrder::Priority), so they
+    /// do not delay the changes of other objects. When the stream ends, a controller made by [`new`](Self::new) or
     /// [`for_shared`](Self::for_shared) continues; one made by [`for_stream`](Self::for_stream) ends when all its streams have ended.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let main = self.main.clone();
