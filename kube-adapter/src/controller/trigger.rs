@@ -11,6 +11,7 @@ use flyball_sync::TokioTimer;
 use flyball_workqueue::{
     AddError, AddOptions, Added, DelayMode, Fair, Fifo, KeyState, Order, Priority, Queue,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
@@ -117,15 +118,25 @@ where
     watched(informer, owners, kind, move |child: &Arc<C>| owners_of(&**child, &dyntype))
 }
 
-/// Returns the owners of kind `K` in the owner references of an object.
+/// Returns the owners of kind `K` in the owner references of an object. The version in a reference is ignored: the client that wrote it may use a
+/// different version of the kind.
 pub(crate) fn owners_of<K>(child: &impl Resource, dyntype: &K::DynamicType) -> Vec<ObjectRef<K>>
 where
     K: Resource,
     K::DynamicType: Clone,
 {
-    let namespace = child.meta().namespace.as_deref();
-    let owner = |reference| ObjectRef::<K>::from_owner_ref(namespace, reference, dyntype.clone());
-    child.owner_references().iter().filter_map(owner).collect()
+    let (group, kind) = (K::group(dyntype), K::kind(dyntype));
+    let of_this_kind = |owner: &&OwnerReference| {
+        owner.kind == kind && owner.api_version.split_once('/').map_or("", |(group, _)| group) == group
+    };
+    let reference = |owner: &OwnerReference| {
+        let reference = ObjectRef::<K>::new_with(&owner.name, dyntype.clone());
+        match &child.meta().namespace {
+            Some(namespace) => reference.within(namespace),
+            None => reference,
+        }
+    };
+    child.owner_references().iter().filter(of_this_kind).map(reference).collect()
 }
 
 /// Creates the trigger of related objects for which only keys are cached: maps a change to the keys of the old and of the new state.

@@ -62,6 +62,8 @@ where
     /// gets a different owner, both the old and the new owner are reconciled. The owner is also reconciled if a deletion was missed while the watch
     /// was down.
     ///
+    /// An owner reference names an owner by its group and its kind; the version is ignored.
+    ///
     /// Only metadata is requested. For each object, only its name, its `uid`, its version and its last owners are kept, which takes a few hundred
     /// bytes in total. To keep the objects, pass an informer to [`owns_shared`](Self::owns_shared).
     ///

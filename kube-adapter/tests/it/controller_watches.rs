@@ -284,3 +284,38 @@ async fn a_change_is_reconciled_before_a_request_for_all_objects() {
     assert_eq!(runs.all().len(), 201);
     assert_eq!(runs.of("new"), [206_000]);
 }
+
+/// Returns a pod whose owner reference names the ConfigMap "a" with this group and version.
+fn pod_of(api_version: &str) -> Pod {
+    let mut pod = pod("default/p", &["a"]);
+    pod.owner_references_mut()[0].api_version = api_version.to_owned();
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_reference_in_another_version_names_the_owner() {
+    for (api_version, owned) in
+        [("v1", true), ("v2alpha1", true), ("apps/v1", false), ("example.com/v2", false), ("", true)]
+    {
+        let (server, pods) = (server(), World::of([]));
+        let from_api = Api::<Pod>::all(server.client());
+        let later = stream::iter([Ok(pod_of(api_version))]).then(async |pod| {
+            sleep(SECOND).await;
+            pod
+        });
+        let controllers = [
+            controller(&server).owns(from_api, watcher::Config::default()),
+            controller(&server).owns_shared(&pods.informer),
+            controller(&server).owns_stream(later.chain(stream::pending())),
+        ];
+        for (number, controller) in controllers.into_iter().enumerate() {
+            let mut reconciles = run(controller);
+            assert_eq!(during(&mut reconciles, SECOND / 2).await.len(), 3);
+            server.put(&pod_of(api_version));
+            pods.server.put(pod_of(api_version));
+            let names = outcomes(&during(&mut reconciles, SECOND).await);
+            let expected: &[&str] = if owned { &["a"] } else { &[] };
+            assert_eq!(names, expected, "{api_version:?}, {number}");
+        }
+    }
+}
