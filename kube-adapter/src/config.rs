@@ -54,6 +54,7 @@ const DEBOUNCES: u32 = 10;
 ///     .reconcile_timeout(secs(60))
 ///     .backoff(millis(100)..=secs(60))
 ///     .strict_backoff()
+///     .max_attempts(20)
 ///     .conflict_backoff(millis(10)..=secs(60))
 ///     .respect_retry_after()
 ///     .classify_status(422, FailureClass::Permanent)
@@ -76,6 +77,8 @@ pub struct Config {
     /// The backoff of each object; `None` leaves the wait after errors to the error policy.
     pub(crate) backoff: Option<Arc<dyn Fn() -> BoxedPolicy + Send + Sync>>,
     pub(crate) strict_backoff: bool,
+    /// 0 means no limit.
+    pub(crate) max_attempts: u32,
     pub(crate) classifier: Classifier,
     pub(crate) conflicts: RangeInclusive<Duration>,
     pub(crate) timeout: Option<Duration>,
@@ -324,6 +327,7 @@ impl Default for Config {
             queue_order: QueueOrder::default(),
             backoff: None,
             strict_backoff: false,
+            max_attempts: 0,
             classifier: Classifier::default(),
             conflicts: CONFLICTS[0]..=CONFLICTS[1],
             timeout: None,
@@ -349,6 +353,7 @@ impl fmt::Debug for Config {
             .field("statuses", &self.classifier.statuses)
             .field("backs_off", &self.backoff.is_some())
             .field("strict_backoff", &self.strict_backoff)
+            .field("max_attempts", &self.max_attempts)
             .field("conflicts", &self.classifier.conflicts.then_some(&self.conflicts))
             .field("respects_retry_after", &self.classifier.respects_retry_after)
             .field("timeout", &self.timeout)

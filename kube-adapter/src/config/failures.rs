@@ -67,6 +67,22 @@ impl Config {
         self
     }
 
+    /// After this number of consecutive failures, an object is given up: it is not retried until it changes. 0, the default, means no limit, as in
+    /// kube-runtime.
+    ///
+    /// When an object is given up, a warning is logged, and the failure is reported to
+    /// [`ControllerMetrics::gave_up`](crate::ControllerMetrics::gave_up). The next change begins a new series of attempts. So if `reconcile` writes a
+    /// status even if it fails, combine this option with [`filter_changes`](crate::Controller::filter_changes) and
+    /// [`predicate::spec`](crate::predicate::spec): otherwise the write of the last attempt causes the next one.
+    ///
+    /// Errors, panics and timeouts count. Failures with a backoff or a class of their own do not: [conflicts](Self::conflict_backoff), and
+    /// [permanent](Self::classify_status) failures, which are not retried anyway. If a [backoff](Self::backoff) is set, it counts at most one failure
+    /// of an object per wait. A [policy](Self::backoff_policy) that counts no failures of single objects gives none up.
+    pub fn max_attempts(mut self, most: u32) -> Self {
+        self.max_attempts = most;
+        self
+    }
+
     /// Retries objects after exactly the delay of the error policy, which is the default behaviour. This undoes [`backoff`](Self::backoff),
     /// [`backoff_policy`](Self::backoff_policy), [`strict_backoff`](Self::strict_backoff), [`conflict_backoff`](Self::conflict_backoff) and
     /// [`respect_retry_after`](Self::respect_retry_after).

@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Context, ControllerConfig, ReconcileError};
+use flyball_controller::{Action, Context, ControllerConfig, FailureClass, ReconcileError};
 use flyball_informer_cache::{NamespacedName, Stopped};
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
 use flyball_sync::TokioTimer;
@@ -146,8 +146,14 @@ impl Engine {
         let (graceful, (stopping, stopped)) = (any(shutdown.graceful), oneshot::channel());
         // Workers are separate tasks outside the current span, so the span is passed to them.
         let (of, within) = (kind.clone(), Span::current());
-        let reporting = within.clone();
+        let (giving_up, given_up, reporting) =
+            (options.reasons.clone(), (kind.clone(), within.clone()), within.clone());
         let controller = controller
+            .on_give_up(move |key, failure| {
+                giving_up.forget_retry(key);
+                let (kind, within) = &given_up;
+                within.in_scope(|| report_given_up(kind, key, failure));
+            })
             .finally(move |key, ended, _| {
                 if ended.is_ok() {
                     crash_backoff.0.forget(&key);
@@ -325,6 +331,7 @@ fn configured<O: OrderedLoop>(
     };
     let settings = ControllerConfig {
         workers: (1..=most).into(),
+        max_attempts: (config.max_attempts > 0).then_some(config.max_attempts),
         max_failing_in_flight: (config.max_failing > 0).then_some(config.max_failing.into()),
         conflict_backoff_initial: *config.conflicts.start(),
         conflict_backoff_max: *config.conflicts.end(),
@@ -345,6 +352,13 @@ fn configured<O: OrderedLoop>(
     match &config.controller_metrics {
         None => controller,
         Some(metrics) => controller.metrics(metrics.clone()),
+    }
+}
+
+/// Logs that an object has used up its attempts. A permanent failure is not logged, because the program has decided not to retry it.
+fn report_given_up(kind: &str, key: &NamespacedName, failure: &ReconcileError) {
+    if ReconcileFailed::class_of(failure) != FailureClass::Permanent {
+        tracing::warn!(target: super::TARGET, kind, object = %key, "the object is given up after its last attempt; it is not retried until it changes");
     }
 }
 

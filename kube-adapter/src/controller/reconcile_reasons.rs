@@ -128,6 +128,14 @@ impl Reasons {
         }
     }
 
+    /// Removes the reason of a retry that does not take place.
+    pub(crate) fn forget_retry(&self, key: &NamespacedName) {
+        let mut noted = self.noted.lock();
+        if noted.get(key).is_some_and(|noted| noted.later) {
+            noted.remove(key);
+        }
+    }
+
     /// Called when the reconcile of a key starts. Returns the first reason, the number of reasons, and a guard: the key is listed as in flight until
     /// the guard is dropped. Returns no guard if reasons are not recorded.
     pub(crate) fn begin(self: &Arc<Self>, key: &NamespacedName) -> (Reason, u32, Option<InFlightReason>) {
