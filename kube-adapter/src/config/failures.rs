@@ -83,7 +83,7 @@ impl Config {
         self
     }
 
-    /// Retries objects after exactly the delay of the error policy, which is the default behaviour. This undoes [`backoff`](Self::backoff),
+    /// Retries objects after exactly the delay of the error policy, but not before 2 ms, which is the default behaviour. This undoes [`backoff`](Self::backoff),
     /// [`backoff_policy`](Self::backoff_policy), [`strict_backoff`](Self::strict_backoff), [`conflict_backoff`](Self::conflict_backoff) and
     /// [`respect_retry_after`](Self::respect_retry_after).
     ///

@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use super::action::{UnknownAction, action_delay};
+use super::action::{UnknownAction, requeue_delay};
 use super::deleted_keys::DeletedKeys;
 use super::engine::{Engine, Reconciled};
 use super::key_streams::StreamTrigger;
@@ -52,7 +52,7 @@ where
     ///
     /// `reconcile` is called for each object that is new or has changed, or to which a changed object maps. It is never called concurrently for the
     /// same object; if the object changes during the call, `reconcile` is called once more. `error_policy` is called after each error; the object is
-    /// retried after exactly the delay that it returns, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
+    /// retried after exactly the delay that it returns, but not before 2 ms, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
     /// [`conflict_backoff`](crate::Config::conflict_backoff), [`respect_retry_after`](crate::Config::respect_retry_after) and
     /// [`classify_status`](crate::Config::classify_status) change this delay. After [`Action::await_change`] the object is not retried until it
     /// changes.
@@ -309,7 +309,7 @@ where
         };
         match done {
             Ok(action) => {
-                let next = next(&key, action_delay(&action));
+                let next = next(&key, requeue_delay(&action));
                 if next.is_ok_and(|next| next.requeue_delay().is_some()) {
                     self.reasons.note_retry(&key, Reason::ReconcilerRequestedRetry);
                 }
@@ -336,7 +336,7 @@ where
 
     fn failed(&self, error: &R::Error, action: &Action) -> ReconcileFailed {
         ReconcileFailed::new(
-            action_delay(action),
+            requeue_delay(action),
             self.classifier.of(error),
             self.classifier.retry_after(error),
         )
