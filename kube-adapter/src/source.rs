@@ -14,6 +14,7 @@ mod watch;
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use flyball_informer_cache::{
     InformerBuilder, ListRequest, ListVersion, NamespacedName, Page, Source, SourceError, Store, Version,
@@ -37,6 +38,9 @@ pub use self::watch::ApiWatch;
 
 use crate::keys::object_key;
 use crate::source::api_error::source_error;
+
+/// A function that is called when objects arrive.
+type OnObject = Arc<dyn Fn() + Send + Sync>;
 
 /// The maximum size, in bytes, of a page that is decoded in the calling task. Larger pages take about a millisecond or longer, and are decoded on a
 /// blocking thread.
@@ -82,6 +86,7 @@ pub struct ApiSource<K> {
     counter: UnreadableCounter,
     listing: Listing,
     stored: StoredObjects<K>,
+    on_object: Option<OnObject>,
     /// The total number of bytes that have arrived in answers to list requests.
     arrived: AtomicU64,
     objects: PhantomData<fn() -> K>,
@@ -149,6 +154,7 @@ where
             counter,
             listing,
             stored: StoredObjects::default(),
+            on_object: None,
             arrived,
             objects: PhantomData,
         }
@@ -164,6 +170,11 @@ where
     /// Makes the source count the objects that cannot be decoded with this counter.
     pub(crate) fn counted_by(self, counter: &UnreadableCounter) -> Self {
         Self { counter: counter.clone(), ..self }
+    }
+
+    /// Makes the source call `f` for each page with objects, and for each watch event of an object that was not deleted.
+    pub(crate) fn on_object(self, f: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { on_object: Some(Arc::new(f)), ..self }
     }
 
     /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded. Call it in [`Source::is_unreadable`] of a
@@ -323,9 +334,12 @@ where
     type Watch = ApiWatch<K>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<K>, SourceError> {
-        self.page(request, decode::page)
-            .await
-            .map_err(|error| source_error(watcher::Error::InitialListFailed(error)))
+        let page = self.page(request, decode::page).await;
+        let page = page.map_err(|error| source_error(watcher::Error::InitialListFailed(error)))?;
+        if !page.items.is_empty() {
+            self.on_object.iter().for_each(|f| f());
+        }
+        Ok(page)
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
@@ -344,6 +358,7 @@ where
             self.counter.clone(),
             listing,
             stored,
+            self.on_object.clone(),
             self.request.url_path.clone(),
         ))
     }
