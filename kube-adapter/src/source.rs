@@ -94,7 +94,7 @@ pub struct ApiSource<K> {
 
 impl<K> ApiSource<PartialObjectMeta<K>>
 where
-    K: Resource + Clone + Send + Sync + 'static,
+    K: Resource + Clone + Send + 'static,
     PartialObjectMeta<K>: Resource + DeserializeOwned,
 {
     /// Creates a source that requests only the metadata of the objects of `api`.
@@ -131,7 +131,7 @@ where
 
 impl<K> ApiSource<K>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
     /// Creates a source of the objects that `api` lists and `config` selects.
     ///
@@ -144,18 +144,16 @@ where
     }
 
     fn asking(client: Client, request: Request, config: watcher::Config, metadata: bool) -> Self {
-        let (counter, listing) = (UnreadableCounter::default(), Listing::default());
-        let arrived = AtomicU64::new(0);
         Self {
             client,
             request,
             config,
             metadata,
-            counter,
-            listing,
+            counter: UnreadableCounter::default(),
+            listing: Listing::default(),
             stored: StoredObjects::default(),
             on_object: None,
-            arrived,
+            arrived: AtomicU64::new(0),
             objects: PhantomData,
         }
     }
@@ -227,7 +225,7 @@ where
     /// [`reflector_config`](crate::reflector_config).
     pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self>
     where
-        K: Clone,
+        K: Clone + Sync,
     {
         crate::informer::over(self)
     }
@@ -235,10 +233,37 @@ where
     /// Returns a function that connects the source to the store that its informer fills.
     pub(crate) fn on_build(&self) -> impl FnOnce(&Store<NamespacedName, K>) + Send + Sync + 'static
     where
-        K: Clone,
+        K: Clone + Sync,
     {
         let stored = self.stored.clone();
         move |store| stored.attach(store)
+    }
+
+    /// Opens a watch.
+    pub(crate) async fn open(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
+        if request.streaming_list {
+            self.listing.begin();
+        }
+        let send = async || {
+            let built = request::uncompressed(self.watch_request(&request)?);
+            request::send(&self.client, built).await
+        };
+        let body = send().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
+        Ok(ApiWatch::new(
+            body,
+            &request,
+            self.counter.clone(),
+            self.listing.clone(),
+            self.stored.clone(),
+            self.on_object.clone(),
+            self.request.url_path.clone(),
+        ))
+    }
+
+    /// Returns the total number of bytes that have arrived in answers to list requests.
+    pub(crate) fn bytes_arrived(&self) -> u64 {
+        // Ordering: Relaxed, because the counter publishes no other memory.
+        self.arrived.load(Ordering::Relaxed)
     }
 
     pub(crate) fn config(&self) -> &watcher::Config {
@@ -343,29 +368,11 @@ where
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
-        if request.streaming_list {
-            self.listing.begin();
-        }
-        let open = async || {
-            let built = request::uncompressed(self.watch_request(&request)?);
-            request::send(&self.client, built).await
-        };
-        let body = open().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
-        let (listing, stored) = (self.listing.clone(), self.stored.clone());
-        Ok(ApiWatch::new(
-            body,
-            &request,
-            self.counter.clone(),
-            listing,
-            stored,
-            self.on_object.clone(),
-            self.request.url_path.clone(),
-        ))
+        self.open(request).await
     }
 
     fn list_progress(&self) -> u64 {
-        // Ordering: Relaxed, because the counter publishes no other memory.
-        self.arrived.load(Ordering::Relaxed)
+        self.bytes_arrived()
     }
 
     fn is_unreadable(&self, stored: &K) -> bool {

@@ -3,7 +3,6 @@
 //! Cancel safety: see [`ReconcileStream`].
 
 use std::error::Error;
-use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 
@@ -91,7 +90,7 @@ pub fn applier<K, QueueStream, ReconcilerFut, Ctx>(
 ) -> ReconcileStream<K, ReconcilerFut::Error, QueueStream::Error>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
     ReconcilerFut: TryFuture<Ok = Action> + Send + 'static,
     ReconcilerFut::Error: Error + Send + 'static,
     QueueStream: TryStream + Send + 'static,

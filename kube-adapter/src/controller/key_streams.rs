@@ -34,7 +34,7 @@ pub(crate) type KeyStream = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 pub(crate) type StreamTrigger = Box<dyn FnOnce(Option<&TriggerBackoff>) -> KeyStream + Send>;
 
 /// Returns a function that maps like `map`, and resets the backoff if an item maps to a key.
-fn resetting<T>(
+fn resetting<T: 'static>(
     backoff: Option<BackoffHandle>,
     mut map: impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static,
 ) -> impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static {
@@ -54,7 +54,7 @@ pub(crate) fn fallible<T, E>(
     map: impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static,
 ) -> StreamTrigger
 where
-    T: Send + 'static,
+    T: 'static,
     E: Send + 'static,
 {
     Box::new(move |backoff| {
@@ -68,7 +68,7 @@ where
 }
 
 /// Maps the items of a stream without errors to keys.
-pub(crate) fn infallible<T: Send + 'static>(
+pub(crate) fn infallible<T: 'static>(
     stream: impl Stream<Item = T> + Send + 'static,
     map: impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static,
 ) -> StreamTrigger {

@@ -66,7 +66,7 @@ pub(super) fn rows<K>(
     monitor: &Monitor,
 ) -> (Informer<NamespacedName, MappedObject>, OwnInformer)
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
     let (reflector, handle) = (reflector_config(source.config()), SharedHandle::default());
     let mapped = handle.clone();

@@ -46,7 +46,7 @@ const MAX_BUFFERED_RESULTS: usize = 256;
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// Returns the stream of results. The first poll of this stream starts the controller. The stream ends when the controller has shut down.
     ///
@@ -80,6 +80,8 @@ where
     /// local variable by an `Arc` in the context or in the closure, an `Rc` by an `Arc`, and a `RefCell` by a lock. `reconcile` may be `FnMut`: it is
     /// called under a lock, which is released before its future runs, so it should do little before it returns the future. An `error_policy` that
     /// changes state, such as a counter, must keep it in an atomic or behind a lock.
+    ///
+    /// A generic function that calls `run` needs the bounds of the [crate's documentation](crate#frameworks-around-controller).
     ///
     /// # Panics
     /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),

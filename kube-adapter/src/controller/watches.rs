@@ -23,7 +23,7 @@ use crate::keys::reference_key;
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// A change of one of the controller's own objects causes a reconcile only if `filter` returns `true` for the change, as with kube-runtime's
     /// `predicate_filter`. By default every such change causes a reconcile, even a change of the status that the reconcile itself has written. A
@@ -83,7 +83,7 @@ where
     #[track_caller]
     pub fn owns<C>(self, api: Api<C>, config: watcher::Config) -> Self
     where
-        C: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        C: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
     {
         self.owns_with(api, (), config)
     }
@@ -95,7 +95,7 @@ where
     #[track_caller]
     pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, config: watcher::Config) -> Self
     where
-        C: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        C: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         C::DynamicType: Debug + Eq + Hash + Clone,
     {
         self.owns_where(api, &dyntype, config, |_| None)
@@ -152,7 +152,7 @@ where
         mapper: impl Fn(W) -> I + Sync + Send + 'static,
     ) -> Self
     where
-        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        W: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         W::DynamicType: Default + Debug + Clone + Eq + Hash,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
         I::IntoIter: Send,
@@ -173,7 +173,7 @@ where
         mapper: impl Fn(W) -> I + Sync + Send + 'static,
     ) -> Self
     where
-        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        W: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         W::DynamicType: Debug + Clone + Eq + Hash,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
         I::IntoIter: Send,

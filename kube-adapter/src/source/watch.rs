@@ -128,7 +128,7 @@ impl<K> ApiWatch<K> {
     }
 }
 
-impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
+impl<K: Resource + Send + 'static> ApiWatch<K> {
     /// Returns the event unchanged. If the event is part of a streaming list, the state of the list is updated.
     fn delivered(&mut self, event: WatchEvent<K>) -> WatchEvent<K> {
         if self.lists {
@@ -162,7 +162,7 @@ async fn all_is_stored() {
 
 impl<K> WatchStream for ApiWatch<K>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
     type Object = K;
 

@@ -1,6 +1,7 @@
 //! Tests that need no cluster.
 
 mod applier;
+mod bounds;
 mod client_retries;
 mod controller;
 mod controller_api;
