@@ -1,8 +1,8 @@
 //! EDGE. Adapts the user's functions to the controller loop, and the loop's results to a stream.
 //!
 //! Cancel safety: dropping the stream stops the controller immediately, as in kube-runtime: running reconciles are dropped at
-//! their next await. The result of a reconcile is sent before the lease of its key ends. A consumer that does not poll the stream delays the
-//! reconciles; no result is lost.
+//! their next await. The result of a reconcile is sent before the lease of its key ends. If 256 results are buffered, because the consumer does not
+//! poll the stream, reconciles wait; no result is lost.
 
 use std::error::Error;
 use std::fmt;
@@ -40,7 +40,7 @@ use crate::controller::reconcile_failed::ReconcileFailed;
 use crate::unreadable_reason;
 use flyball_kube_lease::Leadership;
 
-/// The maximum number of results that wait for the consumer. When this number is reached, reconciles wait.
+/// The maximum number of results that wait for the consumer. When this number is reached, reconciles wait. The docs of `Controller::run` state it.
 const MAX_BUFFERED_RESULTS: usize = 256;
 
 impl<K> Controller<K>
@@ -70,6 +70,11 @@ where
     /// run: the reconcile receives the new metadata, and the rest of the state that was decoded last. [`unreadable_reason`](crate::unreadable_reason)
     /// returns why an object is unreadable. Once the object can be decoded again, it is reconciled, whatever [`filter_changes`](Self::filter_changes)
     /// returns.
+    ///
+    /// The controller runs in a task of its own, which does not wait for the consumer of the stream: up to 256 results are buffered, and only then do
+    /// reconciles wait until the consumer takes a result. kube-runtime has no such buffer: it starts reconciles only while the stream is polled. So a
+    /// consumer that delays each result, to reconcile more slowly, has no such effect here before 256 results are buffered. Limit
+    /// [`Config::concurrency`](crate::Config::concurrency) instead, or wait in `reconcile`.
     ///
     /// Each reconcile has a `tracing` span `reconciling object`, with kube-runtime's target `kube_runtime::controller`. Its parent is the span in
     /// which the stream is first polled. Its fields are `object.ref`, `object.reason` and `object.reasons`. If several reasons were coalesced into

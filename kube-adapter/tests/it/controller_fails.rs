@@ -99,6 +99,21 @@ async fn an_unread_result_is_no_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_consumer_delays_reconciles_once_256_results_are_buffered() {
+    let world = World::of((0..300).map(|n| map(&format!("default/{n}"))));
+    let runs = Runs::new();
+    let config = fifo_config().concurrency(1);
+    let mut reconciles = logging(Controller::for_shared(&world.informer).with_config(config), &runs);
+    assert!(reconciles.next().await.is_some());
+    // One result was taken, 256 are buffered, and one waits for room.
+    for taken in 1..10 {
+        sleep(SECOND).await;
+        assert_eq!(runs.all().len(), taken + 256 + 1);
+        assert!(reconciles.next().await.is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn respects_retry_after() {
     let busy = || Refused::status(429, 20);
     let config = || fifo_config().respect_retry_after();
