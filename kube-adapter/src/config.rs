@@ -53,6 +53,8 @@ const DEBOUNCES: u32 = 10;
 ///     // When a reconcile fails, and when its object is retried.
 ///     .reconcile_timeout(secs(60))
 ///     .backoff(millis(100)..=secs(60))
+///     .strict_backoff()
+///     .max_attempts(20)
 ///     .conflict_backoff(millis(10)..=secs(60))
 ///     .respect_retry_after()
 ///     .classify_status(422, FailureClass::Permanent)
@@ -74,6 +76,9 @@ pub struct Config {
     pub(crate) queue_order: QueueOrder,
     /// The backoff of each object; `None` leaves the wait after errors to the error policy.
     pub(crate) backoff: Option<Arc<dyn Fn() -> BoxedPolicy + Send + Sync>>,
+    pub(crate) strict_backoff: bool,
+    /// 0 means no limit.
+    pub(crate) max_attempts: u32,
     pub(crate) classifier: Classifier,
     pub(crate) conflicts: RangeInclusive<Duration>,
     pub(crate) timeout: Option<Duration>,
@@ -100,11 +105,11 @@ pub(crate) struct Debounce {
 pub enum QueueOrder {
     /// FIFO.
     Fifo,
-    /// Objects from the initial list get the lowest priority: an object that changes in the meantime is reconciled before them. Each
-    /// priority is FIFO. While both priorities have waiting objects, one of five reconciles is for an object from the initial list, so no
+    /// Objects from the initial list, and those of [`reconcile_all_on`](crate::Controller::reconcile_all_on), get the lowest priority: an object that changes in the meantime is reconciled before them. Each
+    /// priority is FIFO. While both priorities have waiting objects, one of five reconciles is for an object of the lowest priority, so no
     /// object starves.
     Priority {
-        /// The priority of objects from the initial list; changes have priority 0. A change raises the priority of its
+        /// The priority of these objects; changes have priority 0. A change raises the priority of its
         /// object for one reconcile.
         initial_priority: i8,
     },
@@ -129,6 +134,7 @@ impl Config {
     ///
     /// - at most 64 reconciles at once ([`concurrency`](Self::concurrency));
     /// - a backoff for each object, 5 ms to 5 minutes, in addition to the delay of the error policy ([`backoff`](Self::backoff));
+    /// - a change of the object does not end these waits early ([`strict_backoff`](Self::strict_backoff));
     /// - a backoff for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
     /// - retries wait at least for the delay that the API server requests ([`respect_retry_after`](Self::respect_retry_after));
     /// - reconciles start when all caches have synced ([`wait_for_all_caches`](Self::wait_for_all_caches));
@@ -149,6 +155,7 @@ impl Config {
         Self::default()
             .concurrency(CONCURRENCY)
             .backoff(BACKOFF[0]..=BACKOFF[1])
+            .strict_backoff()
             .conflict_backoff(CONFLICTS[0]..=CONFLICTS[1])
             .respect_retry_after()
             .wait_for_all_caches()
@@ -319,6 +326,8 @@ impl Default for Config {
             debounce: None,
             queue_order: QueueOrder::default(),
             backoff: None,
+            strict_backoff: false,
+            max_attempts: 0,
             classifier: Classifier::default(),
             conflicts: CONFLICTS[0]..=CONFLICTS[1],
             timeout: None,
@@ -343,6 +352,8 @@ impl fmt::Debug for Config {
             .field("queue_order", &self.queue_order)
             .field("statuses", &self.classifier.statuses)
             .field("backs_off", &self.backoff.is_some())
+            .field("strict_backoff", &self.strict_backoff)
+            .field("max_attempts", &self.max_attempts)
             .field("conflicts", &self.classifier.conflicts.then_some(&self.conflicts))
             .field("respects_retry_after", &self.classifier.respects_retry_after)
             .field("timeout", &self.timeout)

@@ -6,6 +6,7 @@
 mod action;
 mod applier;
 pub(crate) mod caches;
+mod deleted_keys;
 mod engine;
 mod filtered;
 mod in_flight;
@@ -136,7 +137,7 @@ where
 impl<K> Controller<K>
 where
     K: Resource + DeserializeOwned + Debug + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// Creates a controller of the objects that `api` lists and `config` selects.
     ///
@@ -211,7 +212,7 @@ where
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// Creates a controller of the objects of an existing informer, for example an informer that is shared with other code, that has indexes, or
     /// whose source is a [`StreamSource`](crate::StreamSource). The informer runs and ends independently of the controller.
@@ -320,7 +321,8 @@ where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
 {
-    /// Replaces the configuration with a [`Config`], or with kube-runtime's configuration.
+    /// Replaces the configuration with a [`Config`], or with kube-runtime's configuration. Because of this choice, the compiler cannot infer the type of
+    /// `Default::default()`: omit this call, or name the type.
     pub fn with_config(mut self, config: impl Into<Config>) -> Self {
         self.config = config.into();
         self

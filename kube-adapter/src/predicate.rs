@@ -36,7 +36,9 @@ pub fn spec<K, V: Resource>() -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 
 /// Converts a predicate of kube-runtime to a filter of changes. The filter accepts an update if the predicate returns different hashes for the old
 /// and the new state, or if it returns `None` for the new state.
 ///
-/// The filter also accepts additions, deletions, and changes that replace an object by a different object of the same name.
+/// The filter also accepts additions, deletions, requests to delete an object, and changes that replace an object by a different object of the same
+/// name. The request to delete an object changes neither its labels nor, if it has none, its generation. So a filter of kube-runtime can drop this
+/// request, and then the finalizers of the object are never removed.
 ///
 /// # Examples
 /// ```
@@ -50,13 +52,16 @@ pub fn spec<K, V: Resource>() -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 
 /// let controller = deployments.filter_changes(predicate::from_kube(worth));
 /// # }
 /// ```
-pub fn from_kube<K, V>(
+pub fn from_kube<K, V: Resource>(
     predicate: impl Predicate<V> + Send + Sync + 'static,
 ) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
     move |change| match change.old() {
         Some(old) if change.kind() == ChangeKind::Updated => {
+            let is_deleting = |object: &V| object.meta().deletion_timestamp.is_some();
             let now = predicate.hash_property(change.object());
-            now.is_none() || now != predicate.hash_property(old)
+            now.is_none()
+                || now != predicate.hash_property(old)
+                || is_deleting(change.object()) && !is_deleting(old)
         }
         _ => true,
     }

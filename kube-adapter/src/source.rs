@@ -14,6 +14,7 @@ mod watch;
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use flyball_informer_cache::{
     InformerBuilder, ListRequest, ListVersion, NamespacedName, Page, Source, SourceError, Store, Version,
@@ -37,6 +38,9 @@ pub use self::watch::ApiWatch;
 
 use crate::keys::object_key;
 use crate::source::api_error::source_error;
+
+/// A function that is called when objects arrive.
+type OnObject = Arc<dyn Fn() + Send + Sync>;
 
 /// The maximum size, in bytes, of a page that is decoded in the calling task. Larger pages take about a millisecond or longer, and are decoded on a
 /// blocking thread.
@@ -82,6 +86,7 @@ pub struct ApiSource<K> {
     counter: UnreadableCounter,
     listing: Listing,
     stored: StoredObjects<K>,
+    on_object: Option<OnObject>,
     /// The total number of bytes that have arrived in answers to list requests.
     arrived: AtomicU64,
     objects: PhantomData<fn() -> K>,
@@ -89,7 +94,7 @@ pub struct ApiSource<K> {
 
 impl<K> ApiSource<PartialObjectMeta<K>>
 where
-    K: Resource + Clone + Send + Sync + 'static,
+    K: Resource + Clone + Send + 'static,
     PartialObjectMeta<K>: Resource + DeserializeOwned,
 {
     /// Creates a source that requests only the metadata of the objects of `api`.
@@ -126,7 +131,7 @@ where
 
 impl<K> ApiSource<K>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
     /// Creates a source of the objects that `api` lists and `config` selects.
     ///
@@ -139,17 +144,16 @@ where
     }
 
     fn asking(client: Client, request: Request, config: watcher::Config, metadata: bool) -> Self {
-        let (counter, listing) = (UnreadableCounter::default(), Listing::default());
-        let arrived = AtomicU64::new(0);
         Self {
             client,
             request,
             config,
             metadata,
-            counter,
-            listing,
+            counter: UnreadableCounter::default(),
+            listing: Listing::default(),
             stored: StoredObjects::default(),
-            arrived,
+            on_object: None,
+            arrived: AtomicU64::new(0),
             objects: PhantomData,
         }
     }
@@ -164,6 +168,11 @@ where
     /// Makes the source count the objects that cannot be decoded with this counter.
     pub(crate) fn counted_by(self, counter: &UnreadableCounter) -> Self {
         Self { counter: counter.clone(), ..self }
+    }
+
+    /// Makes the source call `f` for each page with objects, and for each watch event of an object that was not deleted.
+    pub(crate) fn on_object(self, f: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { on_object: Some(Arc::new(f)), ..self }
     }
 
     /// Returns whether the object with this key and `uid` was in the last list, but could not be decoded. Call it in [`Source::is_unreadable`] of a
@@ -216,7 +225,7 @@ where
     /// [`reflector_config`](crate::reflector_config).
     pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self>
     where
-        K: Clone,
+        K: Clone + Sync,
     {
         crate::informer::over(self)
     }
@@ -224,10 +233,37 @@ where
     /// Returns a function that connects the source to the store that its informer fills.
     pub(crate) fn on_build(&self) -> impl FnOnce(&Store<NamespacedName, K>) + Send + Sync + 'static
     where
-        K: Clone,
+        K: Clone + Sync,
     {
         let stored = self.stored.clone();
         move |store| stored.attach(store)
+    }
+
+    /// Opens a watch.
+    pub(crate) async fn open(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
+        if request.streaming_list {
+            self.listing.begin();
+        }
+        let send = async || {
+            let built = request::uncompressed(self.watch_request(&request)?);
+            request::send(&self.client, built).await
+        };
+        let body = send().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
+        Ok(ApiWatch::new(
+            body,
+            &request,
+            self.counter.clone(),
+            self.listing.clone(),
+            self.stored.clone(),
+            self.on_object.clone(),
+            self.request.url_path.clone(),
+        ))
+    }
+
+    /// Returns the total number of bytes that have arrived in answers to list requests.
+    pub(crate) fn bytes_arrived(&self) -> u64 {
+        // Ordering: Relaxed, because the counter publishes no other memory.
+        self.arrived.load(Ordering::Relaxed)
     }
 
     pub(crate) fn config(&self) -> &watcher::Config {
@@ -323,34 +359,20 @@ where
     type Watch = ApiWatch<K>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<K>, SourceError> {
-        self.page(request, decode::page)
-            .await
-            .map_err(|error| source_error(watcher::Error::InitialListFailed(error)))
+        let page = self.page(request, decode::page).await;
+        let page = page.map_err(|error| source_error(watcher::Error::InitialListFailed(error)))?;
+        if !page.items.is_empty() {
+            self.on_object.iter().for_each(|f| f());
+        }
+        Ok(page)
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
-        if request.streaming_list {
-            self.listing.begin();
-        }
-        let open = async || {
-            let built = request::uncompressed(self.watch_request(&request)?);
-            request::send(&self.client, built).await
-        };
-        let body = open().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
-        let (listing, stored) = (self.listing.clone(), self.stored.clone());
-        Ok(ApiWatch::new(
-            body,
-            &request,
-            self.counter.clone(),
-            listing,
-            stored,
-            self.request.url_path.clone(),
-        ))
+        self.open(request).await
     }
 
     fn list_progress(&self) -> u64 {
-        // Ordering: Relaxed, because the counter publishes no other memory.
-        self.arrived.load(Ordering::Relaxed)
+        self.bytes_arrived()
     }
 
     fn is_unreadable(&self, stored: &K) -> bool {

@@ -47,8 +47,44 @@ impl Config {
         self
     }
 
-    /// Retries objects after exactly the delay of the error policy, which is the default behaviour. This undoes [`backoff`](Self::backoff),
-    /// [`backoff_policy`](Self::backoff_policy), [`conflict_backoff`](Self::conflict_backoff) and
+    /// Makes the wait after a failed reconcile strict: a failed object is not reconciled again before its wait is over, even if it or a related object
+    /// changes meanwhile, or a stream requests it. The wait is the longer of the [backoff](Self::backoff), if one is set, and the delay of the error policy; after a panic or a
+    /// timeout, it is the backoff after these. By default, as in kube-runtime, a change ends the wait.
+    ///
+    /// Use it if `reconcile` writes a status even if it fails. Each such write is a change of the object, so without this option the object is
+    /// reconciled again as soon as the watch reports the write, whatever the backoff is.
+    ///
+    /// Two changes do end the wait: a new `metadata.generation`, such as a correction of the spec, and the request to delete the object. They do not
+    /// end it if they arrive while the reconcile is running that then fails. An object without a generation, such as a `ConfigMap`, waits
+    /// until its wait is over whatever changes, so with a long backoff a correction of such an object has no effect for some time.
+    ///
+    /// A wait after a [conflict](Self::conflict_backoff) is not strict, because the change that ends it usually has the version that the retry
+    /// needs. After [`Action::await_change`](crate::Action::await_change) there is no wait, so each change causes a reconcile. To ignore the changes
+    /// of the status in all cases, use [`filter_changes`](crate::Controller::filter_changes) with
+    /// [`predicate::spec`](crate::predicate::spec).
+    pub fn strict_backoff(mut self) -> Self {
+        self.strict_backoff = true;
+        self
+    }
+
+    /// After this number of consecutive failures, an object is given up: it is not retried until it changes. 0, the default, means no limit, as in
+    /// kube-runtime.
+    ///
+    /// When an object is given up, a warning is logged, and the failure is reported to
+    /// [`ControllerMetrics::gave_up`](crate::ControllerMetrics::gave_up). The next change begins a new series of attempts. So if `reconcile` writes a
+    /// status even if it fails, combine this option with [`filter_changes`](crate::Controller::filter_changes) and
+    /// [`predicate::spec`](crate::predicate::spec): otherwise the write of the last attempt causes the next one.
+    ///
+    /// Errors, panics and timeouts count. Failures with a backoff or a class of their own do not: [conflicts](Self::conflict_backoff), and
+    /// [permanent](Self::classify_status) failures, which are not retried anyway. If a [backoff](Self::backoff) is set, it counts at most one failure
+    /// of an object per wait. A [policy](Self::backoff_policy) that counts no failures of single objects gives none up.
+    pub fn max_attempts(mut self, most: u32) -> Self {
+        self.max_attempts = most;
+        self
+    }
+
+    /// Retries objects after exactly the delay of the error policy, but not before 2 ms, which is the default behaviour. This undoes [`backoff`](Self::backoff),
+    /// [`backoff_policy`](Self::backoff_policy), [`strict_backoff`](Self::strict_backoff), [`conflict_backoff`](Self::conflict_backoff) and
     /// [`respect_retry_after`](Self::respect_retry_after).
     ///
     /// The error policy is not called for a reconcile that panics or [times out](Self::reconcile_timeout), because there is no error to
@@ -64,6 +100,7 @@ impl Config {
     /// ```
     pub fn without_backoff(mut self) -> Self {
         self.backoff = None;
+        self.strict_backoff = false;
         self.classifier.conflicts = false;
         self.classifier.respects_retry_after = false;
         self

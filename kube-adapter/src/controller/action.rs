@@ -6,6 +6,18 @@ use std::time::Duration;
 
 use kube::runtime::controller::Action;
 
+/// The shortest delay before a requested reconcile. kube-runtime's timer rounds a delay of zero up to one or two milliseconds. Programs rely on
+/// this: without it, a reconcile that writes its object and requests a requeue after zero starts before the watch has reported the write.
+const SHORTEST_REQUEUE: Duration = Duration::from_millis(2);
+
+/// Returns the delay after which the next reconcile takes place: that of the action, but at least 2 ms; `None` if the action waits for a change.
+///
+/// # Errors
+/// Like [`action_delay`].
+pub(crate) fn requeue_delay(action: &Action) -> Result<Option<Duration>, UnknownAction> {
+    Ok(action_delay(action)?.map(|delay| delay.max(SHORTEST_REQUEUE)))
+}
+
 /// Returns the delay after which the action requests another reconcile, or `None` if it waits for a change.
 ///
 /// kube 5 has no getter for the delay, but the `Debug` text of `Action` contains the exact delay, and `Action` implements `PartialEq`. So this

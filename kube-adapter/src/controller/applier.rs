@@ -3,7 +3,6 @@
 //! Cancel safety: see [`ReconcileStream`].
 
 use std::error::Error;
-use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 
@@ -30,7 +29,8 @@ use crate::keys::reference_key;
 ///
 /// Use this function in a program that merges its triggers itself. It behaves like [`Controller::run`](crate::Controller::run) of a [controller over
 /// a stream](crate::Controller::for_stream). Reconciles start when the store is ready. The stream of results yields an error of `queue` as a
-/// [`QueueError`](kube::runtime::controller::Error::QueueError), and `queue` is polled again without a wait. For a request whose object is not in the
+/// [`QueueError`](kube::runtime::controller::Error::QueueError), and `queue` is polled again without a wait; while there are both, errors and results
+/// alternate. For a request whose object is not in the
 /// store, it yields an [`ObjectNotFound`](kube::runtime::controller::Error::ObjectNotFound). When `queue` has ended, the objects requested so far are
 /// reconciled, and then the stream of results ends; delayed requeues that reconciles returned are dropped. The reason of a request is the field
 /// `object.reason` of the reconcile's [span](crate::Controller::run), and [`Monitor::in_flight`](crate::Monitor::in_flight) lists it.
@@ -90,7 +90,7 @@ pub fn applier<K, QueueStream, ReconcilerFut, Ctx>(
 ) -> ReconcileStream<K, ReconcilerFut::Error, QueueStream::Error>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
     ReconcilerFut: TryFuture<Ok = Action> + Send + 'static,
     ReconcilerFut::Error: Error + Send + 'static,
     QueueStream: TryStream + Send + 'static,

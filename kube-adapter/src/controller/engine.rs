@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Context, ControllerConfig, ReconcileError};
+use flyball_controller::{Action, Context, ControllerConfig, FailureClass, ReconcileError};
 use flyball_informer_cache::{NamespacedName, Stopped};
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
 use flyball_sync::TokioTimer;
@@ -23,12 +23,13 @@ use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 use tracing::{Instrument, Span};
 
+use super::deleted_keys::DeletedKeys;
 use super::in_flight::InFlight;
 use super::key_streams::{MayExist, StreamTrigger, feed};
 use super::own_informers::OwnInformer;
 use super::reconcile_reasons::{Reason, Reasons};
 use super::shutdown::{ShutdownSignals, any};
-use super::trigger::{Keys, Loop, OrderedLoop, Trigger, TriggerOptions};
+use super::trigger::{Keys, Loop, OrderedLoop, Origin, Trigger, TriggerOptions};
 use super::trigger_backoff::TriggerBackoff;
 use crate::config::BACKOFF;
 use crate::config::boxed_policy::BoxedPolicy;
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     /// Whether an object of the controller may exist.
     pub(crate) may_exist: MayExist,
     pub(crate) reasons: Arc<Reasons>,
+    pub(crate) deleted: Arc<DeletedKeys>,
     pub(crate) informers: Vec<OwnInformer>,
     pub(crate) backoff: Option<TriggerBackoff>,
     pub(crate) shutdown: ShutdownSignals,
@@ -102,6 +104,7 @@ impl Engine {
             all_keys,
             may_exist,
             reasons,
+            deleted,
             informers,
             backoff,
             mut shutdown,
@@ -109,7 +112,13 @@ impl Engine {
             monitor,
             reconcile,
         } = self;
-        let options = TriggerOptions { debounce: config.debounce, initial_priority, reasons };
+        let options = TriggerOptions {
+            debounce: config.debounce,
+            initial_priority,
+            strict_backoff: config.strict_backoff,
+            reasons,
+            deleted,
+        };
         let queue = queue(order, &config);
         let crash_backoff = Arc::new(CrashBackoff::new());
         // If all triggers are streams, the controller ends when the streams have ended.
@@ -137,8 +146,14 @@ impl Engine {
         let (graceful, (stopping, stopped)) = (any(shutdown.graceful), oneshot::channel());
         // Workers are separate tasks outside the current span, so the span is passed to them.
         let (of, within) = (kind.clone(), Span::current());
-        let reporting = within.clone();
+        let (giving_up, given_up, reporting) =
+            (options.reasons.clone(), (kind.clone(), within.clone()), within.clone());
         let controller = controller
+            .on_give_up(move |key, failure| {
+                giving_up.forget_retry(key);
+                let (kind, within) = &given_up;
+                within.in_scope(|| report_given_up(kind, key, failure));
+            })
             .finally(move |key, ended, _| {
                 if ended.is_ok() {
                     crash_backoff.0.forget(&key);
@@ -257,7 +272,7 @@ impl Error for TermOver {}
 async fn add_all<O: OrderedLoop>(keys: Vec<NamespacedName>, queue: &Keys<O>, options: &TriggerOptions) {
     for key in keys {
         // `add` fails only if the queue is shut down.
-        let _ = options.add(queue, key, true, || Reason::ObjectUpdated);
+        let _ = options.add(queue, key, Origin::InitialList, || Reason::ObjectUpdated);
         consume_budget().await;
     }
 }
@@ -294,7 +309,10 @@ fn queue<O: OrderedLoop>(order: O, config: &Config) -> Keys<O> {
         // This policy only counts failures; its wait of 1 ns leaves the delay to the error policy.
         None => BoxedPolicy::new(Exponential::new(AT_ONCE..=AT_ONCE)),
     };
-    let queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());
+    let mut queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());
+    if config.strict_backoff {
+        queue = queue.strict_backoff();
+    }
     match &config.queue_metrics {
         None => queue.build(),
         Some(metrics) => queue.metrics(metrics.clone()).build(),
@@ -313,6 +331,7 @@ fn configured<O: OrderedLoop>(
     };
     let settings = ControllerConfig {
         workers: (1..=most).into(),
+        max_attempts: (config.max_attempts > 0).then_some(config.max_attempts),
         max_failing_in_flight: (config.max_failing > 0).then_some(config.max_failing.into()),
         conflict_backoff_initial: *config.conflicts.start(),
         conflict_backoff_max: *config.conflicts.end(),
@@ -333,6 +352,13 @@ fn configured<O: OrderedLoop>(
     match &config.controller_metrics {
         None => controller,
         Some(metrics) => controller.metrics(metrics.clone()),
+    }
+}
+
+/// Logs that an object has used up its attempts. A permanent failure is not logged, because the program has decided not to retry it.
+fn report_given_up(kind: &str, key: &NamespacedName, failure: &ReconcileError) {
+    if ReconcileFailed::class_of(failure) != FailureClass::Permanent {
+        tracing::warn!(target: super::TARGET, kind, object = %key, "the object is given up after its last attempt; it is not retried until it changes");
     }
 }
 

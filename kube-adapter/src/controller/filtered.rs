@@ -23,7 +23,7 @@ use crate::keys::reference_key;
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// Like [`owns`](Self::owns), but a change causes a reconcile only if it changes the result of `predicate`. This is a kube-runtime predicate, as
     /// in `predicate_filter`.
@@ -61,7 +61,7 @@ where
         predicate: impl Predicate<PartialObjectMeta<C>> + Send + Sync + 'static,
     ) -> Self
     where
-        C: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        C: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
     {
         self.owns_where(api, &(), config, move |child| predicate.hash_property(child))
     }
@@ -95,7 +95,7 @@ where
         mapper: impl Fn(W) -> I + Sync + Send + 'static,
     ) -> Self
     where
-        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        W: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         W::DynamicType: Default + Debug + Clone + Eq + Hash,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
         I::IntoIter: Send,
@@ -113,7 +113,7 @@ where
         property: impl Fn(&PartialObjectMeta<C>) -> Option<u64> + Send + Sync + 'static,
     ) -> Self
     where
-        C: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        C: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         C::DynamicType: Debug + Eq + Hash + Clone,
     {
         let owner = self.dyntype.clone();
@@ -138,7 +138,7 @@ where
         mapper: impl Fn(W) -> I + Sync + Send + 'static,
     ) -> Self
     where
-        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        W: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
     {
         let (source, kind) = (ApiSource::new(api, config), W::kind(dyntype).into_owned());

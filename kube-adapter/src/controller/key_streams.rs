@@ -22,8 +22,8 @@ use tokio::task::coop::consume_budget;
 use super::TARGET;
 use super::objects::Objects;
 use super::reconcile_reasons::Reason;
-use super::trigger::{Keys, OrderedLoop, TriggerOptions};
-use super::trigger_backoff::TriggerBackoff;
+use super::trigger::{Keys, OrderedLoop, Origin, TriggerOptions};
+use super::trigger_backoff::{BackoffHandle, TriggerBackoff};
 use crate::keys::{object_key, reference_key};
 
 /// A stream of keys. Each item has the keys of one change or request, and the reason why they are added. Errors are not items: they are sent to the
@@ -33,6 +33,20 @@ pub(crate) type KeyStream = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 /// Creates a stream of keys when the controller starts, because the controller's backoff is known only then.
 pub(crate) type StreamTrigger = Box<dyn FnOnce(Option<&TriggerBackoff>) -> KeyStream + Send>;
 
+/// Returns a function that maps like `map`, and resets the backoff if an item maps to a key.
+fn resetting<T: 'static>(
+    backoff: Option<BackoffHandle>,
+    mut map: impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static,
+) -> impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static {
+    move |item| {
+        let mapped = map(item);
+        if !mapped.0.is_empty() {
+            backoff.iter().for_each(BackoffHandle::requested);
+        }
+        mapped
+    }
+}
+
 /// Maps the items of a stream to keys. As in kube-runtime, a stream that has returned an error is polled again only after the wait of the backoff.
 pub(crate) fn fallible<T, E>(
     stream: impl Stream<Item = Result<T, E>> + Send + 'static,
@@ -40,24 +54,25 @@ pub(crate) fn fallible<T, E>(
     map: impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static,
 ) -> StreamTrigger
 where
-    T: Send + 'static,
+    T: 'static,
     E: Send + 'static,
 {
     Box::new(move |backoff| {
-        let backoff: Box<dyn Backoff> = match backoff {
+        let handle = backoff.map(TriggerBackoff::handle);
+        let backoff: Box<dyn Backoff> = match handle.clone() {
             None => Box::new(DefaultBackoff::default()),
-            Some(backoff) => Box::new(backoff.handle()),
+            Some(handle) => Box::new(handle),
         };
-        reporting(StreamBackoff::new(stream, backoff), errors, map)
+        reporting(StreamBackoff::new(stream, backoff), errors, resetting(handle, map))
     })
 }
 
 /// Maps the items of a stream without errors to keys.
-pub(crate) fn infallible<T: Send + 'static>(
+pub(crate) fn infallible<T: 'static>(
     stream: impl Stream<Item = T> + Send + 'static,
     map: impl FnMut(T) -> (Vec<NamespacedName>, Reason) + Send + 'static,
 ) -> StreamTrigger {
-    Box::new(move |_| stream.map(map).boxed())
+    Box::new(move |backoff| stream.map(resetting(backoff.map(TriggerBackoff::handle), map)).boxed())
 }
 
 /// Maps the items of a stream to keys, and reports its errors. The stream is not polled while an error waits for capacity in `errors`.
@@ -133,7 +148,10 @@ pub(crate) async fn feed<O: OrderedLoop>(
     // A stream that ends in standby is polled again after the election, which may panic unless the stream is fused.
     let mut keys = keys.fuse();
     // `add` fails only if the queue is shut down.
-    let add = |key, reason: Reason| _ = options.add(&queue, key, false, || reason);
+    let add = |key, reason: Reason| {
+        let origin = if reason.is_bulk() { Origin::Bulk } else { Origin::Change };
+        let _ = options.add(&queue, key, origin, || reason);
+    };
     if let Some(leadership) = leadership {
         let mut elected = pin!(leadership.elected());
         let mut early = EarlyKeys::default();

@@ -92,7 +92,7 @@ fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
 
 impl<K, F> Source for MappedSource<K, F>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
     F: Fn(K) -> MappedKeys + Send + Sync + 'static,
 {
     type Object = MappedObject;
@@ -105,12 +105,12 @@ where
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
-        let watch = self.source.watch(request).await?;
+        let watch = self.source.open(request).await?;
         Ok(MappedWatch { watch, map: self.map.clone(), stored: self.stored.clone() })
     }
 
     fn list_progress(&self) -> u64 {
-        self.source.list_progress()
+        self.source.bytes_arrived()
     }
 
     fn is_unreadable(&self, stored: &MappedObject) -> bool {
@@ -127,7 +127,7 @@ pub(crate) struct MappedWatch<K, F> {
 
 impl<K, F> WatchStream for MappedWatch<K, F>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
     F: Fn(K) -> MappedKeys + Send + Sync + 'static,
 {
     type Object = MappedObject;

@@ -2,6 +2,8 @@
 //!
 //! Cancel safety: dropping the run future of an informer ends the informer.
 
+use std::sync::{Arc, OnceLock};
+
 use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName, Source};
 use flyball_sync::TokioTimer;
 use futures_util::future::BoxFuture;
@@ -12,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::mapped::{MappedKeys, MappedObject, MappedSource};
 use super::monitor::Monitor;
-use super::trigger_backoff::TriggerBackoff;
+use super::trigger_backoff::{BackoffHandle, TriggerBackoff};
 use crate::source::api_error::watcher_error;
 use crate::{ApiSource, Config, reflector_config};
 
@@ -48,7 +50,10 @@ pub(super) fn informer<K>(
 where
     K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    own(source.counted_by(monitor.unreadable_counter()).into_informer(), kind, watch_errors, monitor)
+    let handle = SharedHandle::default();
+    let arrived = handle.clone();
+    let source = source.counted_by(monitor.unreadable_counter()).on_object(move || requested(&arrived));
+    own(source.into_informer(), kind, watch_errors, monitor, handle)
 }
 
 /// Creates an informer that stores, for each object of `source`, the keys that `map` returns. The objects are not kept.
@@ -61,13 +66,31 @@ pub(super) fn rows<K>(
     monitor: &Monitor,
 ) -> (Informer<NamespacedName, MappedObject>, OwnInformer)
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
-    let reflector = reflector_config(source.config());
+    let (reflector, handle) = (reflector_config(source.config()), SharedHandle::default());
+    let mapped = handle.clone();
+    let map = move |object| {
+        let row = map(object);
+        if !row.keys.is_empty() {
+            requested(&mapped);
+        }
+        row
+    };
     let source = MappedSource::new(source.counted_by(monitor.unreadable_counter()), map);
     let stored = source.stored();
     let builder = Informer::builder(MappedObject::schema(), source).reflector_config(reflector);
-    own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, watch_errors, monitor)
+    own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, watch_errors, monitor, handle)
+}
+
+/// The backoff of the controller, if it has one. Set when the informer starts.
+type SharedHandle = Arc<OnceLock<BackoffHandle>>;
+
+/// Called when an object arrives that maps to an object of the controller.
+fn requested(handle: &SharedHandle) {
+    if let Some(handle) = handle.get() {
+        handle.requested();
+    }
 }
 
 #[track_caller]
@@ -76,6 +99,7 @@ fn own<V, S>(
     kind: String,
     watch_errors: &WatchErrors,
     monitor: &Monitor,
+    shared: SharedHandle,
 ) -> (Informer<NamespacedName, V>, OwnInformer)
 where
     V: Send + Sync + 'static,
@@ -100,7 +124,11 @@ where
         let prepared = prepared.with_reflector_config(reflector);
         let prepared = prepared.expect("every setting of a controller is valid for a reflector");
         let prepared = match backoff {
-            Some(backoff) => prepared.with_backoff(backoff.handle()),
+            Some(backoff) => {
+                // `set` cannot fail, because an informer starts once.
+                let _ = shared.set(backoff.handle());
+                prepared.with_backoff(backoff.handle())
+            }
             None => prepared,
         };
         Box::pin(prepared.run()) as BoxFuture<'static, _>

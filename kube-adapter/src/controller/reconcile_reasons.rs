@@ -38,6 +38,13 @@ pub(crate) enum Reason {
     Given(ReconcileReason),
 }
 
+impl Reason {
+    /// Whether all objects were requested, and not this object alone.
+    pub(crate) fn is_bulk(&self) -> bool {
+        matches!(self, Self::BulkReconcile | Self::Given(ReconcileReason::BulkReconcile))
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -111,6 +118,21 @@ impl Reasons {
         if self.wanted() {
             let noted = PendingReason { reason, count: 1, later: true };
             self.noted.lock().entry(key.clone()).or_insert(noted);
+        }
+    }
+
+    /// Removes the reason of a key whose reconcile was cancelled.
+    pub(crate) fn forget(&self, key: &NamespacedName) {
+        if self.wanted() {
+            self.noted.lock().remove(key);
+        }
+    }
+
+    /// Removes the reason of a retry that does not take place.
+    pub(crate) fn forget_retry(&self, key: &NamespacedName) {
+        let mut noted = self.noted.lock();
+        if noted.get(key).is_some_and(|noted| noted.later) {
+            noted.remove(key);
         }
     }
 

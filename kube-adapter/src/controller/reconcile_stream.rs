@@ -48,6 +48,8 @@ pub struct ReconcileStream<K: Resource, E: 'static, Q: 'static = watcher::Error>
     state: State,
     untaken: mpsc::Receiver<ReconcileResult<K, E, Q>>,
     watch_errors: mpsc::Receiver<Q>,
+    /// Whether the last item was an error from `watch_errors`.
+    yielded_watch_error: bool,
 }
 
 impl<K: Resource, E, Q> ReconcileStream<K, E, Q> {
@@ -57,7 +59,14 @@ impl<K: Resource, E, Q> ReconcileStream<K, E, Q> {
         untaken: mpsc::Receiver<ReconcileResult<K, E, Q>>,
         watch_errors: mpsc::Receiver<Q>,
     ) -> Self {
-        Self { state: State::Begin(run), untaken, watch_errors }
+        Self { state: State::Begin(run), untaken, watch_errors, yielded_watch_error: false }
+    }
+
+    fn poll_watch_error(&mut self, context: &mut Context<'_>) -> Option<ReconcileResult<K, E, Q>> {
+        // Even when all senders of errors are dropped, the stream continues until the results end.
+        let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) else { return None };
+        self.yielded_watch_error = true;
+        Some(Err(Outcome::QueueError(error)))
     }
 }
 
@@ -78,14 +87,20 @@ impl<K: Resource, E, Q> Stream for ReconcileStream<K, E, Q> {
             State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
             state => state,
         };
-        // The errors are polled first: they are few, and would otherwise wait as long as results keep arriving. Even when all senders of errors are
-        // dropped, the stream continues until the results end.
-        if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
-            return Poll::Ready(Some(Err(Outcome::QueueError(error))));
+        // Errors and results alternate while there are both. If one of them always came first, the other would wait as long as the first keeps arriving:
+        // a queue of `applier` may return errors without end.
+        let results_first = std::mem::take(&mut self.yielded_watch_error);
+        if !results_first && let Some(error) = self.poll_watch_error(context) {
+            return Poll::Ready(Some(error));
         }
-        if let Some(result) = ready!(self.untaken.poll_recv(context)) {
+        let result = self.untaken.poll_recv(context);
+        if let Poll::Ready(Some(result)) = result {
             return Poll::Ready(Some(result));
         }
+        if results_first && let Some(error) = self.poll_watch_error(context) {
+            return Poll::Ready(Some(error));
+        }
+        let _end_of_results: Option<_> = ready!(result);
         // All senders of results are dropped, so the controller is ending. Each worker holds a sender until it is dropped, so no reconcile outlives the
         // stream, even if the controller was stopped immediately while a reconcile was being polled on another thread. An election relies on this: its
         // work ends with the stream, and then the lease is released.

@@ -1,8 +1,8 @@
 //! EDGE. Adapts the user's functions to the controller loop, and the loop's results to a stream.
 //!
 //! Cancel safety: dropping the stream stops the controller immediately, as in kube-runtime: running reconciles are dropped at
-//! their next await. The result of a reconcile is sent before the lease of its key ends. A consumer that does not poll the stream delays the
-//! reconciles; no result is lost.
+//! their next await. The result of a reconcile is sent before the lease of its key ends. If 256 results are buffered, because the consumer does not
+//! poll the stream, reconciles wait; no result is lost.
 
 use std::error::Error;
 use std::fmt;
@@ -22,7 +22,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use super::action::{UnknownAction, action_delay};
+use super::action::{UnknownAction, requeue_delay};
+use super::deleted_keys::DeletedKeys;
 use super::engine::{Engine, Reconciled};
 use super::key_streams::StreamTrigger;
 use super::objects::{NeverReady, Objects};
@@ -39,19 +40,19 @@ use crate::controller::reconcile_failed::ReconcileFailed;
 use crate::unreadable_reason;
 use flyball_kube_lease::Leadership;
 
-/// The maximum number of results that wait for the consumer. When this number is reached, reconciles wait.
+/// The maximum number of results that wait for the consumer. When this number is reached, reconciles wait. The docs of `Controller::run` state it.
 const MAX_BUFFERED_RESULTS: usize = 256;
 
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// Returns the stream of results. The first poll of this stream starts the controller. The stream ends when the controller has shut down.
     ///
     /// `reconcile` is called for each object that is new or has changed, or to which a changed object maps. It is never called concurrently for the
     /// same object; if the object changes during the call, `reconcile` is called once more. `error_policy` is called after each error; the object is
-    /// retried after exactly the delay that it returns, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
+    /// retried after exactly the delay that it returns, but not before 2 ms, or earlier if it changes. [`Config::backoff`](crate::Config::backoff),
     /// [`conflict_backoff`](crate::Config::conflict_backoff), [`respect_retry_after`](crate::Config::respect_retry_after) and
     /// [`classify_status`](crate::Config::classify_status) change this delay. After [`Action::await_change`] the object is not retried until it
     /// changes.
@@ -60,7 +61,8 @@ where
     /// [`wait_for_all_caches`](crate::Config::wait_for_all_caches), they start when all caches have synced. A reconcile that panics, or
     /// [times out](crate::Config::reconcile_timeout), has no result in the stream: it is logged, counted, and retried. The same holds if `error_policy`
     /// panics, but the error is in the stream. If an object was deleted
-    /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). If one of the controller's own watches fails,
+    /// before its reconcile starts, the stream yields an [`ObjectNotFound`](Outcome::ObjectNotFound). The deletion of an object of an informer cancels its retries and requeues,
+    /// which then yield nothing. If one of the controller's own watches fails,
     /// the stream yields a [`QueueError`](Outcome::QueueError). Neither ends the controller.
     ///
     /// An object that becomes unreadable, because its JSON no longer fits its type, is not reconciled. Each time it would be reconciled, the stream
@@ -68,6 +70,11 @@ where
     /// run: the reconcile receives the new metadata, and the rest of the state that was decoded last. [`unreadable_reason`](crate::unreadable_reason)
     /// returns why an object is unreadable. Once the object can be decoded again, it is reconciled, whatever [`filter_changes`](Self::filter_changes)
     /// returns.
+    ///
+    /// The controller runs in a task of its own, which does not wait for the consumer of the stream: up to 256 results are buffered, and only then do
+    /// reconciles wait until the consumer takes a result. kube-runtime has no such buffer: it starts reconciles only while the stream is polled. So a
+    /// consumer that delays each result, to reconcile more slowly, has no such effect here before 256 results are buffered. Limit
+    /// [`Config::concurrency`](crate::Config::concurrency) instead, or wait in `reconcile`.
     ///
     /// Each reconcile has a `tracing` span `reconciling object`, with kube-runtime's target `kube_runtime::controller`. Its parent is the span in
     /// which the stream is first polled. Its fields are `object.ref`, `object.reason` and `object.reasons`. If several reasons were coalesced into
@@ -78,6 +85,8 @@ where
     /// local variable by an `Arc` in the context or in the closure, an `Rc` by an `Arc`, and a `RefCell` by a lock. `reconcile` may be `FnMut`: it is
     /// called under a lock, which is released before its future runs, so it should do little before it returns the future. An `error_policy` that
     /// changes state, such as a counter, must keep it in an atomic or behind a lock.
+    ///
+    /// A generic function that calls `run` needs the bounds of the [crate's documentation](crate#frameworks-around-controller).
     ///
     /// # Panics
     /// The stream panics if it is polled for the first time outside a tokio runtime, or if a stream of [`reconcile_on`](Self::reconcile_on),
@@ -160,7 +169,7 @@ where
         C: Send + Sync + 'static,
     {
         let (results, buffered) = mpsc::channel(MAX_BUFFERED_RESULTS);
-        let reasons = self.monitor.reasons().clone();
+        let (reasons, deleted) = (self.monitor.reasons().clone(), Arc::<DeletedKeys>::default());
         let (ready, listed, main) = (self.main.clone(), self.main.clone(), self.main.clone());
         let failed = results.clone();
         let own = async move {
@@ -194,6 +203,7 @@ where
             limit: self.config.timeout,
             leadership: self.leadership.clone(),
             reasons: reasons.clone(),
+            deleted: deleted.clone(),
             unreadable: self.unreadable,
             results,
         });
@@ -208,6 +218,7 @@ where
             all_keys,
             may_exist,
             reasons,
+            deleted,
             informers: self.informers,
             backoff: self.backoff,
             shutdown: self.shutdown,
@@ -238,6 +249,7 @@ where
     limit: Option<Duration>,
     leadership: Option<Leadership>,
     reasons: Arc<Reasons>,
+    deleted: Arc<DeletedKeys>,
     unreadable: fn(watcher::Error) -> Option<Q>,
     results: mpsc::Sender<ReconcileResult<K, E, Q>>,
 }
@@ -255,9 +267,13 @@ where
 {
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Reconciled, ReconcileError> {
         let (reason, reasons, _in_flight) = self.reasons.begin(&key);
+        let was_deleted = self.deleted.remove(&key);
         let mut reference = self.main.reference(&key);
         // The object is read only now, so that the reconcile receives its newest state.
         let Some(object) = self.main.get(&key) else {
+            if was_deleted {
+                return Ok(Reconciled::Done(Next::await_change()));
+            }
             let known = self.main.resolve(key.clone());
             if known != key {
                 return Ok(Reconciled::HasKey(known, reason));
@@ -300,7 +316,7 @@ where
         };
         match done {
             Ok(action) => {
-                let next = next(&key, action_delay(&action));
+                let next = next(&key, requeue_delay(&action));
                 if next.is_ok_and(|next| next.requeue_delay().is_some()) {
                     self.reasons.note_retry(&key, Reason::ReconcilerRequestedRetry);
                 }
@@ -327,7 +343,7 @@ where
 
     fn failed(&self, error: &R::Error, action: &Action) -> ReconcileFailed {
         ReconcileFailed::new(
-            action_delay(action),
+            requeue_delay(action),
             self.classifier.of(error),
             self.classifier.retry_after(error),
         )

@@ -32,7 +32,7 @@ use crate::keys::object_key;
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// Creates a controller of the objects of a kube-runtime store, which are reconciled when the stream returns them.
     ///
@@ -251,7 +251,7 @@ where
     /// Like [`owns_stream`](Self::owns_stream), but for a stream of shared objects.
     pub fn owns_shared_stream<Child>(self, trigger: impl Stream<Item = Arc<Child>> + Send + 'static) -> Self
     where
-        Child: Resource<DynamicType = ()> + Send + Sync + 'static,
+        Child: Resource<DynamicType = ()> + Send + 'static,
     {
         self.owns_shared_stream_with(trigger, ())
     }
@@ -263,7 +263,7 @@ where
         dyntype: Child::DynamicType,
     ) -> Self
     where
-        Child: Resource + Send + Sync + 'static,
+        Child: Resource + Send + 'static,
         Child::DynamicType: Debug + Eq + Hash + Clone,
     {
         let owner = self.dyntype.clone();
@@ -312,7 +312,7 @@ where
         mapper: impl Fn(Arc<Other>) -> I + Sync + Send + 'static,
     ) -> Self
     where
-        Other: Resource + Send + Sync + 'static,
+        Other: Resource + Send + 'static,
         Other::DynamicType: Default + Debug + Clone,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
     {
@@ -327,7 +327,7 @@ where
         dyntype: Other::DynamicType,
     ) -> Self
     where
-        Other: Resource + Send + Sync + 'static,
+        Other: Resource + Send + 'static,
         Other::DynamicType: Debug + Clone,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
     {

@@ -8,10 +8,14 @@ use std::sync::Arc;
 use flyball_controller::WatchOptions;
 use flyball_informer_cache::{Change, Informer, NamespacedName};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{AddError, AddOptions, Added, DelayMode, Fair, Fifo, Order, Priority, Queue};
+use flyball_workqueue::{
+    AddError, AddOptions, Added, DelayMode, Fair, Fifo, KeyState, Order, Priority, Queue,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
+use super::deleted_keys::DeletedKeys;
 use super::mapped::MappedObject;
 use super::objects::Objects;
 use super::reconcile_reasons::{Reason, Reasons};
@@ -33,6 +37,8 @@ struct Mapped<V, F> {
     keys: F,
     /// The kind of the informer's objects; `None` if they are the reconciled objects themselves.
     related: Option<Arc<str>>,
+    /// Whether a change ends the strict backoff of its keys.
+    ends_backoff: fn(&Change<NamespacedName, V>) -> bool,
 }
 
 impl<V, F> Mapped<V, F>
@@ -41,9 +47,16 @@ where
     F: Fn(&Change<NamespacedName, V>) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
     fn attach<O: OrderedLoop>(self, to: Loop<O>, options: TriggerOptions) -> Loop<O> {
-        let related = self.related;
+        let (related, ends_backoff) = (self.related, self.ends_backoff);
         let add = move |queue: &Keys<O>, change: &Change<NamespacedName, V>, key| {
-            options.add(queue, key, change.is_initial(), || match &related {
+            if related.is_none() && change.kind().is_deletion() {
+                return options.cancel(queue, key);
+            }
+            if options.strict_backoff && ends_backoff(change) {
+                end_backoff(queue, &key);
+            }
+            let origin = if change.is_initial() { Origin::InitialList } else { Origin::Change };
+            options.add(queue, key, origin, || match &related {
                 None => Reason::ObjectUpdated,
                 Some(kind) => Reason::RelatedObjectUpdated { kind: kind.clone(), key: change.key().clone() },
             })
@@ -70,8 +83,8 @@ where
     }
 }
 
-/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions. To act on a deletion, the user
-/// needs a finalizer, or must own objects that outlive the deleted object.
+/// Creates the trigger of the reconciled objects: every change that passes the filter adds the key, except deletions, which cancel a delayed reconcile.
+/// To act on a deletion, the user needs a finalizer, or must own objects that outlive the deleted object.
 pub(crate) fn own<K>(
     informer: &Informer<NamespacedName, K>,
     filter: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
@@ -84,10 +97,10 @@ where
         states(change).any(|state| unreadable_reason(&**state).is_some())
     };
     let keys = move |change: &Change<NamespacedName, K>| match change.kind().is_deletion() {
-        false if is_unreadable(change) || filter(change) => vec![change.key().clone()],
-        _ => Vec::new(),
+        false if !is_unreadable(change) && !filter(change) => Vec::new(),
+        _ => vec![change.key().clone()],
     };
-    Box::new(Mapped { informer: informer.clone(), keys, related: None })
+    Box::new(Mapped { informer: informer.clone(), keys, related: None, ends_backoff: changes_the_task })
 }
 
 /// Creates the trigger of owned objects: maps a change to the owners of the old and of the new state.
@@ -105,15 +118,25 @@ where
     watched(informer, owners, kind, move |child: &Arc<C>| owners_of(&**child, &dyntype))
 }
 
-/// Returns the owners of kind `K` in the owner references of an object.
+/// Returns the owners of kind `K` in the owner references of an object. The version in a reference is ignored: the client that wrote it may use a
+/// different version of the kind.
 pub(crate) fn owners_of<K>(child: &impl Resource, dyntype: &K::DynamicType) -> Vec<ObjectRef<K>>
 where
     K: Resource,
     K::DynamicType: Clone,
 {
-    let namespace = child.meta().namespace.as_deref();
-    let owner = |reference| ObjectRef::<K>::from_owner_ref(namespace, reference, dyntype.clone());
-    child.owner_references().iter().filter_map(owner).collect()
+    let (group, kind) = (K::group(dyntype), K::kind(dyntype));
+    let of_this_kind = |owner: &&OwnerReference| {
+        owner.kind == kind && owner.api_version.split_once('/').map_or("", |(group, _)| group) == group
+    };
+    let reference = |owner: &OwnerReference| {
+        let reference = ObjectRef::<K>::new_with(&owner.name, dyntype.clone());
+        match &child.meta().namespace {
+            Some(namespace) => reference.within(namespace),
+            None => reference,
+        }
+    };
+    child.owner_references().iter().filter(of_this_kind).map(reference).collect()
 }
 
 /// Creates the trigger of related objects for which only keys are cached: maps a change to the keys of the old and of the new state.
@@ -136,7 +159,7 @@ where
         let keys = before.into_iter().flatten().chain(now);
         keys.map(|key| main.resolve(key.clone())).collect()
     };
-    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
+    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()), ends_backoff: |_| false })
 }
 
 /// Creates the trigger of related objects: calls `mapper` for the state before a change and for the state after it.
@@ -177,7 +200,25 @@ where
         keys.dedup();
         keys
     };
-    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
+    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()), ends_backoff: |_| false })
+}
+
+/// Returns whether a change concerns more than the status of an object: its generation is new, its deletion is requested, or it is a different object
+/// of the same name.
+fn changes_the_task<K: Resource>(change: &Change<NamespacedName, K>) -> bool {
+    change.old().is_some_and(|old| {
+        let (old, new) = (old.meta(), change.object().meta());
+        let deletion_requested = old.deletion_timestamp.is_none() && new.deletion_timestamp.is_some();
+        old.uid != new.uid || old.generation != new.generation || deletion_requested
+    })
+}
+
+/// Ends the backoff of a key that is about to be added. If the key becomes Ready or is leased in the meantime, the add that follows makes it Ready or
+/// dirty again, so no reconcile is lost.
+fn end_backoff<O: OrderedLoop>(queue: &Keys<O>, key: &NamespacedName) {
+    if matches!(queue.state(key), KeyState::Waiting(_)) {
+        queue.cancel(key);
+    }
 }
 
 /// Returns the previous state of the object, if there is one and it is a different allocation, followed by the object of the change.
@@ -218,33 +259,72 @@ impl OrderedLoop for ByNamespace {
     }
 }
 
+/// Why a key is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    InitialList,
+    /// A request for all objects.
+    Bulk,
+    /// A change, or a request for single objects.
+    Change,
+}
+
 /// How a trigger adds keys.
 #[derive(Clone)]
 pub(crate) struct TriggerOptions {
     pub(crate) debounce: Option<Debounce>,
     /// The priority of objects from the initial list.
     pub(crate) initial_priority: i8,
+    /// Whether the queue's backoff is strict.
+    pub(crate) strict_backoff: bool,
     pub(crate) reasons: Arc<Reasons>,
+    pub(crate) deleted: Arc<DeletedKeys>,
 }
 
 impl TriggerOptions {
-    /// Adds a key. Keys of the initial list are not debounced, because each object is listed once.
+    /// Cancels the delayed reconcile of a deleted object: its retry, or the requeue that its last reconcile requested. As in kube-runtime, a reconcile
+    /// that is queued already takes place, and reports that the object was not found.
+    fn cancel<O: OrderedLoop>(
+        &self,
+        queue: &Keys<O>,
+        key: NamespacedName,
+    ) -> Result<Added, AddError<NamespacedName>> {
+        match queue.state(&key) {
+            KeyState::Waiting(_) => {
+                queue.cancel(&key);
+                queue.forget(&key);
+                self.reasons.forget(&key);
+                Ok(Added::Merged)
+            }
+            KeyState::Leased | KeyState::LeasedWaiting(_) => {
+                self.deleted.insert(key.clone());
+                queue.add(key)
+            }
+            _ => Ok(Added::Merged),
+        }
+    }
+
+    /// Adds a key. Keys of the initial list are not debounced, because each object is listed once. They have a low priority, as have the keys of a
+    /// request for all objects: so many keys at once must not delay the changes of other objects.
     pub(crate) fn add<O: OrderedLoop>(
         &self,
         queue: &Keys<O>,
         key: NamespacedName,
-        initial: bool,
+        origin: Origin,
         reason: impl FnOnce() -> Reason,
     ) -> Result<Added, AddError<NamespacedName>> {
+        self.deleted.remove(&key);
         // The reason is recorded before the key is added, because the key may be dequeued immediately.
         self.reasons.note(&key, reason);
-        let options = match self.debounce {
-            _ if initial => AddOptions { priority: self.initial_priority, ..AddOptions::default() },
-            None => AddOptions::default(),
-            Some(Debounce { quiet, max_wait }) => {
-                AddOptions { delay: quiet, mode: DelayMode::Debounce { max_wait }, ..AddOptions::default() }
-            }
-        };
+        let mut options = AddOptions::default();
+        if origin != Origin::Change {
+            options.priority = self.initial_priority;
+        }
+        if let Some(Debounce { quiet, max_wait }) = self.debounce
+            && origin != Origin::InitialList
+        {
+            (options.delay, options.mode) = (quiet, DelayMode::Debounce { max_wait });
+        }
         queue.add_with(key, options)
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use flyball_informer_cache::RetryBackoff;
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::caught;
 use kube::Resource;
 use kube::runtime::utils::Backoff;
 use tokio::sync::Notify;
@@ -26,8 +27,9 @@ where
     /// backoff.
     ///
     /// All of the controller's lists, watches and streams share `backoff`, as in kube-runtime: after each failure, the retry waits for the next
-    /// duration of `backoff`, and any list, event or item that arrives [resets](Backoff::reset) `backoff`. Only the list, watch or stream that failed
-    /// waits. When `backoff` returns `None`, the controller [shuts down](Self::graceful_shutdown_on). `backoff` is called under a lock.
+    /// duration of `backoff`. Each object or request that arrives and maps to an object of the controller [resets](Backoff::reset) `backoff`. A
+    /// bookmark, an empty list and the end of a watch do not reset it, and neither does an owned object without an owner of this kind. Only the list,
+    /// watch or stream that failed waits. When `backoff` returns `None`, the controller [shuts down](Self::graceful_shutdown_on). `backoff` is called under a lock.
     ///
     /// # Examples
     /// A controller that ends after three consecutive failures of its lists and watches:
@@ -112,7 +114,20 @@ impl TriggerBackoff {
 }
 
 /// A handle of the shared backoff, for one cache or one stream.
+#[derive(Clone)]
 pub(crate) struct BackoffHandle(Arc<Shared>);
+
+impl BackoffHandle {
+    /// Resets the backoff. Must be called when an item maps to an object of the controller, and only then, because kube-runtime applies the backoff to
+    /// its stream of reconcile requests.
+    ///
+    /// This resets the backoff even if another list or watch still fails, as in kube-runtime. If the backoff were reset only after every stream has
+    /// succeeded, one kind that cannot be listed would raise the wait of all other streams to the maximum. It would also end the controller if the
+    /// backoff has a limited number of waits.
+    pub(crate) fn requested(&self) {
+        caught(|| self.0.backoff.lock().reset());
+    }
+}
 
 impl Iterator for BackoffHandle {
     type Item = Duration;
@@ -127,12 +142,8 @@ impl Iterator for BackoffHandle {
 }
 
 impl Backoff for BackoffHandle {
-    /// Resets the backoff even if another list or watch still fails: in kube-runtime, an item of any stream resets the backoff of all streams. If the
-    /// backoff were reset only after every stream has succeeded, one kind that cannot be listed would raise the wait of all other streams to the
-    /// maximum. It would also end the controller if the backoff has a limited number of waits.
-    fn reset(&mut self) {
-        self.0.backoff.lock().reset();
-    }
+    /// Does nothing, because an item may map to no object. See [`requested`](Self::requested).
+    fn reset(&mut self) {}
 }
 
 impl RetryBackoff for BackoffHandle {
@@ -141,9 +152,8 @@ impl RetryBackoff for BackoffHandle {
         self.next().unwrap_or(Duration::MAX)
     }
 
-    fn succeeded(&mut self) {
-        self.reset();
-    }
+    /// Does nothing, because a list may be empty and a batch of events may consist of bookmarks. See [`requested`](Self::requested).
+    fn succeeded(&mut self) {}
 }
 
 #[cfg(test)]
@@ -169,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn begins_anew_with_any_success() {
+    fn begins_anew_with_any_request() {
         let backoff = TriggerBackoff::new(Linear(0));
         let [mut one, mut other] = [(); 2].map(|()| backoff.handle());
         let next = |handle: &mut BackoffHandle| handle.next().unwrap().as_secs();
         assert_eq!([next(&mut one), next(&mut other), next(&mut one)], [1, 2, 3]);
-        other.reset();
+        other.requested();
         assert_eq!([next(&mut one), next(&mut other)], [1, 2]);
     }
 }

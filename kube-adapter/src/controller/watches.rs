@@ -23,7 +23,7 @@ use crate::keys::reference_key;
 impl<K> Controller<K>
 where
     K: Resource + Clone + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// A change of one of the controller's own objects causes a reconcile only if `filter` returns `true` for the change, as with kube-runtime's
     /// `predicate_filter`. By default every such change causes a reconcile, even a change of the status that the reconcile itself has written. A
@@ -62,6 +62,8 @@ where
     /// gets a different owner, both the old and the new owner are reconciled. The owner is also reconciled if a deletion was missed while the watch
     /// was down.
     ///
+    /// An owner reference names an owner by its group and its kind; the version is ignored.
+    ///
     /// Only metadata is requested. For each object, only its name, its `uid`, its version and its last owners are kept, which takes a few hundred
     /// bytes in total. To keep the objects, pass an informer to [`owns_shared`](Self::owns_shared).
     ///
@@ -81,7 +83,7 @@ where
     #[track_caller]
     pub fn owns<C>(self, api: Api<C>, config: watcher::Config) -> Self
     where
-        C: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        C: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
     {
         self.owns_with(api, (), config)
     }
@@ -93,7 +95,7 @@ where
     #[track_caller]
     pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, config: watcher::Config) -> Self
     where
-        C: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        C: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         C::DynamicType: Debug + Eq + Hash + Clone,
     {
         self.owns_where(api, &dyntype, config, |_| None)
@@ -150,7 +152,7 @@ where
         mapper: impl Fn(W) -> I + Sync + Send + 'static,
     ) -> Self
     where
-        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        W: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         W::DynamicType: Default + Debug + Clone + Eq + Hash,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
         I::IntoIter: Send,
@@ -171,7 +173,7 @@ where
         mapper: impl Fn(W) -> I + Sync + Send + 'static,
     ) -> Self
     where
-        W: Resource + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        W: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
         W::DynamicType: Debug + Clone + Eq + Hash,
         I: IntoIterator<Item = ObjectRef<K>> + 'static,
         I::IntoIter: Send,
@@ -235,7 +237,8 @@ where
         self
     }
 
-    /// Reconciles every object each time `trigger` returns an item. When the stream ends, a controller made by [`new`](Self::new) or
+    /// Reconciles every object each time `trigger` returns an item. The keys have the priority of the [initial list](crate::QueueOrder::Priority), so they
+    /// do not delay the changes of other objects. When the stream ends, a controller made by [`new`](Self::new) or
     /// [`for_shared`](Self::for_shared) continues; one made by [`for_stream`](Self::for_stream) ends when all its streams have ended.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let main = self.main.clone();

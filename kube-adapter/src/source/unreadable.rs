@@ -75,10 +75,10 @@ impl<K> Default for StoredObjects<K> {
     }
 }
 
-impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
+impl<K: Resource + Send + 'static> StoredObjects<K> {
     pub(super) fn attach(&self, store: &Store<NamespacedName, K>)
     where
-        K: Clone,
+        K: Clone + Sync,
     {
         let store = store.clone();
         // `set` cannot fail, because it is called once: a source fills one cache.

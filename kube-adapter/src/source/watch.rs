@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 
+use super::OnObject;
 use super::decode::{self, Fallback, Line, Unreadable};
 use super::listing::Listing;
 use super::unreadable::StoredObjects;
@@ -66,6 +67,7 @@ pub struct ApiWatch<K> {
     /// Whether the watch starts with a streaming list that is not complete yet.
     lists: bool,
     stored: StoredObjects<K>,
+    on_object: Option<OnObject>,
     /// Objects of the list that could not be decoded. The watch returns events for them once the list is stored.
     unreadable: Vec<(NamespacedName, Unreadable)>,
     /// The version of an object that could not be decoded, and whose event was returned. If the watch is interrupted, that event is not returned again,
@@ -82,6 +84,7 @@ impl<K> ApiWatch<K> {
         counter: UnreadableCounter,
         listing: Listing,
         stored: StoredObjects<K>,
+        on_object: Option<OnObject>,
         url: String,
     ) -> Self {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
@@ -99,6 +102,7 @@ impl<K> ApiWatch<K> {
             listing,
             lists,
             stored,
+            on_object,
             unreadable,
             bookmark: None,
             url,
@@ -124,7 +128,7 @@ impl<K> ApiWatch<K> {
     }
 }
 
-impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
+impl<K: Resource + Send + 'static> ApiWatch<K> {
     /// Returns the event unchanged. If the event is part of a streaming list, the state of the list is updated.
     fn delivered(&mut self, event: WatchEvent<K>) -> WatchEvent<K> {
         if self.lists {
@@ -158,7 +162,7 @@ async fn all_is_stored() {
 
 impl<K> WatchStream for ApiWatch<K>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + 'static,
 {
     type Object = K;
 
@@ -182,7 +186,12 @@ where
                 consume_budget().await;
             }
             let (unread, fallback) = match decode::line(&self.line) {
-                Line::Event(event) => return Some(Ok(self.delivered(event))),
+                Line::Event(event) => {
+                    if let WatchEvent::Added(_) | WatchEvent::Modified(_) = event {
+                        self.on_object.iter().for_each(|f| f());
+                    }
+                    return Some(Ok(self.delivered(event)));
+                }
                 Line::Failed(status) => return failed(watcher::Error::WatchError(status)),
                 Line::Unreadable(unread, fallback) => (unread, fallback),
             };

@@ -138,6 +138,41 @@ async fn requested_objects_are_reconciled_after_the_queue_has_ended() {
     );
 }
 
+/// Each reconcile is requeued after 10 ms, and each item of the queue is an error. The consumer takes an item per millisecond.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_always_fails_delays_no_result() {
+    for flyball in [false, true] {
+        let (store, _writer) = stored(&["a", "b", "c"]);
+        let requests = stream::iter(["a", "b", "c"].map(request))
+            .chain(stream::repeat_with(|| Err(std::io::Error::other("the queue's"))));
+        let runs = Runs::new();
+        let reconcile = |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            runs.record(&*map);
+            std::future::ready(Ok::<_, Refused>(Action::requeue(Duration::from_millis(10))))
+        };
+        let config = controller::Config::default();
+        let mut reconciles = match flyball {
+            true => applier(reconcile, policy, runs.clone(), store, requests, config).boxed(),
+            false => controller::applier(reconcile, policy, runs.clone(), store, requests, config).boxed(),
+        };
+        let (mut results, mut errors) = (0, 0);
+        for _ in 0..6_000 {
+            match reconciles.next().await.unwrap() {
+                Err(Outcome::QueueError(_)) => errors += 1,
+                Ok(_) => results += 1,
+                Err(error) => panic!("{error}"),
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        // Three objects every 10 ms at most.
+        assert!(
+            results >= 1_000 && errors >= 1_000,
+            "flyball: {flyball}, {results} results, {errors} errors"
+        );
+        assert!(runs.all().len() >= results);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_more_than_its_concurrency_run_at_once() {
     let names: Vec<_> = (0..20).map(|number| number.to_string()).collect();

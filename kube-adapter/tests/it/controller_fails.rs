@@ -13,6 +13,7 @@ use kube::runtime::watcher;
 use serde_json::json;
 use tokio::time::sleep;
 
+use crate::log_capture::Lines;
 use crate::scripted_server::{Answer, Script};
 use crate::world::{Refused, Runs, World, during, fifo_config, logging, map, outcomes};
 
@@ -98,6 +99,21 @@ async fn an_unread_result_is_no_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_consumer_delays_reconciles_once_256_results_are_buffered() {
+    let world = World::of((0..300).map(|n| map(&format!("default/{n}"))));
+    let runs = Runs::new();
+    let config = fifo_config().concurrency(1);
+    let mut reconciles = logging(Controller::for_shared(&world.informer).with_config(config), &runs);
+    assert!(reconciles.next().await.is_some());
+    // One result was taken, 256 are buffered, and one waits for room.
+    for taken in 1..10 {
+        sleep(SECOND).await;
+        assert_eq!(runs.all().len(), taken + 256 + 1);
+        assert!(reconciles.next().await.is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn respects_retry_after() {
     let busy = || Refused::status(429, 20);
     let config = || fifo_config().respect_retry_after();
@@ -142,6 +158,36 @@ async fn panics_and_timeouts_back_off_by_default() {
     during(&mut reconciles, SECOND * 10).await;
     let last = *runs.of("a").last().unwrap();
     assert!((5_000..8_000).contains(&last), "the last run was at {last} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_given_up_after_its_last_attempt_until_it_changes() {
+    let lines = Lines::of(|metadata| metadata.target() == "kube_runtime::controller");
+    let _default = tracing::subscriber::set_default(lines.clone());
+    for config in [fifo_config(), fifo_config().backoff(SECOND..=SECOND), fifo_config().strict_backoff()] {
+        let world = World::of([map("default/a")]);
+        let runs = Runs::new();
+        let controller = Controller::for_shared(&world.informer).with_config(config.max_attempts(3));
+        let monitor = controller.monitor();
+        let mut reconciles = controller.run(
+            async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.record(&*map) {
+                2 => panic!("a bug in the reconciler"),
+                _ => Err(unknown()),
+            },
+            |_, _, _| Action::requeue(SECOND),
+            runs.clone(),
+        );
+        during(&mut reconciles, SECOND * 600).await;
+        assert_eq!((runs.all().len(), monitor.stats().unwrap().waiting), (3, 0));
+        world.server.put(map("default/a"));
+        during(&mut reconciles, SECOND * 600).await;
+        assert_eq!(runs.all().len(), 6);
+    }
+    assert_eq!(lines.with("given up").len(), 6);
+    // A permanent failure is given up at once, without a warning.
+    assert_eq!(tries(fifo_config().max_attempts(3), unknown, Action::await_change()).await, [0]);
+    assert_eq!(lines.with("given up").len(), 6);
+    assert_eq!(tries(fifo_config(), unknown, Action::requeue(SECOND)).await.len(), 60);
 }
 
 /// If the error policy panics, the object is retried as after any panic, and the error of the reconcile is still reported.

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use flyball_kube::{Controller, ReconcileStream};
+use flyball_kube::{Config, Controller, ReconcileStream};
 use flyball_kube_testing::ApiServer;
+use futures_util::{StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::core::ObjectMeta;
@@ -14,8 +15,9 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 use serde::{Deserialize, Deserializer};
+use tokio::time::sleep;
 
-use crate::world::{Refused, SECOND, during, fifo_config, map, outcomes, pod};
+use crate::world::{Refused, Runs, SECOND, World, during, fifo_config, map, outcomes, pod};
 
 fn server() -> ApiServer {
     let server = ApiServer::new();
@@ -255,5 +257,65 @@ async fn a_mapper_that_panics_at_a_deletion_loses_no_key() {
         }
         assert!(server.delete::<Pod>("default", "p"));
         assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+    }
+}
+
+/// All objects are requested, and then a new object is created. As after the initial list, its reconcile comes before those of the other objects.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_reconciled_before_a_request_for_all_objects() {
+    let world = World::of((0..100).map(|number| map(&format!("default/{number}"))));
+    let runs = Runs::new();
+    let all = stream::iter([()]).chain(stream::pending()).then(async |()| sleep(200 * SECOND).await);
+    let mut reconciles = Controller::for_shared(&world.informer)
+        .with_config(Config::default().concurrency(1))
+        .reconcile_all_on(all)
+        .run(
+            async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+                runs.record(&*map);
+                sleep(SECOND).await;
+                Ok::<_, Refused>(Action::await_change())
+            },
+            |_, _, _| unreachable!(),
+            runs.clone(),
+        );
+    during(&mut reconciles, 205 * SECOND + SECOND / 2).await;
+    world.server.put(map("default/new"));
+    during(&mut reconciles, 200 * SECOND).await;
+    assert_eq!(runs.all().len(), 201);
+    assert_eq!(runs.of("new"), [206_000]);
+}
+
+/// Returns a pod whose owner reference names the ConfigMap "a" with this group and version.
+fn pod_of(api_version: &str) -> Pod {
+    let mut pod = pod("default/p", &["a"]);
+    pod.owner_references_mut()[0].api_version = api_version.to_owned();
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_reference_in_another_version_names_the_owner() {
+    for (api_version, owned) in
+        [("v1", true), ("v2alpha1", true), ("apps/v1", false), ("example.com/v2", false), ("", true)]
+    {
+        let (server, pods) = (server(), World::of([]));
+        let from_api = Api::<Pod>::all(server.client());
+        let later = stream::iter([Ok(pod_of(api_version))]).then(async |pod| {
+            sleep(SECOND).await;
+            pod
+        });
+        let controllers = [
+            controller(&server).owns(from_api, watcher::Config::default()),
+            controller(&server).owns_shared(&pods.informer),
+            controller(&server).owns_stream(later.chain(stream::pending())),
+        ];
+        for (number, controller) in controllers.into_iter().enumerate() {
+            let mut reconciles = run(controller);
+            assert_eq!(during(&mut reconciles, SECOND / 2).await.len(), 3);
+            server.put(&pod_of(api_version));
+            pods.server.put(pod_of(api_version));
+            let names = outcomes(&during(&mut reconciles, SECOND).await);
+            let expected: &[&str] = if owned { &["a"] } else { &[] };
+            assert_eq!(names, expected, "{api_version:?}, {number}");
+        }
     }
 }

@@ -70,20 +70,30 @@ async fn retries_after_the_delay_of_the_error_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_immediately_if_the_error_policy_returns_zero() {
-    let left = |engine| {
-        let left = Arc::new(Mutex::new(100));
-        let reconcile = move |_| {
-            let mut left = left.lock();
-            *left -= 1;
-            std::future::ready(if *left > 0 { Err(Refused(None)) } else { Ok(Action::await_change()) })
+async fn a_requeue_after_zero_takes_place_after_two_milliseconds() {
+    for (delay, fails) in [(Duration::ZERO, true), (Duration::ZERO, false), (Duration::from_nanos(1), false)]
+    {
+        let left = |engine| {
+            let left = Arc::new(Mutex::new(100));
+            let reconcile = move |_| {
+                let mut left = left.lock();
+                *left -= 1;
+                std::future::ready(match (*left > 0, fails) {
+                    (false, _) => Ok(Action::await_change()),
+                    (true, false) => Ok(Action::requeue(delay)),
+                    (true, true) => Err(Refused(None)),
+                })
+            };
+            (engine, Program::new(reconcile, move |_| Action::requeue(delay)))
         };
-        (engine, Program::new(reconcile, |_| Action::requeue(Duration::ZERO)))
-    };
-    for (engine, program) in BOTH.map(left) {
-        let ran = program.run(engine, &one(), 10 * SECOND).await;
-        assert_eq!((ran.runs.len(), ran.successes()), (100, 1), "{engine:?}");
-        assert!(ran.runs[99].1 < 500, "{engine:?}: {}", ran.runs[99].1);
+        let mut times = Vec::new();
+        for (engine, program) in BOTH.map(left) {
+            let ran = program.run(engine, &one(), 10 * SECOND).await;
+            assert_eq!(ran.runs.len(), 100, "{engine:?}");
+            times.push(ran.of("a"));
+        }
+        assert_same_times(&times[0], &times[1]);
+        assert_eq!(times[1], (0..100).map(|attempt| 2 * attempt).collect::<Vec<_>>());
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use flyball_kube::{Change, Controller, NamespacedName, ReconcileStream, predicate};
 use flyball_kube_testing::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::Patch;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
@@ -162,7 +163,7 @@ async fn a_predicate_that_panics_lets_the_change_through() {
 }
 
 /// kube-runtime's filter and flyball's filter have the same predicate, and receive the same changes. flyball's filter accepts the changes
-/// that kube-runtime's filter accepts, and also deletions.
+/// that kube-runtime's filter accepts, and also deletions and requests for deletions.
 #[test]
 fn a_predicate_of_kubes_judges_changes_as_its_filter_does() {
     type Judge = fn(&Pod) -> Option<u64>;
@@ -175,6 +176,11 @@ fn a_predicate_of_kubes_judges_changes_as_its_filter_does() {
         pod.meta_mut().generation = generation;
         Arc::new(pod)
     };
+    let deleting = |mut pod: Arc<Pod>| {
+        let now = serde_json::from_value("2024-01-01T00:00:00Z".into()).unwrap();
+        Arc::make_mut(&mut pod).meta_mut().deletion_timestamp = Some(now);
+        pod
+    };
     let updated = |old, new| Change::updated(key.clone(), old, new);
     let changes = [
         (updated(object(Some(1), "x"), object(Some(1), "x")), false),
@@ -182,6 +188,9 @@ fn a_predicate_of_kubes_judges_changes_as_its_filter_does() {
         (updated(object(Some(1), "x"), object(Some(1), "y")), true),
         (updated(object(None, "x"), object(None, "x")), false),
         (updated(object(None, "x"), object(Some(1), "x")), true),
+        (updated(object(None, "x"), deleting(object(None, "x"))), true),
+        (updated(object(Some(1), "x"), deleting(object(Some(1), "x"))), true),
+        (updated(deleting(object(None, "x")), deleting(object(None, "x"))), false),
         (Change::added(key.clone(), object(Some(1), "x"), true), true),
         (Change::replaced(key.clone(), object(Some(1), "x"), object(Some(1), "x")), true),
         (Change::deleted(key.clone(), object(Some(1), "x"), true), true),
@@ -236,6 +245,41 @@ async fn own_objects_are_filtered_by_a_predicate_of_kubes() {
     finalized.finalizers_mut().push("test/f".to_owned());
     world.server.put(finalized);
     assert_eq!(reconciled(&mut reconciles).await, ["a"]);
+}
+
+/// A ConfigMap has no generation, so the request to delete it changes only the `deletionTimestamp`.
+#[tokio::test(start_paused = true)]
+async fn an_object_without_a_generation_is_finalized() {
+    let all: [fn(Controller<ConfigMap>) -> Controller<ConfigMap>; 3] = [
+        |controller| controller.filter_changes(predicate::spec()),
+        |controller| controller.filter_changes(predicate::from_kube(predicates::generation)),
+        |controller| {
+            let worth = predicates::generation.combine(predicates::labels);
+            controller.filter_changes(predicate::from_kube(worth))
+        },
+    ];
+    for (number, filtered) in all.into_iter().enumerate() {
+        let server = server();
+        let mut finalized = map("default/a");
+        finalized.finalizers_mut().push("test/f".to_owned());
+        server.put(&finalized);
+        let maps = Api::<ConfigMap>::namespaced(server.client(), "default");
+        let mut reconciles = filtered(controller(&server)).run(
+            async |map: Arc<ConfigMap>, maps: Arc<Api<ConfigMap>>| {
+                if map.metadata.deletion_timestamp.is_some() {
+                    let patch = serde_json::json!({"metadata": {"finalizers": null}});
+                    maps.patch(&map.name_any(), &Default::default(), &Patch::Merge(patch)).await.unwrap();
+                }
+                Ok::<_, Refused>(Action::await_change())
+            },
+            |_, _, _| unreachable!(),
+            Arc::new(maps.clone()),
+        );
+        during(&mut reconciles, SECOND).await;
+        maps.delete("a", &Default::default()).await.unwrap();
+        during(&mut reconciles, SECOND).await;
+        assert!(server.get::<ConfigMap>("default", "a").is_none(), "filter {number}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

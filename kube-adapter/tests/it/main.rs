@@ -1,6 +1,7 @@
 //! Tests that need no cluster.
 
 mod applier;
+mod bounds;
 mod client_retries;
 mod controller;
 mod controller_api;
@@ -10,6 +11,7 @@ mod controller_panics;
 mod controller_tracing;
 mod controller_watches;
 mod defects;
+mod deleted;
 mod drop_in;
 mod filters;
 mod informer;
@@ -26,6 +28,7 @@ mod stopped_leader;
 mod stores;
 mod stream_source;
 mod streams;
+mod strict_backoff;
 mod throttle;
 mod trigger_backoff;
 mod unreadable;

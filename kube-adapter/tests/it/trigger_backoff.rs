@@ -7,16 +7,17 @@ use std::time::Duration;
 use flyball_kube::{Controller, ReconcileStream};
 use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 use futures_util::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::Api;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::core::Status;
+use kube::runtime::controller::Action;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::DefaultBackoff;
 use kube::runtime::{reflector, watcher};
+use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::world::{Refused, Runs, SECOND, during, fifo_config, logging, map, outcomes};
+use crate::world::{Refused, Runs, SECOND, during, fifo_config, logging, map, outcomes, pod};
 
 /// A backoff with these waits. A reset makes it start again with the first wait.
 struct Waits {
@@ -108,6 +109,73 @@ async fn any_success_resets_the_backoff_as_in_kube_runtime() {
     let times = errors(&mut reconciles, 6 * SECOND).await;
     // The controller does not end, although the backoff has only two waits, because each success resets it.
     assert_eq!(times, [0, 1, 2, 3, 4, 5]);
+}
+
+/// Runs a controller of ConfigMaps with kube-runtime or with flyball. Its Pods can be listed, and its Secrets cannot. Returns the number of errors, and when
+/// the stream ended, in seconds.
+async fn until_given_up(flyball: bool, server: &ApiServer, waits: &[u32]) -> (usize, u64) {
+    server.fail_next(RequestMatcher::any().resource::<Secret>(), u32::MAX, forbidden());
+    let (maps, pods, secrets) = (
+        Api::<ConfigMap>::all(server.client()),
+        Api::<Pod>::all(server.client()),
+        Api::<Secret>::all(server.client()),
+    );
+    let (config, (backoff, _), runs, begun) =
+        (watcher::Config::default, Waits::of(waits), Runs::new(), Instant::now());
+    let reconcile = async |_: Arc<ConfigMap>, _: Arc<Runs>| Ok::<_, Refused>(Action::await_change());
+    let policy = |_: Arc<ConfigMap>, _: &Refused, _: Arc<Runs>| Action::await_change();
+    let stream = match flyball {
+        true => Controller::new(maps, config())
+            .owns(pods, config())
+            .owns(secrets, config())
+            .trigger_backoff(backoff)
+            .run(reconcile, policy, runs)
+            .boxed(),
+        false => kube::runtime::Controller::new(maps, config())
+            .owns(pods, config())
+            .owns(secrets, config())
+            .trigger_backoff(backoff)
+            .run(reconcile, policy, runs)
+            .boxed(),
+    };
+    let errors = stream.filter(|item| std::future::ready(item.is_err())).count();
+    let errors = timeout(20_000 * SECOND, errors).await.expect("the stream must end");
+    (errors, begun.elapsed().as_secs())
+}
+
+/// In the time of the waits, many watches end normally, and many bookmarks arrive.
+#[tokio::test(start_paused = true)]
+async fn bookmarks_and_ends_of_watches_do_not_reset_the_backoff() {
+    for flyball in [false, true] {
+        let server = server();
+        server.register::<Secret>();
+        let (errors, ended) = until_given_up(flyball, &server, &[1_000, 1_000, 1_000]).await;
+        assert!((4..=5).contains(&errors), "flyball: {flyball}, {errors} errors");
+        assert!((3_000..=4_001).contains(&ended), "flyball: {flyball}, after {ended} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_map_to_no_object_do_not_reset_the_backoff() {
+    for flyball in [false, true] {
+        let server = server();
+        server.register::<Secret>();
+        let busy = server.clone();
+        let writing = tokio::spawn(async move {
+            for number in 0.. {
+                let mut pod = pod("default/p", &[]);
+                pod.labels_mut().insert("number".to_owned(), number.to_string());
+                busy.put(&pod);
+                tokio::time::sleep(SECOND / 2).await;
+            }
+        });
+        let (errors, ended) = until_given_up(flyball, &server, &[10, 10, 10]).await;
+        writing.abort();
+        assert!(
+            (4..=5).contains(&errors) && (30..=41).contains(&ended),
+            "flyball: {flyball}, {errors}, {ended} s"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
